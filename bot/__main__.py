@@ -15,12 +15,12 @@ from collections.abc import Callable
 import structlog
 from aiohttp import web
 
-from bot.telegram.library import Library
-from bot.telegram.service import TelegramService
+from bot.telegram.client.aiogram_loader import AiogramLoader
+from bot.telegram.runtime.service import TelegramService
 from shared.bootstrap.app import App
 from shared.bootstrap.logs import configure_logs
-from shared.bootstrap.process import EXIT_BAD_SETTINGS, EXIT_CANNOT_START, run
-from shared.config.bots import configured_bots, remarks_about
+from shared.bootstrap.process import EXIT_BAD_SETTINGS, EXIT_CANNOT_START, run_process
+from shared.config.bots import find_remarks, load_bots
 from shared.config.settings import BadSettings, Settings, load_settings
 
 log = structlog.get_logger(__name__)
@@ -29,7 +29,7 @@ log = structlog.get_logger(__name__)
 def main() -> int:
     try:
         settings = load_settings()
-        bots = configured_bots(settings)
+        bots = load_bots(settings)
     except BadSettings as error:
         for problem in error.problems:
             sys.stderr.write(f"evertalk bot: {problem}\n")
@@ -40,20 +40,20 @@ def main() -> int:
         )
         return EXIT_BAD_SETTINGS
     configure_logs(settings, process="bot", secrets=[bot.token for bot in bots])
-    for remark in remarks_about(bots, settings):
-        log.warning("bot_configuration", remark=remark)
-    return run(settings, role="bot", work=lambda app, stop: serve(app, settings, stop))
+    for remark in find_remarks(bots, settings):
+        log.warning("bot_configuration_warning", remark=remark)
+    return run_process(settings, role="bot", work=lambda app, stop: serve(app, settings, stop))
 
 
 async def serve(
     app: App, settings: Settings, stop: asyncio.Event, *, load: Callable[[], None] | None = None
 ) -> int:
     """Until `stop`; returns the exit code. `load` brings what Telegram is spoken to with: aiogram."""
-    library = Library(load, on_failed=stop.set)
-    service = TelegramService(app, configured_bots(settings), settings=settings, library=library)
+    library = AiogramLoader(load, on_failed=stop.set)
+    service = TelegramService(app, load_bots(settings), settings=settings, library=library)
     server: web.AppRunner | None = None
     try:
-        if service.webhooks:
+        if service.has_webhooks:
             server = await _listen(service, settings)
         service.start()
         log.info("bots_started")

@@ -62,7 +62,7 @@ def _up(settings: Settings, rest: Sequence[str]) -> int:
 
 
 def _login_link(settings: Settings, rest: Sequence[str]) -> int:
-    from shared.cli.up import login_url
+    from shared.cli.up import build_login_url
 
     async def make() -> int:
         from shared.adapters.postgres.db.migrate import migrate_or_say_why
@@ -70,7 +70,7 @@ def _login_link(settings: Settings, rest: Sequence[str]) -> int:
 
         async with open_database(settings) as database_url:
             await migrate_or_say_why(database_url)
-            print(login_url(settings, await create_login_link(database_url)))
+            print(build_login_url(settings, await create_login_link(database_url)))
         return 0
 
     return _told(lambda: asyncio.run(make()))
@@ -124,10 +124,10 @@ def _upgrade(settings: Settings, rest: Sequence[str]) -> int:
 
 
 def _service(settings: Settings, rest: Sequence[str]) -> int:
-    from shared.cli.service import Machine, read_service_arguments, run_service
+    from shared.cli.service import ServiceHost, read_service_arguments, run_service
 
     wish = read_service_arguments(rest)
-    return _told(lambda: run_service(wish, settings=settings, say=print, machine=Machine.here()))
+    return _told(lambda: run_service(wish, settings=settings, say=print, machine=ServiceHost.detect()))
 
 
 def _told(work: Callable[[], int]) -> int:
@@ -178,11 +178,11 @@ def _psql(settings: Settings, rest: Sequence[str]) -> int:
 
 
 def _pairing(settings: Settings, rest: Sequence[str]) -> int:
-    from shared.cli.pairing import read_arguments, run_pairing
-    from shared.config.bots import configured_bots
+    from shared.cli.pairing import read_pairing_arguments, run_pairing
+    from shared.config.bots import load_bots
 
-    wish = read_arguments(rest)
-    bots = configured_bots(settings)
+    wish = read_pairing_arguments(rest)
+    bots = load_bots(settings)
 
     async def decide() -> int:
         from shared.adapters.postgres.db.migrate import migrate_or_say_why
@@ -195,7 +195,7 @@ def _pairing(settings: Settings, rest: Sequence[str]) -> int:
 
 
 def _person(settings: Settings, rest: Sequence[str]) -> int:
-    from shared.cli.person import Desk, read_arguments, run_person
+    from shared.cli.person import PersonTerminal, read_person_arguments, run_person
 
     def say(line: str) -> None:
         """Beside an export, which may be written to a file."""
@@ -205,17 +205,17 @@ def _person(settings: Settings, rest: Sequence[str]) -> int:
         print(question, end="", file=sys.stderr, flush=True)
         return sys.stdin.readline()
 
-    wish = read_arguments(rest)
-    desk = Desk(say=say, ask=ask, write=sys.stdout.buffer.write)
+    wish = read_person_arguments(rest)
+    desk = PersonTerminal(say=say, ask=ask, write=sys.stdout.buffer.write)
 
     async def work(database_url: str) -> int:
-        return await run_person(wish, database_url=database_url, desk=desk)
+        return await run_person(wish, database_url=database_url, terminal=desk)
 
     return _with_database(settings, work)
 
 
 def _agent(settings: Settings, rest: Sequence[str]) -> int:
-    from shared.bootstrap.app import ground_of
+    from shared.bootstrap.app import build_agent_defaults
     from shared.cli.agent import read_agent_arguments, run_agent
     from shared.cli.editor_session import Terminal
 
@@ -224,7 +224,11 @@ def _agent(settings: Settings, rest: Sequence[str]) -> int:
 
     async def work(database_url: str) -> int:
         return await run_agent(
-            wish, database_url=database_url, ground=ground_of(settings), drafts=drafts, terminal=Terminal()
+            wish,
+            database_url=database_url,
+            defaults=build_agent_defaults(settings),
+            editor=drafts,
+            terminal=Terminal(),
         )
 
     return _with_database(settings, work)
@@ -277,7 +281,7 @@ def _operator(settings: Settings, rest: Sequence[str]) -> int:
     from getpass import getpass
 
     from shared.cli.operator import read_operator_arguments, run_operator
-    from shared.cli.up import login_url
+    from shared.cli.up import build_login_url
 
     wish = read_operator_arguments(rest)
 
@@ -291,7 +295,7 @@ def _operator(settings: Settings, rest: Sequence[str]) -> int:
     async def work(database_url: str) -> int:
         return await run_operator(
             wish, database_url=database_url, say=print, tell=tell, ask=ask,
-            url=lambda token: login_url(settings, token),
+            url=lambda token: build_login_url(settings, token),
         )  # fmt: skip
 
     return _with_database(settings, work)
@@ -300,7 +304,7 @@ def _operator(settings: Settings, rest: Sequence[str]) -> int:
 def _command(settings: Settings, rest: Sequence[str]) -> int:
     """In the running system: the worker and the screens have their part in it."""
     from shared.adapters.embedded.servers import are_running, urls_of
-    from shared.cli.command import Shell, read_command_arguments, run_command
+    from shared.cli.command import CommandOutput, read_command_arguments, run_command
     from shared.core.values.errors import EvertalkError
 
     def tell(line: str) -> None:
@@ -315,7 +319,11 @@ def _command(settings: Settings, rest: Sequence[str]) -> int:
     language = os.environ.get("LANG", "").partition(".")[0]
     try:
         return asyncio.run(
-            run_command(wish, settings=settings, shell=Shell(say=print, tell=tell, language=language))
+            run_command(
+                wish,
+                settings=settings,
+                shell=CommandOutput(write_result=print, write_note=tell, language=language),
+            )
         )
     except (EvertalkError, ValueError) as error:
         tell(f"evertalk: {error}")

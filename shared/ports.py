@@ -14,14 +14,14 @@ from shared.core.values.model import SystemPart as SystemPart
 from shared.core.values.model import ToolSpec as ToolSpec
 from shared.core.values.model import Usage as Usage
 
-AskStorage = Callable[[], AbstractAsyncContextManager[None]]
+StorageLimiter = Callable[[], AbstractAsyncContextManager[None]]
 """`async with asking_storage():` what nobody expected inside is StorageUnavailable unless storage was well
 all the while: nothing is held against an update, a job or a message before that is known."""
 StopReason = Literal["end_turn", "max_tokens", "tool_use", "refusal", "window_exceeded", "stop_sequence"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Picture:
+class PictureContent:
     """The bytes behind an image block, and the sentence that stands in for it later."""
 
     mime: str
@@ -41,7 +41,7 @@ class ModelRequest:
     cache_at: tuple[int, ...] = ()
     cache_long: bool = False
     """Whether the provider shall keep the prefix for an hour instead of five minutes."""
-    pictures: Mapping[int, Picture] = field(default_factory=dict)
+    pictures: Mapping[int, PictureContent] = field(default_factory=dict)
     """Of the turn that is open, by attachment; a model without the ability gets their descriptions."""
     json_schema: Mapping[str, Any] | None = None
     """Ask for JSON of this shape where the provider can; the answer is parsed leniently anyway."""
@@ -80,7 +80,7 @@ OnText = Callable[[int, str], Awaitable[None]]
 
 
 class ChatModel(Protocol):
-    async def card(self, model: str) -> ModelCard:
+    async def load_card(self, model: str) -> ModelCard:
         """Window, prices and abilities; never raises, an unknown model gets 8,192 tokens, flagged."""
         ...
 
@@ -102,7 +102,7 @@ class Clock(Protocol):
 
 
 class TokenCounter(Protocol):
-    def count(self, text: str) -> int:
+    def count_tokens(self, text: str) -> int:
         """Estimated tokens of a text before a model's factor; never raises."""
         ...
 
@@ -113,14 +113,14 @@ class Doorbell(Protocol):
         ...
 
 
-EVERYBODY = 0
+ALL_PROCESSES = 0
 """No session: what is announced here, every listener hears, whatever it follows."""
-DESK = -1
+DASHBOARD = -1
 """No session either: what operators' pages look again for; nobody else follows it."""
-DUE_ELSEWHERE: Mapping[str, Any] = {"t": "due"}
+TURN_DUE: Mapping[str, Any] = {"t": "due"}
 """Some turn waits for a process of another channel; whoever hears it looks at once."""
 
-MOVED: Mapping[str, Any] = {"t": "moved"}
+TELEGRAM_CHAT_MOVED: Mapping[str, Any] = {"t": "moved"}
 """Some place leads to another session now; screens look whether it is theirs."""
 
 
@@ -133,7 +133,7 @@ class Announcer(Protocol):
         """Announcements of the sessions named by `follow`, for ever, across lost connections."""
         ...
 
-    async def follow(self, session_ids: Sequence[int]) -> None:
+    async def subscribe(self, session_ids: Sequence[int]) -> None:
         """Replace the set of sessions to hear about."""
         ...
 

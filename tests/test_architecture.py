@@ -43,7 +43,7 @@ FLOORS: tuple[tuple[str, int, str], ...] = (
 
 MODULES_IN_A_FOLDER = 20
 """Whoever looks for something reads the names of one folder; `__init__` is not counted."""
-NO_ROOMS_YET = frozenset({"web", "web.dashboard", "bot.telegram"})
+NO_ROOMS_YET = frozenset({"web", "web.dashboard"})
 
 # Neighbours on one floor that must not know each other.
 STRANGERS: tuple[tuple[str, str, str], ...] = (
@@ -103,7 +103,7 @@ HOMES: tuple[tuple[str, tuple[str, ...], str], ...] = (
             "shared.cli.setup",
             "shared.adapters",
             "web",
-            "bot.telegram.library",
+            "bot.telegram.client.aiogram_loader",
         ),
         "checks at the doors only; the replay writes settings for its own system; aiogram is built on it",
     ),
@@ -127,7 +127,7 @@ HOMES: tuple[tuple[str, tuple[str, ...], str], ...] = (
 
 # Imported inside functions only: a start without them is faster and smaller.
 LATE = {
-    "aiogram": "half a second and 30 MB by `bot.telegram.library`, 120 MB without it",
+    "aiogram": "half a second and 30 MB by `bot.telegram.client.aiogram_loader`, 120 MB without it",
     "watchfiles": "4 MB, and most installations have no folder to watch",
     "anthropic": "0.8 s and 82 MB at import",
     "jsonschema": "4 MB that a process pays for when a tool is called",

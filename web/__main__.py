@@ -16,9 +16,9 @@ import structlog
 from aiohttp import web
 
 from shared.adapters.redis.counts import RedisCounts
-from shared.bootstrap.app import App, server_urls
+from shared.bootstrap.app import App, resolve_server_urls
 from shared.bootstrap.logs import configure_logs
-from shared.bootstrap.process import EXIT_BAD_SETTINGS, EXIT_CANNOT_START, run
+from shared.bootstrap.process import EXIT_BAD_SETTINGS, EXIT_CANNOT_START, run_process
 from shared.config.settings import BadSettings, Settings, load_settings
 from web.app import begin_to_drain, make_parts, make_web_app, screens, start_parts, stop_parts
 from web.listener import Listener
@@ -35,7 +35,7 @@ def main() -> int:
             sys.stderr.write(f"evertalk web: {problem}\n")
         return EXIT_BAD_SETTINGS
     configure_logs(settings, process="web")
-    return run(settings, role="web", work=lambda app, stop: _serve(app, settings, stop))
+    return run_process(settings, role="web", work=lambda app, stop: _serve(app, settings, stop))
 
 
 async def _serve(services: App, settings: Settings, stop: asyncio.Event) -> int:
@@ -53,13 +53,13 @@ async def _serve(services: App, settings: Settings, stop: asyncio.Event) -> int:
         log.error("cannot_listen", host=settings.http_host, port=settings.http_port, reason=str(error))
         await runner.cleanup()
         return EXIT_CANNOT_START
-    services.promotion.then(parts.hub.begin_anew)
-    counts = RedisCounts(server_urls(settings)[1])
+    services.promotion.on_promotion(parts.hub.begin_anew)
+    counts = RedisCounts(resolve_server_urls(settings)[1])
     start_parts(parts, counts=counts)
     # Beside whatever is served from now on: nobody is sent here before it is there.
     parts.tasks.start(services.warm_up.run())
-    parts.tasks.forever(services.alerting.watch)
-    parts.tasks.forever(services.alerting.send)
+    parts.tasks.run_forever(services.alert_monitor.run_sweeps)
+    parts.tasks.run_forever(services.alert_monitor.run_sends)
     for remark in services.models.remarks:
         log.warning("model_choice", remark=remark)
     log.info("web_ready", host=settings.http_host, port=port)

@@ -29,11 +29,11 @@ from shared.config.settings import Settings
 from shared.core.commands.commands import COMMANDS
 from shared.core.commands.texts import LANGUAGES, described
 from shared.runtime.crash_points import CrashPoint
-from shared.runtime.tasks import Tasks
-from shared.services.admin.context_inspector import Inspecting
-from shared.services.admin.job_admin import WorkDesk
-from shared.services.privacy.export import Exporting
-from shared.services.tools.handover import OperatorDesk
+from shared.runtime.tasks import BackgroundTasks
+from shared.services.admin.context_inspector import ContextInspector
+from shared.services.admin.job_admin import JobAdmin
+from shared.services.privacy.export import DataExporter
+from shared.services.tools.handover import HandoverService
 from web import commanding, keeping, memory, messages, openapi, rest, routes, stream, uploads
 from web.admissions import Admissions
 from web.api_keys import API, KEY_SECONDS, ApiDoor, keys_at_the_door
@@ -71,18 +71,18 @@ class Services(Protocol):
     @property
     def announcer(self) -> Announcements: ...
     @property
-    def conversation(self) -> Talking: ...
+    def sessions(self) -> Talking: ...
     @property
     def commands(self) -> Commanding: ...
     @property
-    def operator_desk(self) -> OperatorDesk | None: ...
+    def handover_service(self) -> HandoverService | None: ...
     @property
-    def inspecting(self) -> Inspecting | None: ...
+    def context_inspector(self) -> ContextInspector | None: ...
     @property
-    def work_desk(self) -> WorkDesk | None: ...
-    def breakers(self) -> Mapping[str, BreakerState]: ...
+    def job_admin(self) -> JobAdmin | None: ...
+    def list_breakers(self) -> Mapping[str, BreakerState]: ...
     @property
-    def desk_announcer(self) -> DeskNews | None: ...
+    def dashboard_announcer(self) -> DeskNews | None: ...
     @property
     def crash_point(self) -> CrashPoint: ...
 
@@ -95,23 +95,25 @@ def make_parts(
     command_table: Sequence[CommandShown] | None = None,
 ) -> Parts:
     """`limits` for everybody replaces the usual ones, those of a person's own machine too."""
-    settings, tasks = services.settings, Tasks()
+    settings, tasks = services.settings, BackgroundTasks()
     proxies = Proxies(settings.trusted_proxies, public_url=settings.public_url)
     events = PostgresEvents(services.pool)
-    hub = Hub(announcer=services.announcer, events=events, measure=services.conversation.gauge, tasks=tasks)
+    hub = Hub(
+        announcer=services.announcer, events=events, measure=services.sessions.measure_context, tasks=tasks
+    )
     usual = limits or Limits()
     people = PostgresPeople(services.pool, timezone=settings.timezone)
     identities = PostgresIdentities(services.pool, people=people)
-    replies = Replies(services.conversation, hub)
+    replies = Replies(services.sessions, hub)
     visitors = PostgresVisitors(services.pool)
     hub.on_due = replies.look_now
     return Parts(
         settings=settings,
-        conversation=services.conversation,
+        conversation=services.sessions,
         commands=services.commands,
         command_table=web_commands() if command_table is None else command_table,
         model=model,
-        exporting=Exporting(store=PostgresExport(services.pool), clock=SystemClock()),
+        exporting=DataExporter(store=PostgresExport(services.pool), clock=SystemClock()),
         events=events,
         notes=PostgresNotes(services.pool),
         schema=PostgresReadiness(services.pool),
@@ -222,12 +224,12 @@ def _add_dashboard(app: web.Application, services: Services) -> OperatorsDoor:
         pool=services.pool,
         settings=services.settings,
         commands=services.commands,
-        news=services.desk_announcer,
+        news=services.dashboard_announcer,
         announcer=services.announcer,
-        handovers=services.operator_desk,
-        inspecting=services.inspecting,
-        work_desk=services.work_desk,
-        breakers=services.breakers,
+        handovers=services.handover_service,
+        inspecting=services.context_inspector,
+        work_desk=services.job_admin,
+        breakers=services.list_breakers,
     )
     return OperatorsDoor(
         who=partial(signed_in, desk=desk), audit=desk.operators.record, streams=desk.open_streams
@@ -268,9 +270,9 @@ def web_commands() -> tuple[CommandShown, ...]:
 def start_parts(parts: Parts, *, counts: Counts | None = None) -> None:
     """With `counts` the limits hold for all processes together."""
     if counts is not None:
-        parts.tasks.forever(CommonCounts(counts, parts.common_windows).watch)
+        parts.tasks.run_forever(CommonCounts(counts, parts.common_windows).watch)
     parts.hub.start()
-    parts.tasks.forever(parts.admissions.watch)
+    parts.tasks.run_forever(parts.admissions.watch)
     parts.replies.start()
 
 
@@ -284,5 +286,5 @@ def begin_to_drain(parts: Parts) -> None:
 async def stop_parts(parts: Parts, *, drain_seconds: float = DRAIN_SECONDS) -> None:
     begin_to_drain(parts)
     await parts.replies.close(drain_seconds=drain_seconds)
-    await parts.conversation.give_back()
+    await parts.conversation.release_unanswered()
     await parts.tasks.drain(2.0)

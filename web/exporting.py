@@ -26,7 +26,7 @@ async def export(request: web.Request) -> web.StreamResponse:
     known = await caller(request)
     kind = _kind(request.query.get("format", "md"))
     check_rate(request, parts, known, "exports")
-    pieces = parts.exporting.pieces(known.row.session_id, kind)
+    pieces = parts.exporting.stream(known.row.session_id, kind)
     # Read before the head goes out: whoever cannot have it is told so by the status.
     first = await anext(pieces)
     response = web.StreamResponse(headers={**_headers(parts, kind), **await cross_origin_headers(request)})
@@ -55,7 +55,7 @@ def _headers(parts: Parts, kind: ExportFormat) -> dict[str, str]:
     return {
         **HEADERS,
         "Content-Type": MIME[kind],
-        "Content-Disposition": f'attachment; filename="{parts.exporting.file_name(kind)}"',
+        "Content-Disposition": f'attachment; filename="{parts.exporting.build_file_name(kind)}"',
         "Cache-Control": "no-store",
     }
 

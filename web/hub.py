@@ -21,8 +21,8 @@ from shared.core.session.events import (
     ToolRunning,
 )
 from shared.core.values.errors import StorageUnavailable
-from shared.ports import DUE_ELSEWHERE, EVERYBODY, MOVED
-from shared.runtime.tasks import Tasks
+from shared.ports import ALL_PROCESSES, TELEGRAM_CHAT_MOVED, TURN_DUE
+from shared.runtime.tasks import BackgroundTasks
 from web import wire
 from web.draft import Draft, Pieces
 from web.outbox import Outbox
@@ -55,7 +55,7 @@ class Announcements(Protocol):
     async def announce(self, session_id: int, message: Mapping[str, Any]) -> None: ...
     async def announce_all(self, session_id: int, messages: Sequence[Mapping[str, Any]]) -> None: ...
     def listen(self) -> AsyncIterator[tuple[int, Mapping[str, Any]]]: ...
-    async def follow(self, session_ids: Sequence[int]) -> None: ...
+    async def subscribe(self, session_ids: Sequence[int]) -> None: ...
 
 
 class StoredEvent(Protocol):
@@ -172,7 +172,9 @@ class Room:
 class Hub:
     """All rooms of this process. Nothing here is truth: what is missed is read from Postgres."""
 
-    def __init__(self, *, announcer: Announcements, events: EventLog, measure: Measure, tasks: Tasks) -> None:
+    def __init__(
+        self, *, announcer: Announcements, events: EventLog, measure: Measure, tasks: BackgroundTasks
+    ) -> None:
         self.origin = secrets.token_hex(8)
         self._announcer = announcer
         self._events = events
@@ -186,7 +188,7 @@ class Hub:
 
     def start(self) -> None:
         for loop in (self._announce, self._listen, self._poll):
-            self._tasks.forever(loop)
+            self._tasks.run_forever(loop)
 
     @property
     def screens(self) -> int:
@@ -316,12 +318,12 @@ class Hub:
 
     def moved(self) -> None:
         """Some place leads elsewhere now: its screens, here and in other processes, are sent there."""
-        self._tell_others(EVERYBODY, MOVED)
+        self._tell_others(ALL_PROCESSES, TELEGRAM_CHAT_MOVED)
         self._tasks.start(self._look_who_moved())
 
     def left(self, session_id: int, address_id: int) -> None:
         """Somebody signed out: other screens of the place come back by what they have a right to."""
-        self._tell_others(EVERYBODY, {**LEFT, "session": session_id, "place": address_id})
+        self._tell_others(ALL_PROCESSES, {**LEFT, "session": session_id, "place": address_id})
         self._send_on(session_id, address_id, "signed out")
 
     def _delta(self, session_id: int, delta: Delta) -> None:
@@ -445,9 +447,9 @@ class Hub:
 
     def _heard(self, session_id: int, message: Mapping[str, Any]) -> None:
         event_seq, kind = message.get("event_seq"), message.get("t")
-        if kind == DUE_ELSEWHERE["t"]:
+        if kind == TURN_DUE["t"]:
             self.on_due()
-        elif kind == MOVED["t"]:
+        elif kind == TELEGRAM_CHAT_MOVED["t"]:
             self._tasks.start(self._look_who_moved())
         elif kind == LEFT["t"]:
             self._send_on(message["session"], message["place"], "signed out")
@@ -546,7 +548,7 @@ class Hub:
 
     async def _follow(self) -> None:
         async with self._following:
-            await self._announcer.follow([room.session_id for room in self._rooms.values() if room.seats])
+            await self._announcer.subscribe([room.session_id for room in self._rooms.values() if room.seats])
 
     def _room(self, session_id: int) -> Room:
         room = self._rooms.get(session_id)

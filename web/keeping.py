@@ -7,7 +7,7 @@ import secrets
 
 from aiohttp import web
 
-from shared.config.sites import shown_to_all
+from shared.config.sites import build_public_config
 from shared.core.identity.recovery import CHARS, code_hash, code_of, plain_code
 from web import wire
 from web.parts import PARTS
@@ -39,7 +39,7 @@ async def site(request: web.Request) -> web.StreamResponse:
     if found is None:
         raise Refusal(404, "not_found", "There is no such site.")
     headers = {"Cache-Control": _SHOWN, **await cross_origin_headers(request, site=name)}
-    shown = shown_to_all(found.config, request.query.get("locale", "")[:64])
+    shown = build_public_config(found.config, request.query.get("locale", "")[:64])
     return web.json_response(text=json.dumps(shown, ensure_ascii=False), headers=headers)
 
 

@@ -28,7 +28,9 @@ async def list_notes(request: web.Request) -> web.StreamResponse:
     notes = request.app[PARTS].notes
     words = request.query.get("q", "")[:_WORDS_CHARS].strip()
     found = await notes.find(
-        await notes.whose(known.row.session_id), search_stems(words) if words else [], limit=SHOWN_AT_MOST
+        await notes.load_owner(known.row.session_id),
+        search_stems(words) if words else [],
+        limit=SHOWN_AT_MOST,
     )
     return await json_reply(request, {"notes": list(map(_shown, found.notes)), "total": found.total})
 
@@ -39,7 +41,7 @@ async def change_note(request: web.Request) -> web.StreamResponse:
     notes, short_id = request.app[PARTS].notes, request.match_info["id"]
     body = await read_json(request)
     source = await _by_person(request, known)
-    old = await notes.note(short_id, source)
+    old = await notes.find_note(short_id, source)
     if old is None or old.state == "put_away":
         raise _unknown()
     note = note_from(body, like=as_new(old))
@@ -50,7 +52,7 @@ async def put_note_away(request: web.Request) -> web.StreamResponse:
     """Out of sight at once; `{"undo_until"}` says how long it can come back."""
     known = await _person(request)
     source = await _by_person(request, known)
-    result = await request.app[PARTS].notes.put_away(request.match_info["id"], source)
+    result = await request.app[PARTS].notes.archive(request.match_info["id"], source)
     return await _answered(request, known, result)
 
 
@@ -73,7 +75,7 @@ async def _person(request: web.Request) -> Known:
 async def _by_person(request: web.Request, known: Known) -> NoteSource:
     about = f"session:{known.row.session_public_id}"
     await record(request, "memory.write", about=about, note=request.match_info["id"])
-    whose = await request.app[PARTS].notes.whose(known.row.session_id)
+    whose = await request.app[PARTS].notes.load_owner(known.row.session_id)
     return NoteSource(session_id=whose.session_id, party_id=whose.party_id, scope=whose.scope, by_person=True)
 
 

@@ -19,11 +19,11 @@ from shared.config.settings import Settings
 from shared.core.commands.arguments import Argument, arguments_schema
 from shared.core.commands.commands import Audience
 from shared.core.session.events import Accepted, ContextMeasured, Inbound
-from shared.ports import AskStorage
+from shared.ports import StorageLimiter
 from shared.runtime.crash_points import CrashPoint
-from shared.runtime.tasks import Tasks
-from shared.services.privacy.export import Exporting
-from shared.services.turns.turn_dispatcher import Answers
+from shared.runtime.tasks import BackgroundTasks
+from shared.services.privacy.export import DataExporter
+from shared.services.turns.turn_dispatcher import SessionAnswerer
 from web.admissions import Admissions
 from web.hub import Hub
 from web.limits import Limits, Places, Tries, Windows
@@ -39,13 +39,13 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Progress = Callable[[str, int | None], Awaitable[None]]
 
 
-class Talking(Answers, Protocol):
+class Talking(SessionAnswerer, Protocol):
     """The one way in, as this channel uses it."""
 
-    async def accept_and_begin(self, inbound: Inbound) -> Accepted: ...
-    async def give_back(self) -> None: ...
+    async def accept_and_claim(self, inbound: Inbound) -> Accepted: ...
+    async def release_unanswered(self) -> None: ...
     async def stop(self, session_id: int) -> bool: ...
-    async def gauge(self, session_id: int) -> ContextMeasured | None: ...
+    async def measure_context(self, session_id: int) -> ContextMeasured | None: ...
 
 
 class CommandOutcome(Protocol):
@@ -127,7 +127,7 @@ class Parts:
     commands: Commanding
     command_table: Sequence[CommandShown]
     model: ModelShown
-    exporting: Exporting
+    exporting: DataExporter
     events: PostgresEvents
     notes: PostgresNotes
     schema: PostgresReadiness
@@ -139,7 +139,7 @@ class Parts:
     replies: Replies
     people: PostgresPeople
     uploads: Uploads
-    tasks: Tasks
+    tasks: BackgroundTasks
     limits: Limits
     local_limits: Limits
     session_windows: Windows
@@ -154,7 +154,7 @@ class Parts:
     recovery_tries: Tries
     admissions: Admissions
     crash_point: CrashPoint
-    asking_storage: AskStorage
+    asking_storage: StorageLimiter
     readiness: Readiness = field(default_factory=Readiness)
 
     @property
@@ -167,7 +167,7 @@ class Parts:
 
     def commands_for(self, audience: str, *, site: Site | None = None) -> list[CommandShown]:
         """What this audience may ask for here; nobody is offered a human who is not there."""
-        human = self.settings.hands_over and (site is None or site.config.handover)
+        human = self.settings.has_handover and (site is None or site.config.handover)
         return [
             one
             for one in self.command_table

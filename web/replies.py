@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from shared.core.session.events import ReplyEvent
-from shared.services.turns.turn_dispatcher import Answering, Answers, OpenScreen
+from shared.services.turns.turn_dispatcher import OpenReplySink, SessionAnswerer, TurnDispatcher
 from web.hub import Hub
 
 CHANNEL = "web"
@@ -21,7 +21,7 @@ class Room:
     async def __call__(self, event: ReplyEvent) -> None:
         self._hub.hear(self._session_id, event)
 
-    async def answered(self) -> None:
+    async def mark_idle(self) -> None:
         """They stay open."""
 
     async def close(self) -> None:
@@ -29,17 +29,17 @@ class Room:
 
 
 class Replies:
-    def __init__(self, conversation: Answers, hub: Hub) -> None:
+    def __init__(self, conversation: SessionAnswerer, hub: Hub) -> None:
         self._hub = hub
-        self._answering = Answering(conversation, channel=CHANNEL, orphan=self._orphan)
+        self._answering = TurnDispatcher(conversation, channel=CHANNEL, orphan=self._orphan)
         self.start = self._answering.start
-        self.begin_to_close = self._answering.begin_to_close
+        self.begin_to_close = self._answering.stop_accepting
         self.close = self._answering.close
-        self.look_now = self._answering.look_now
+        self.look_now = self._answering.wake
 
     def answer(self, session_id: int) -> None:
         """Soon; several calls are one."""
-        self._answering.answer(session_id, partial(Room, self._hub, session_id))
+        self._answering.dispatch(session_id, partial(Room, self._hub, session_id))
 
-    async def _orphan(self, session_id: int) -> OpenScreen:
+    async def _orphan(self, session_id: int) -> OpenReplySink:
         return partial(Room, self._hub, session_id)

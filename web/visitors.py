@@ -16,7 +16,7 @@ from shared.adapters.encryption import CannotUnseal, Vault
 from shared.adapters.postgres.people.sites import secret_about
 from shared.adapters.postgres.people.visitors import SiteRow, VisitorRow, new_token, token_hash
 from shared.config.settings import Settings, resolve_secret_key
-from shared.config.sites import BadSiteConfig, SiteConfig, read_site_config, shown_to_all
+from shared.config.sites import BadSiteConfig, SiteConfig, build_public_config, read_site_config
 from shared.core.identity.identity_claims import Identity
 from shared.core.values.errors import BadInput
 from web import wire
@@ -95,7 +95,7 @@ class Known:
     """Where they come from, as a hash; whoever signs out again still comes from there."""
 
     def shown_site(self, language: str) -> dict[str, Any]:
-        return shown_to_all(self.site.config, language or self.locale)
+        return build_public_config(self.site.config, language or self.locale)
 
 
 class Visitors:

@@ -76,7 +76,7 @@ class Place:
                 measured = None
                 pinned: tuple[str, ...] = ()
                 if known.audience == "personal":
-                    measured = await parts.conversation.gauge(session_id)
+                    measured = await parts.conversation.measure_context(session_id)
                     pinned = await parts.events.pinned(session_id)
         except (StorageUnavailable, TimeoutError) as error:
             raise away(error) from None

@@ -16,11 +16,19 @@ import structlog
 
 from shared.bootstrap.app import open_app
 from shared.bootstrap.logs import configure_logs
-from shared.bootstrap.process import REFUSALS, refuse
+from shared.bootstrap.process import CONFIGURATION_ERRORS, report_refusal
 from shared.config.settings import load_settings
 from shared.core.values.errors import EvertalkError
-from shared.runtime.gc_tuning import keep_what_is_loaded
-from worker.jobs import beat, forget, keep_house, keep_list, read_knowledge, run_arq, sweep
+from shared.runtime.gc_tuning import freeze_loaded_objects
+from worker.jobs import (
+    index_knowledge,
+    refresh_session_list,
+    run_arq,
+    run_erasures,
+    run_housekeeping,
+    sweep,
+    watch_heartbeat,
+)
 
 log = structlog.get_logger(__name__)
 
@@ -32,7 +40,15 @@ async def run() -> None:
     stop = asyncio.Event()
     for name in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(name, stop.set)
-    work = (run_arq, sweep, keep_house, keep_list, forget, beat, read_knowledge)
+    work = (
+        run_arq,
+        sweep,
+        run_housekeeping,
+        refresh_session_list,
+        run_erasures,
+        watch_heartbeat,
+        index_knowledge,
+    )
     tasks = [asyncio.ensure_future(task(app)) for task in work]
     stopping = asyncio.ensure_future(stop.wait())
     log.info("worker_ready", worker_id=app.worker_id)
@@ -48,11 +64,11 @@ async def run() -> None:
 
 
 def main() -> int:
-    keep_what_is_loaded()
+    freeze_loaded_objects()
     try:
         asyncio.run(run())
-    except REFUSALS as error:
-        return refuse("worker", error)
+    except CONFIGURATION_ERRORS as error:
+        return report_refusal("worker", error)
     except (EvertalkError, ValueError) as error:
         sys.stderr.write(f"evertalk worker: {error}\n")
         return 1

@@ -12,32 +12,32 @@ from arq.worker import Worker, func
 
 from shared.adapters.postgres.db.partitions import ensure_month_partitions
 from shared.adapters.redis.arq_queue import QUEUE, RUN_JOB, open_queue, read_job, write_job
-from shared.bootstrap.app import App, server_urls
+from shared.bootstrap.app import App, resolve_server_urls
 from shared.core.values.errors import Fenced, StorageUnavailable
 from shared.core.values.ttl_cache import forget_recent
-from shared.ports import DESK
+from shared.ports import DASHBOARD
 
 log = structlog.get_logger(__name__)
 
 JOB_SECONDS = 600
 """Longer than the slowest provider may take for a chunked summary; a lease, not this, frees a dead job."""
-JOBS_AT_ONCE = 8
+MAX_JOBS = 8
 POLL_SECONDS = 0.1
 SWEEP_SECONDS = 1.0
-RING_AGAIN_SECONDS = 2.0
+RING_INTERVAL_SECONDS = 2.0
 """A bell that Redis forgot is rung again, and a job that nobody hears of is done here."""
 HOUSEKEEPING_SECONDS = 300.0
-TIDY_HOUR = 3
+CONSOLIDATION_HOUR = 3
 """Of the deployment's local day: from then on each person's notes are tidied once."""
 INDEX_SECONDS = 10.0
 """How often hidden messages are looked for that cannot be found again yet."""
-LIST_SECONDS = 2.0
+SESSION_LIST_SECONDS = 2.0
 """Turns that follow each other faster are one change of the list."""
-FREE_SECONDS = 5.0
+RESERVATION_SWEEP_SECONDS = 5.0
 """How often money is freed that dead processes had set aside: until then it counts against the caps."""
-FORGET_SECONDS = 3.0
+ERASURE_SECONDS = 3.0
 RETENTION_SECONDS = 3600.0
-OWED_SECONDS = 30.0
+OWED_FLUSH_SECONDS = 30.0
 """How often the log is searched for turns that were hidden unread."""
 
 
@@ -45,21 +45,21 @@ async def run_job(ctx: dict[str, Any], job_id: int, *_: Any, **__: Any) -> None:
     """What arq calls: the row in Postgres says whether there is anything to do."""
     app: App = ctx["app"]
     try:
-        await app.maintenance.run(job_id)
-        await app.announcer.announce(DESK, {"t": "changed", "topics": ["jobs"]})
+        await app.job_runner.run(job_id)
+        await app.announcer.announce(DASHBOARD, {"t": "changed", "topics": ["jobs"]})
     except StorageUnavailable as error:
-        log.warning("job_waits_for_storage", job_id=job_id, reason=str(error))
+        log.warning("job_storage_unavailable", job_id=job_id, reason=str(error))
 
 
 async def run_arq(app: App) -> None:
     """arq's worker, begun again whenever Redis goes away under it."""
-    _, redis_url = server_urls(app.settings)
+    _, redis_url = resolve_server_urls(app.settings)
     while True:
         worker = Worker(
             functions=[func(run_job, name=RUN_JOB, keep_result=0, max_tries=1, timeout=JOB_SECONDS)],
             queue_name=QUEUE,
             redis_pool=open_queue(redis_url),
-            max_jobs=JOBS_AT_ONCE,
+            max_jobs=MAX_JOBS,
             poll_delay=POLL_SECONDS,
             handle_signals=False,
             health_check_interval=10,
@@ -70,30 +70,30 @@ async def run_arq(app: App) -> None:
         try:
             await worker.async_run()
         except asyncio.CancelledError:
-            await _closed(worker)
+            await _close_worker(worker)
             raise
         except Exception as error:  # noqa: BLE001  Redis may vanish for as long as it likes
-            log.warning("queue_lost", reason=f"{type(error).__name__}: {error}")
-        await _closed(worker)
+            log.warning("redis_disconnected", reason=f"{type(error).__name__}: {error}")
+        await _close_worker(worker)
         await asyncio.sleep(SWEEP_SECONDS)
 
 
 async def sweep(app: App) -> None:
     """Each second: see to due and orphaned jobs. Nothing else is done here, however long that would take."""
-    calls = Calls(app)
+    calls = JobDoorbell(app)
     try:
         while True:
             try:
-                await app.maintenance.let_go()
-                await calls.ring_for(await app.upkeep.due_jobs(), time.monotonic())
+                await app.job_runner.release_unknown_jobs()
+                await calls.ring(await app.upkeep.due_jobs(), time.monotonic())
             except StorageUnavailable as error:
-                log.warning("sweep_waits_for_storage", reason=str(error))
+                log.warning("sweep_storage_unavailable", reason=str(error))
             await asyncio.sleep(SWEEP_SECONDS)
     finally:
         await calls.close()
 
 
-async def keep_house(app: App) -> None:
+async def run_housekeeping(app: App) -> None:
     """Now and then: see to what nobody asked for."""
     housekeeping = owed = indexed = untold = freed = 0.0
     while True:
@@ -101,44 +101,44 @@ async def keep_house(app: App) -> None:
         try:
             if now - indexed > INDEX_SECONDS:
                 indexed = now
-                await app.indexing.sweep()
+                await app.recall_indexer.sweep()
             if now >= untold:
                 untold = now if await app.upkeep.tell_whose() else now + HOUSEKEEPING_SECONDS
-            if now - owed > OWED_SECONDS:
+            if now - owed > OWED_FLUSH_SECONDS:
                 owed = now
                 await app.flushes.ask_for_owed()
-            if now - freed > FREE_SECONDS:
+            if now - freed > RESERVATION_SWEEP_SECONDS:
                 freed = now
                 await app.upkeep.sweep_reservations()
             if now - housekeeping > HOUSEKEEPING_SECONDS:
                 housekeeping = now
                 await app.upkeep.settle_pages()
-                await app.tidying.ask(timezone=app.settings.timezone, hour=TIDY_HOUR)
-                await ensure_month_partitions(server_urls(app.settings)[0])
+                await app.consolidation.ask(timezone=app.settings.timezone, hour=CONSOLIDATION_HOUR)
+                await ensure_month_partitions(resolve_server_urls(app.settings)[0])
         except (StorageUnavailable, OSError) as error:
-            log.warning("housekeeping_waits_for_storage", reason=str(error))
+            log.warning("housekeeping_storage_unavailable", reason=str(error))
         await asyncio.sleep(SWEEP_SECONDS)
 
 
-async def keep_list(app: App) -> None:
+async def refresh_session_list(app: App) -> None:
     """The order of the dashboard's list, some seconds behind what the conversations say."""
     while True:
         more = False
         try:
             more = await app.session_list.catch_up()
         except StorageUnavailable as error:
-            log.warning("session_list_waits_for_storage", reason=str(error))
-        await asyncio.sleep(0 if more else LIST_SECONDS)
+            log.warning("session_list_storage_unavailable", reason=str(error))
+        await asyncio.sleep(0 if more else SESSION_LIST_SECONDS)
 
 
-async def read_knowledge(app: App) -> None:
+async def index_knowledge(app: App) -> None:
     """What agents' own files say, kept findable while they change."""
-    if app.librarian is not None:
-        await app.librarian.keep(poll_seconds=app.settings.workspace_poll_seconds)
+    if app.knowledge_indexer is not None:
+        await app.knowledge_indexer.run(poll_seconds=app.settings.workspace_poll_seconds)
     await asyncio.Event().wait()
 
 
-class Calls:
+class JobDoorbell:
     """Rings for jobs, at most every two seconds for the same one; what nobody hears is done here.
 
     What was rung for before the start, somebody heard who may have died with it: his mark stays
@@ -152,8 +152,8 @@ class Calls:
         self._first_look = True
         self._running: dict[asyncio.Task[None], tuple[int, int]] = {}
 
-    async def ring_for(self, jobs: Sequence[tuple[int, int]], now: float) -> None:
-        self._rung = {job: at for job, at in self._rung.items() if now - at < RING_AGAIN_SECONDS}
+    async def ring(self, jobs: Sequence[tuple[int, int]], now: float) -> None:
+        self._rung = {job: at for job, at in self._rung.items() if now - at < RING_INTERVAL_SECONDS}
         self._unheard &= set(jobs)
         first, self._first_look = self._first_look, False
         for job in jobs:
@@ -169,7 +169,7 @@ class Calls:
 
     def _do_here(self, job: tuple[int, int]) -> None:
         """Redis may stay away for as long as it likes: Postgres alone says who may do the job."""
-        if len(self._running) >= JOBS_AT_ONCE or job in self._running.values():
+        if len(self._running) >= MAX_JOBS or job in self._running.values():
             return
         task = asyncio.ensure_future(run_job({"app": self._app}, job[0]))
         self._running[task] = job
@@ -178,7 +178,7 @@ class Calls:
     def _ended(self, task: asyncio.Task[None]) -> None:
         job = self._running.pop(task, None)
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("job_failed_here", job_id=job[0] if job else None, reason=repr(error))
+            log.error("local_job_failed", job_id=job[0] if job else None, reason=repr(error))
 
     async def close(self) -> None:
         running = list(self._running)
@@ -188,26 +188,26 @@ class Calls:
             await asyncio.wait(running, timeout=5)
 
 
-async def forget(app: App) -> None:
+async def run_erasures(app: App) -> None:
     """Each few seconds: finish erasures that nobody goes on with; each hour: let go of what is too old."""
     retained, number = 0.0, 0
     while True:
         try:
-            await app.forgetting.finish()
-            number = await _log_apart(app, number)
+            await app.erasure.finish_pending()
+            number = await _append_erasure_log(app, number)
             if await app.leftovers.clear():
-                log.info("log_begun_anew_behind_what_was_erased")
+                log.info("log_rotated_after_erasure")
             if not retained or time.monotonic() - retained > RETENTION_SECONDS:
                 retained = time.monotonic()
-                await app.retaining.sweep()
+                await app.retention.sweep()
         except StorageUnavailable as error:
-            log.warning("forgetting_waits_for_storage", reason=str(error))
+            log.warning("erasure_storage_unavailable", reason=str(error))
         except OSError as error:
-            log.warning("erasures_are_not_logged_apart", reason=str(error))
-        await asyncio.sleep(FORGET_SECONDS)
+            log.warning("erasure_log_write_failed", reason=str(error))
+        await asyncio.sleep(ERASURE_SECONDS)
 
 
-async def _log_apart(app: App, number: int) -> int:
+async def _append_erasure_log(app: App, number: int) -> int:
     """Beside the backups, so that a restored one is cleared again; where to go on."""
     fresh, last = await app.erasure_log.since(number)
     if fresh:
@@ -215,7 +215,7 @@ async def _log_apart(app: App, number: int) -> int:
     return last
 
 
-async def beat(app: App) -> None:
+async def watch_heartbeat(app: App) -> None:
     """Each second; raises Fenced when this process was declared dead, so that it begins anew."""
     while not app.heart.is_lost:
         forget_recent(time.monotonic())
@@ -223,7 +223,7 @@ async def beat(app: App) -> None:
     raise Fenced(f"worker {app.worker_id}")
 
 
-async def _closed(worker: Worker) -> None:
+async def _close_worker(worker: Worker) -> None:
     try:
         async with asyncio.timeout(5):
             await worker.close()

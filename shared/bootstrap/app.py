@@ -68,10 +68,16 @@ from shared.adapters.redis.arq_queue import ArqDoorbell
 from shared.adapters.telemetry.health import Health
 from shared.adapters.telemetry.heart import Heart
 from shared.adapters.telemetry.otlp_traces import traces_to
-from shared.bootstrap.host_fingerprint import Marks
+from shared.bootstrap.host_fingerprint import HostFingerprint
 from shared.bootstrap.warm_up import WarmUp
-from shared.config.agents import Ground
-from shared.config.settings import BadSettings, Problem, Settings, given_numbers, mcp_file
+from shared.config.agents import AgentDefaults
+from shared.config.settings import (
+    BadSettings,
+    Settings,
+    SettingsProblem,
+    find_mcp_file,
+    load_policy_overrides,
+)
 from shared.core.context.memory_tools import FORGET_MEMORY, SAVE_MEMORY, SEARCH_MEMORY, UPDATE_MEMORY
 from shared.core.context.recall_query import RECALL
 from shared.core.identity.handover import Limits as HandoverLimits
@@ -81,64 +87,64 @@ from shared.core.session.policy import ContextPolicy
 from shared.core.session.turns import Caps
 from shared.core.tools.reminders import parse_quiet_hours
 from shared.core.values.errors import StorageUnavailable
-from shared.ports import AskStorage, Tool
-from shared.runtime.crash_points import CrashPoint, crash_at
-from shared.runtime.tasks import Tasks
+from shared.ports import StorageLimiter, Tool
+from shared.runtime.crash_points import CrashPoint, build_crash_point
+from shared.runtime.tasks import BackgroundTasks
 from shared.runtime.tracing import Tracer
-from shared.services.admin.alert_sender import Alerting, Carrier
-from shared.services.admin.context_inspector import Inspecting
-from shared.services.admin.job_admin import WorkDesk
-from shared.services.commands.account_links import PeopleCommands
-from shared.services.commands.agents import AgentCommands
+from shared.services.admin.alert_sender import AlertChannel, AlertMonitor
+from shared.services.admin.context_inspector import ContextInspector
+from shared.services.admin.job_admin import JobAdmin
+from shared.services.commands.account_links import AccountLinkCommands
+from shared.services.commands.agents import SettingsCommands
 from shared.services.commands.budget import BudgetCommands
-from shared.services.commands.command_service import Commands
-from shared.services.commands.export_erase import ExportCommand, ForgetEverything
+from shared.services.commands.command_service import CommandService
+from shared.services.commands.export_erase import EraseEverythingCommand, ExportCommand
 from shared.services.commands.feedback import FeedbackCommands
 from shared.services.commands.handover import HandoverCommands
 from shared.services.commands.memory import MemoryCommands
 from shared.services.commands.reminders import ReminderCommands
-from shared.services.commands.retry import AgainCommand
-from shared.services.compaction.checkpoints import SpareSummaries
+from shared.services.commands.retry import RetryCommand
+from shared.services.compaction.checkpoints import CheckpointService
 from shared.services.compaction.compactor import Compactor
 from shared.services.compaction.flusher import Flusher
-from shared.services.compaction.job_runner import Maintenance
+from shared.services.compaction.job_runner import JobRunner
 from shared.services.compaction.summarizer import Summariser
-from shared.services.compaction.writer_selection import Writers
-from shared.services.memory.knowledge_indexer import KnowledgeStore, Librarian
-from shared.services.memory.memory_consolidation import Tidier
-from shared.services.memory.memory_tools import memory_tools
-from shared.services.memory.recall_indexer import Indexing
+from shared.services.compaction.writer_selection import WriterSelector
+from shared.services.memory.knowledge_indexer import KnowledgeIndexer, KnowledgeStore
+from shared.services.memory.memory_consolidation import MemoryConsolidator
+from shared.services.memory.memory_tools import build_memory_tools
+from shared.services.memory.recall_indexer import RecallIndexer
 from shared.services.memory.recall_tool import RecallTool
-from shared.services.privacy.erasure import Forgetting
-from shared.services.privacy.export import Exporting
-from shared.services.privacy.retention import Retaining
-from shared.services.tools.calculator import CALCULATE, Calculate
-from shared.services.tools.current_time import CURRENT_TIME, CurrentTime
-from shared.services.tools.handover import ASK_HUMAN, AskHuman, OperatorDesk, OverdueHandovers
-from shared.services.tools.reminders import REMIND_ME, Reminders, RemindMe
-from shared.services.turns.agent_loop import Assistant
-from shared.services.turns.artifacts import ArtifactReader, OpenArtifact
-from shared.services.turns.database_promotion import Promotion
-from shared.services.turns.delegate_tool import DELEGATE, Delegate
-from shared.services.turns.pictures import Pictures
-from shared.services.turns.request_builder import Prompting
-from shared.services.turns.retrieval import Recalling
-from shared.services.turns.session_service import MESSAGE_CHARS, Conversation
-from shared.services.turns.tool_images import ToolImages
+from shared.services.privacy.erasure import ErasureService
+from shared.services.privacy.export import DataExporter
+from shared.services.privacy.retention import RetentionService
+from shared.services.tools.calculator import CALCULATE, CalculatorTool
+from shared.services.tools.current_time import CURRENT_TIME, CurrentTimeTool
+from shared.services.tools.handover import ASK_HUMAN, AskHumanTool, HandoverExpiry, HandoverService
+from shared.services.tools.reminders import REMIND_ME, ReminderScheduler, ReminderTool
+from shared.services.turns.agent_loop import AgentLoop
+from shared.services.turns.artifacts import ArtifactReader, OpenArtifactTool
+from shared.services.turns.database_promotion import PromotionWatcher
+from shared.services.turns.delegate_tool import DELEGATE, DelegateTool
+from shared.services.turns.pictures import PictureService
+from shared.services.turns.request_builder import RequestBuilder
+from shared.services.turns.retrieval import Retriever
+from shared.services.turns.session_service import MESSAGE_CHARS, SessionService
+from shared.services.turns.tool_images import ToolImageService
 from shared.services.turns.toolbox import Toolbox
-from shared.supervision.liveness import mark
-from shared.supervision.process_handoff import abandon, succeed
+from shared.supervision.liveness import touch_process_file
+from shared.supervision.process_handoff import clear_process_file, take_over_process
 
 log = structlog.get_logger(__name__)
 
-WORKSPACES = "workspaces"
+WORKSPACES_FOLDER = "workspaces"
 """In the data folder: where agents' folders lie unless their rows say otherwise."""
-FAILED_BACKUP = "failed.txt"
+FAILED_BACKUP_FILE = "failed.txt"
 """Beside the backups: why the last daily one failed; gone when one succeeds."""
 Role = Literal["web", "bot", "worker"]
 BOT_MESSAGE_CHARS = 60_000
 """A paste arrives in pieces of 4,096 and is one message again."""
-BUILT_IN = (
+BUILT_IN_TOOLS = (
     SAVE_MEMORY, SEARCH_MEMORY, UPDATE_MEMORY, FORGET_MEMORY, RECALL, CURRENT_TIME, CALCULATE, FETCH_URL,
     REMIND_ME, ASK_HUMAN, DELEGATE, OPEN_ARTIFACT,
 )  # fmt: skip
@@ -159,51 +165,51 @@ class App:
     health: Health
     """Told with each heartbeat."""
     pool: asyncpg.Pool[asyncpg.Record]
-    asking_storage: AskStorage
+    limit_storage: StorageLimiter
     worker_id: int
     heart: Heart
-    watching: Tasks
+    background_tasks: BackgroundTasks
     """How busy this loop is, for the heart to know; and whether another server is the primary."""
-    promotion: Promotion
+    promotion: PromotionWatcher
     workers: PostgresWorkers
     turns: PostgresTurns
     upkeep: PostgresUpkeep
     flushes: PostgresFlushes
     notes: PostgresNotes
-    tidying: PostgresTidying
+    consolidation: PostgresTidying
     announcer: RedisAnnouncer
     doorbell: ArqDoorbell
     models: Models
     counter: VocabularyCounter
     warm_up: WarmUp
-    conversation: Conversation
-    commands: Commands
-    maintenance: Maintenance
-    indexing: Indexing
+    sessions: SessionService
+    commands: CommandService
+    job_runner: JobRunner
+    recall_indexer: RecallIndexer
     session_list: PostgresSessionList
-    pictures: Pictures
-    forgetting: Forgetting
-    exporting: Exporting
-    retaining: Retaining
+    pictures: PictureService
+    erasure: ErasureService
+    exporter: DataExporter
+    retention: RetentionService
     erasure_log: PostgresErasureLog
     leftovers: PostgresLeftovers
     erasure_file: ErasureFile
     handovers: PostgresHandovers
-    operator_desk: OperatorDesk
-    inspecting: Inspecting
-    work_desk: WorkDesk
-    desk_announcer: RedisAnnouncer
+    handover_service: HandoverService
+    context_inspector: ContextInspector
+    job_admin: JobAdmin
+    dashboard_announcer: RedisAnnouncer
     """For what operators' pages follow; connected while one does."""
     workspaces: WorkspaceFiles
     crash_point: CrashPoint
     tracer: Tracer
     alerts: PostgresAlerts
-    alerting: Alerting
-    librarian: Librarian | None = None
+    alert_monitor: AlertMonitor
+    knowledge_indexer: KnowledgeIndexer | None = None
     """In the worker only: one process reads what agents' folders say."""
     mcp_tools: McpTools | KnownMcpTools | None
 
-    def breakers(self) -> Mapping[str, BreakerState]:
+    def list_breakers(self) -> Mapping[str, BreakerState]:
         """Which providers this process asks just now."""
         return self.models.states()
 
@@ -214,14 +220,14 @@ class App:
         with suppress(StorageUnavailable):
             await self.turns.return_allowance()
         await self.heart.stop()
-        await self.watching.cancel()
+        await self.background_tasks.cancel()
         if self.heart.is_lost:
-            abandon(self.settings.process_file)
+            clear_process_file(self.settings.process_file)
         else:
             await self.workers.stop(self.worker_id)
         await self.workspaces.close()
         await self.announcer.close()
-        await self.desk_announcer.close()
+        await self.dashboard_announcer.close()
         await self.doorbell.close()
         await self.models.close()
         await asyncio.to_thread(self.tracer.close)
@@ -234,10 +240,10 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
 
     Raises StorageUnavailable, SchemaUnknown, BadSettings, ContradictoryPolicy, ModelsFileBroken, ValueError.
     """
-    database_url, redis_url = server_urls(settings)
+    database_url, redis_url = resolve_server_urls(settings)
     counter = VocabularyCounter()
-    policy = policy_of(settings)
-    crash_point = crash_at(settings.crash_point)
+    policy = build_policy(settings)
+    crash_point = build_crash_point(settings.crash_point)
     tracer = traces_to(settings.otlp_endpoint, service=f"evertalk-{role}")
     models = models_of(settings, counter)
     models.trace(tracer)
@@ -246,71 +252,73 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
     asking = partial(asking_storage, pool)
     turns = PostgresTurns(pool, slice_taken=partial(crash_point, "after_slice"))
     upkeep = PostgresUpkeep(pool)
-    health = health_of(settings, models)
+    health = build_health(settings, models)
     workers = PostgresWorkers(pool)
-    worker_id = await succeed(workers, role, settings.process_file)
+    worker_id = await take_over_process(workers, role, settings.process_file)
     heart = Heart(
         partial(open_pool, database_url, size=1),
         worker_id,
         health=health,
         waited=partial(longest_wait_of, pool),
-        beaten=partial(mark, settings.process_file),
+        beaten=partial(touch_process_file, settings.process_file),
     )
     heart.start()
-    promotion, watching = Promotion(heart, workers), Tasks()
+    promotion, watching = PromotionWatcher(heart, workers), BackgroundTasks()
     for loop in (heart.watch, promotion.watch):
-        watching.forever(loop)
-    if await _something_waits(turns, upkeep, role):
-        models.load_soon()
+        watching.run_forever(loop)
+    if await _has_waiting_work(turns, upkeep, role):
+        models.start_loading()
     announcer, doorbell = RedisAnnouncer(redis_url), ArqDoorbell(redis_url)
     desk_announcer = RedisAnnouncer(redis_url)
     health.count_redis_errors(
         lambda: {"publish": announcer.lost + desk_announcer.lost, "enqueue": doorbell.silent}
     )
-    caps, notes = caps_of(settings), PostgresNotes(pool)
-    workspaces = WorkspaceFiles(settings.data_dir / WORKSPACES, poll_seconds=settings.workspace_poll_seconds)
+    caps, notes = build_caps(settings), PostgresNotes(pool)
+    workspaces = WorkspaceFiles(
+        settings.data_dir / WORKSPACES_FOLDER, poll_seconds=settings.workspace_poll_seconds
+    )
     await workspaces.preload(filter(None, (await PostgresAgents(pool).folders()).values()))
     recall = PostgresRecall(pool)
     reminders, handovers = PostgresReminders(pool), PostgresHandovers(pool)
     clock = SystemClock()
-    mcp_tools = mcp_tools_of(settings, role=role)
+    mcp_tools = build_mcp_tools(settings, role=role)
     attachments = PostgresAttachments(pool)
-    images = ToolImages(attachments, partial(opened_elsewhere, "picture"))
+    images = ToolImageService(attachments, partial(opened_elsewhere, "picture"))
     artifacts = ArtifactReader(turns, counter)
     plain: list[Tool] = [
-        *memory_tools(notes, crash_point),
+        *build_memory_tools(notes, crash_point),
         RecallTool(recall, artifacts, counter),
-        CurrentTime(clock, home=settings.timezone),
-        Calculate(),
+        CurrentTimeTool(clock, home=settings.timezone),
+        CalculatorTool(),
         FetchUrl(),
-        RemindMe(reminders, clock, timezone=settings.timezone),
-        *([AskHuman(handovers, announcer, crash_point=crash_point)] if settings.hands_over else ()),
+        ReminderTool(reminders, clock, timezone=settings.timezone),
+        *([AskHumanTool(handovers, announcer, crash_point=crash_point)] if settings.has_handover else ()),
         *tools,
-        OpenArtifact(artifacts),
+        OpenArtifactTool(artifacts),
     ]
-    prompting = Prompting(
+    prompting = RequestBuilder(
         policy=policy,
         chat_model=models.chat,
         summary_model=models.summary,
         max_output=policy.max_output,
         counter=counter,
         context_window=settings.context_window,
-        given=given_numbers(settings),
+        operator_policy=load_policy_overrides(settings),
         pruners=load_pruners(),
         workspaces=workspaces,
         trusts_visitors=settings.profile == "personal",
     )
-    delegate = Delegate(
+    delegate = DelegateTool(
         model=models,
         prompting=prompting,
-        toolbox_of=Toolbox(plain, source=mcp_tools, images=images).of,
+        toolbox_of=Toolbox(plain, source=mcp_tools, images=images).for_agent,
         spend=turns,
         ledger=turns,
         caps=caps,
         counter=counter,
     )
     toolbox = Toolbox([delegate, *plain], source=mcp_tools, images=images)
-    pictures = Pictures(
+    pictures = PictureService(
         store=attachments,
         model=models,
         counter=counter,
@@ -318,7 +326,7 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
         caps=caps,
         summary_model=models.summary,
     )
-    assistant = Assistant(
+    assistant = AgentLoop(
         store=turns,
         states=upkeep,
         model=models,
@@ -330,10 +338,10 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
         pictures=pictures,
         clock=clock,
         crash_point=crash_point,
-        recalling=Recalling(store=recall, prompting=prompting),
+        recalling=Retriever(store=recall, prompting=prompting),
         tracer=tracer,
     )
-    conversation = Conversation(
+    conversation = SessionService(
         channel=_CHANNELS[role],
         worker_id=worker_id,
         turns=turns,
@@ -345,28 +353,28 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
         crash_point=crash_point,
         announcer=announcer,
         message_chars=BOT_MESSAGE_CHARS if role == "bot" else MESSAGE_CHARS,
-        reminders=Reminders(
+        reminders=ReminderScheduler(
             reminders,
             counter,
             quiet=parse_quiet_hours(settings.quiet_hours),
             timezone=settings.timezone,
             crash_point=crash_point,
         ),
-        handovers=OverdueHandovers(handovers, announcer, handover_limits(settings)),
+        handovers=HandoverExpiry(handovers, announcer, build_handover_limits(settings)),
         answered=models.take_answered,
         asking_storage=asking,
     )
-    health.tell_turns(conversation.turns_at_work)
-    forgetting = Forgetting(store=PostgresErasure(pool), announcer=announcer, crash_point=crash_point)
-    exporting = Exporting(store=PostgresExport(pool), clock=clock)
-    retaining = Retaining(
+    health.tell_turns(conversation.list_active_sessions)
+    forgetting = ErasureService(store=PostgresErasure(pool), announcer=announcer, crash_point=crash_point)
+    exporting = DataExporter(store=PostgresExport(pool), clock=clock)
+    retaining = RetentionService(
         store=PostgresRetention(pool),
         tables=tuple(RULES),
         forgetting=forgetting,
         days=settings.retention_days,
     )
     figures = PostgresFigures(pool, timezone=settings.timezone)
-    commands = Commands(
+    commands = CommandService(
         store=upkeep,
         pins=PostgresPins(pool),
         figures=figures,
@@ -376,7 +384,7 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
         doorbell=doorbell,
         caps=caps,
         model_name=models.chat,
-        humans=settings.hands_over,
+        humans=settings.has_handover,
         more=[
             BudgetCommands(
                 spending=figures,
@@ -386,14 +394,14 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
                 caps=caps,
                 clock=clock,
             ),
-            MemoryCommands(notes, everything=ForgetEverything(forgetting).forget),
+            MemoryCommands(notes, everything=EraseEverythingCommand(forgetting).forget),
             ExportCommand(exporting),
-            AgainCommand(PostgresEdits(pool), announcer),
-            AgentCommands(store=PostgresChoices(pool), prompting=prompting),
+            RetryCommand(PostgresEdits(pool), announcer),
+            SettingsCommands(store=PostgresChoices(pool), prompting=prompting),
             ReminderCommands(reminders, timezone=settings.timezone),
             FeedbackCommands(PostgresFeedback(pool)),
-            HandoverCommands(handovers, announcer, enabled=settings.hands_over),
-            PeopleCommands(
+            HandoverCommands(handovers, announcer, enabled=settings.has_handover),
+            AccountLinkCommands(
                 PostgresPeople(pool, timezone=settings.timezone), announcer, crash_point=crash_point
             ),
         ],
@@ -419,7 +427,7 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
         announcer=announcer,
         crash_point=crash_point,
     )
-    writers = Writers(
+    writers = WriterSelector(
         flusher=flusher, spend=turns, model=models, prompting=prompting, toolbox=toolbox, caps=caps
     )
     pace = PostgresPace(pool)
@@ -432,7 +440,7 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
         announcer=announcer,
         crash_point=crash_point,
     )
-    spare = SpareSummaries(
+    spare = CheckpointService(
         store=pace,
         spending=upkeep,
         writers=writers,
@@ -441,15 +449,15 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
         crash_point=crash_point,
     )
     tidying = PostgresTidying(pool)
-    indexing = Indexing(PostgresRecallIndex(pool), crash_point=crash_point)
-    maintenance = Maintenance(
+    indexing = RecallIndexer(PostgresRecallIndex(pool), crash_point=crash_point)
+    maintenance = JobRunner(
         indexing=indexing,
         worker_id=worker_id,
         store=upkeep,
         flusher=flusher,
         compactor=compactor,
         spare=spare,
-        tidier=Tidier(tidying, timezone=settings.timezone, crash_point=crash_point),
+        tidier=MemoryConsolidator(tidying, timezone=settings.timezone, crash_point=crash_point),
         writers=writers,
         doorbell=doorbell,
         crash_point=crash_point,
@@ -459,48 +467,48 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
     alerts = PostgresAlerts(pool)
     return App(
         alerts=alerts,
-        alerting=Alerting(
+        alert_monitor=AlertMonitor(
             alerts,
-            rules=alert_rules(settings),
+            rules=build_alert_rules(settings),
             targets=settings.alert_targets,
-            carriers=alert_carriers(settings) if role == "web" else {},
+            carriers=build_alert_channels(settings) if role == "web" else {},
             worker_id=worker_id,
             crash_point=crash_point,
         ),
         settings=settings,
         health=health,
         pool=pool,
-        asking_storage=asking,
+        limit_storage=asking,
         worker_id=worker_id,
         heart=heart,
-        watching=watching,
+        background_tasks=watching,
         promotion=promotion,
         workers=workers,
         turns=turns,
         upkeep=upkeep,
         flushes=flushes,
         notes=notes,
-        tidying=tidying,
+        consolidation=tidying,
         announcer=announcer,
         doorbell=doorbell,
         models=models,
         counter=counter,
         warm_up=WarmUp(models, counter),
-        conversation=conversation,
+        sessions=conversation,
         commands=commands,
-        maintenance=maintenance,
-        indexing=indexing,
+        job_runner=maintenance,
+        recall_indexer=indexing,
         session_list=PostgresSessionList(pool, crash_point=crash_point),
         pictures=pictures,
-        forgetting=forgetting,
-        exporting=exporting,
-        retaining=retaining,
+        erasure=forgetting,
+        exporter=exporting,
+        retention=retaining,
         erasure_log=PostgresErasureLog(pool),
         leftovers=PostgresLeftovers(pool),
         erasure_file=ErasureFile(settings.backups / ERASURES),
         handovers=handovers,
-        operator_desk=OperatorDesk(handovers, announcer, counter, crash_point=crash_point),
-        inspecting=Inspecting(
+        handover_service=HandoverService(handovers, announcer, counter, crash_point=crash_point),
+        context_inspector=ContextInspector(
             states=upkeep,
             replays=PostgresReplays(pool),
             model=models,
@@ -508,51 +516,57 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
             toolbox=toolbox,
             body=models.body,
         ),
-        work_desk=WorkDesk(PostgresWorkChanges(pool), doorbell, announcer, crash_point=crash_point),
-        desk_announcer=desk_announcer,
+        job_admin=JobAdmin(PostgresWorkChanges(pool), doorbell, announcer, crash_point=crash_point),
+        dashboard_announcer=desk_announcer,
         workspaces=workspaces,
         crash_point=crash_point,
         tracer=tracer,
-        librarian=(
-            librarian_of(settings, pool, workspaces, PostgresKnowledge(pool)) if role == "worker" else None
+        knowledge_indexer=(
+            build_knowledge_indexer(settings, pool, workspaces, PostgresKnowledge(pool))
+            if role == "worker"
+            else None
         ),
         mcp_tools=mcp_tools,
     )
 
 
-async def _something_waits(turns: PostgresTurns, upkeep: PostgresUpkeep, role: Role) -> bool:
+async def _has_waiting_work(turns: PostgresTurns, upkeep: PostgresUpkeep, role: Role) -> bool:
     """Whoever was here before has left something whose first step is a call of the model."""
     if role == "worker":
         return bool(await upkeep.due_jobs(limit=1))
-    return bool(await turns.unanswered(_CHANNELS[role]))
+    return bool(await turns.list_unanswered(_CHANNELS[role]))
 
 
-def health_of(settings: Settings, models: Models) -> Health:
+def build_health(settings: Settings, models: Models) -> Health:
     """A file tells of a backup that failed, whoever makes them: `up`, or a process for that alone."""
-    failed = settings.backups / FAILED_BACKUP if settings.backup_keep else None
-    marks = _marks_of(settings)
+    failed = settings.backups / FAILED_BACKUP_FILE if settings.backup_keep else None
+    marks = _build_fingerprint(settings)
     return Health(
         models.states, settings.data_dir, narrowed=models.narrowed, failed_backup=failed, marks=marks
     )
 
 
-def _marks_of(settings: Settings) -> Callable[[], Mapping[str, Any]]:
+def _build_fingerprint(settings: Settings) -> Callable[[], Mapping[str, Any]]:
     """None where nobody gave us the key that they are made with."""
     if settings.secret_key is None:
         return dict
-    return Marks(settings, settings.secret_key.get_secret_value().encode(), settings.data_dir / WORKSPACES)
+    return HostFingerprint(
+        settings, settings.secret_key.get_secret_value().encode(), settings.data_dir / WORKSPACES_FOLDER
+    )
 
 
-def alert_rules(settings: Settings) -> AlertRules:
+def build_alert_rules(settings: Settings) -> AlertRules:
     """Half of the time that a person waits before the assistant goes on is too long for nobody to know."""
-    waiting = settings.handover_minutes * 60 / 2 if settings.hands_over else 0.0
-    return AlertRules(timezone=settings.timezone, cap_micro=caps_of(settings).total, handover_seconds=waiting)
+    waiting = settings.handover_minutes * 60 / 2 if settings.has_handover else 0.0
+    return AlertRules(
+        timezone=settings.timezone, cap_micro=build_caps(settings).total, handover_seconds=waiting
+    )
 
 
-def alert_carriers(settings: Settings) -> dict[str, Carrier]:
+def build_alert_channels(settings: Settings) -> dict[str, AlertChannel]:
     """For webhook and mail, as far as they are set up; Telegram's stand in the process that holds the bot."""
     dashboard = f"{settings.base_url}/dashboard"
-    carriers: dict[str, Carrier] = {}
+    carriers: dict[str, AlertChannel] = {}
     if (url := settings.alert_webhook_url) and (secret := settings.alert_webhook_secret):
         carriers["webhook"] = AlertWebhook(
             url.get_secret_value(), secret.get_secret_value(), dashboard_url=dashboard
@@ -567,34 +581,36 @@ def alert_carriers(settings: Settings) -> dict[str, Carrier]:
     return carriers
 
 
-def handover_limits(settings: Settings) -> HandoverLimits:
+def build_handover_limits(settings: Settings) -> HandoverLimits:
     """Where it was switched off, nobody waits any longer."""
-    if not settings.hands_over:
+    if not settings.has_handover:
         return HandoverLimits(waiting=0, silence=0)
     return HandoverLimits(waiting=settings.handover_minutes, silence=settings.handover_silence_minutes)
 
 
-def ground_of(settings: Settings) -> Ground:
+def build_agent_defaults(settings: Settings) -> AgentDefaults:
     """What agents' rows are checked against; raises ContradictoryPolicy, ModelsFileBroken."""
     entries = read_entries(settings.models_file) if settings.models_file else ()
     named = {settings.model, settings.summary_model} - {""}
-    return Ground(
-        policy=policy_of(settings),
+    return AgentDefaults(
+        policy=build_policy(settings),
         context_window=settings.context_window,
-        given=given_numbers(settings),
+        operator_policy=load_policy_overrides(settings),
         models=frozenset({OFFLINE_MODEL, *TABLE, *named, *(entry.name for entry in entries)}),
-        workspace=lambda folder: read_workspace(workspace_path(settings.data_dir / WORKSPACES, folder)),
-        tools=BUILT_IN,
+        load_workspace=lambda folder: read_workspace(
+            workspace_path(settings.data_dir / WORKSPACES_FOLDER, folder)
+        ),
+        tools=BUILT_IN_TOOLS,
     )
 
 
-def librarian_of(
+def build_knowledge_indexer(
     settings: Settings, pool: asyncpg.Pool[asyncpg.Record], workspaces: WorkspaceFiles, store: KnowledgeStore
-) -> Librarian:
+) -> KnowledgeIndexer:
     """Hears of every change in the folders that are watched."""
-    librarian = Librarian(
+    librarian = KnowledgeIndexer(
         store=store,
-        shelves=KnowledgeFiles(settings.data_dir / WORKSPACES),
+        shelves=KnowledgeFiles(settings.data_dir / WORKSPACES_FOLDER),
         agents=PostgresAgents(pool),
         unreadable=UnreadableKnowledge,
         watcher=workspaces,
@@ -603,11 +619,11 @@ def librarian_of(
     return librarian
 
 
-def mcp_tools_of(settings: Settings, *, role: Role) -> McpTools | KnownMcpTools | None:
+def build_mcp_tools(settings: Settings, *, role: Role) -> McpTools | KnownMcpTools | None:
     """Whoever answers people holds connections; the worker shows models what they were shown before."""
-    servers, problems = configured_servers(mcp_file(settings))
+    servers, problems = configured_servers(find_mcp_file(settings))
     for problem in problems:
-        log.warning("mcp_file_unusable", problem=problem)
+        log.warning("mcp_file_invalid", problem=problem)
     if not servers:
         return None
     known = settings.data_dir / KNOWN_FILE
@@ -618,19 +634,21 @@ def mcp_tools_of(settings: Settings, *, role: Role) -> McpTools | KnownMcpTools 
     return tools
 
 
-def server_urls(settings: Settings) -> tuple[str, str]:
+def resolve_server_urls(settings: Settings) -> tuple[str, str]:
     """The addresses that the supervisor, or the operator, has put into the environment."""
     if settings.database_url is None or settings.redis_url is None:
         reason = "is not set: start everything with `./evertalk up`"
         missing = [name for name in ("database_url", "redis_url") if getattr(settings, name) is None]
-        raise BadSettings(tuple(Problem(name=name.upper(), value="", reason=reason) for name in missing))
+        raise BadSettings(
+            tuple(SettingsProblem(name=name.upper(), value="", reason=reason) for name in missing)
+        )
     return settings.database_url.get_secret_value(), settings.redis_url.get_secret_value()
 
 
-def policy_of(settings: Settings) -> ContextPolicy:
+def build_policy(settings: Settings) -> ContextPolicy:
     """The preset with the operator's numbers; raises ContradictoryPolicy."""
     return deployment_policy(
-        settings.preset, context_window=settings.context_window, given=given_numbers(settings)
+        settings.preset, context_window=settings.context_window, given=load_policy_overrides(settings)
     )
 
 
@@ -638,7 +656,7 @@ VISITORS_OF_A_NETWORK = 3
 """So many times what one anonymous visitor may spend, all of one network may together."""
 
 
-def caps_of(settings: Settings) -> Caps:
+def build_caps(settings: Settings) -> Caps:
     """A personal installation's visitor is its owner: only the public profile caps visitors apart."""
     public = settings.profile == "public"
     network = settings.cap_network_per_day_usd

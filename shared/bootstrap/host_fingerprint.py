@@ -11,16 +11,16 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from shared.config.settings import Settings, is_secret, mcp_file, setting_names
+from shared.config.settings import Settings, find_mcp_file, is_secret, list_setting_names
 from shared.core.ops.backups import key_id_of
 
-LOOK_SECONDS = 60.0
+REFRESH_SECONDS = 60.0
 _MARK_CHARS = 8
 _READ_BYTES = 16 * 1024
 """Of a longer file the beginning and the size."""
 _MOST_FILES = 200
 """Of one folder: this is done between two heartbeats."""
-_OF_A_HOST = frozenset(
+_HOST_SETTINGS = frozenset(
     {
         "data_dir", "database_url", "direct_database_url", "redis_url", "http_host", "http_port",
         "telegram_port", "backup_dir", "backup_keep", "models_file", "mcp_file", "telegram_bots_file",
@@ -29,7 +29,7 @@ _OF_A_HOST = frozenset(
 )  # fmt: skip
 
 
-class Marks:
+class HostFingerprint:
     """Call it with each heartbeat: the key, settings that are not the usual ones, files of this host."""
 
     def __init__(
@@ -44,45 +44,45 @@ class Marks:
         self._fixed = {
             "place": f"{socket.gethostname()}:{settings.data_dir}",
             "key": key_id_of(self._key),
-            "settings": self._set(),
+            "settings": self._digest_settings(),
         }
 
     def __call__(self) -> Mapping[str, Any]:
         now = self._clock()
-        if self._looked_at is None or now - self._looked_at >= LOOK_SECONDS:
+        if self._looked_at is None or now - self._looked_at >= REFRESH_SECONDS:
             self._looked_at = now
             # Somebody edits them just now: what was there before is told until the next look.
             with contextlib.suppress(OSError):
-                self._files = self._lying_here()
+                self._files = self._digest_files()
         return {**self._fixed, "files": self._files}
 
-    def _set(self) -> Mapping[str, str]:
-        names, fields = setting_names(), type(self._settings).model_fields
+    def _digest_settings(self) -> Mapping[str, str]:
+        names, fields = list_setting_names(), type(self._settings).model_fields
         found: dict[str, str] = {}
-        for field in fields.keys() - _OF_A_HOST:
+        for field in fields.keys() - _HOST_SETTINGS:
             value = getattr(self._settings, field)
             if value != fields[field].get_default(call_default_factory=True, validated_data={}):
                 plain = value.get_secret_value() if is_secret(field) else value
                 found[names[field]] = self._mark(str(plain).encode())
         return found
 
-    def _lying_here(self) -> Mapping[str, str]:
+    def _digest_files(self) -> Mapping[str, str]:
         settings, found = self._settings, dict[str, str]()
-        named = {"mcp.json": mcp_file(settings), "models": settings.models_file}
+        named = {"mcp.json": find_mcp_file(settings), "models": settings.models_file}
         for name, path in {**named, "bots": settings.telegram_bots_file}.items():
             if path is not None and path.is_file():
                 found[name] = self._mark(path.read_bytes())
         folders = self._workspaces
         for folder in sorted(folders.iterdir()) if folders.is_dir() else ():
             if folder.is_dir():
-                found[f"{folders.name}/{folder.name}"] = self._mark(_words_in(folder))
+                found[f"{folders.name}/{folder.name}"] = self._mark(_digest_folder(folder))
         return found
 
     def _mark(self, told: bytes) -> str:
         return hmac.new(self._key, told, hashlib.sha256).hexdigest()[:_MARK_CHARS]
 
 
-def _words_in(folder: Path) -> bytes:
+def _digest_folder(folder: Path) -> bytes:
     digest, files = hashlib.sha256(), sorted(path for path in folder.rglob("*") if path.is_file())
     for path in files[:_MOST_FILES]:
         with path.open("rb") as file:

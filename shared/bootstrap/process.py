@@ -16,7 +16,7 @@ from shared.bootstrap.app import App, Role, open_app
 from shared.config.settings import BadSettings, Settings
 from shared.core.session.policy import ContradictoryPolicy
 from shared.core.values.errors import EvertalkError
-from shared.runtime.gc_tuning import keep_what_is_loaded
+from shared.runtime.gc_tuning import freeze_loaded_objects
 
 log = structlog.get_logger(__name__)
 
@@ -25,16 +25,16 @@ EXIT_CANNOT_START = 3
 EXIT_REPLACED = 4
 """The database does not know this process any more: it begins anew, under another number."""
 
-REFUSALS = (BadSettings, ContradictoryPolicy, ModelsFileBroken, SchemaUnknown)
+CONFIGURATION_ERRORS = (BadSettings, ContradictoryPolicy, ModelsFileBroken, SchemaUnknown)
 """What an operator has configured cannot be used: starting again would not help, so nobody does."""
 
-Work = Callable[[App, asyncio.Event], Awaitable[int]]
+ProcessMain = Callable[[App, asyncio.Event], Awaitable[int]]
 """Goes on until the event is set; returns the exit code."""
 
 
-def run(settings: Settings, *, role: Role, work: Work) -> int:
+def run_process(settings: Settings, *, role: Role, work: ProcessMain) -> int:
     """Until SIGTERM or SIGINT, both heard from before anything is connected; returns the exit code."""
-    keep_what_is_loaded()
+    freeze_loaded_objects()
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         return runner.run(_serve(settings, role, work))
 
@@ -47,14 +47,14 @@ def _loop_factory() -> Any:
     return uvloop.new_event_loop
 
 
-async def _serve(settings: Settings, role: Role, work: Work) -> int:
+async def _serve(settings: Settings, role: Role, work: ProcessMain) -> int:
     stop = asyncio.Event()
     for name in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(name, stop.set)
     try:
         app = await open_app(settings, role=role)
-    except REFUSALS as error:
-        return refuse(role, error)
+    except CONFIGURATION_ERRORS as error:
+        return report_refusal(role, error)
     except (EvertalkError, OSError, ValueError) as error:
         log.error("cannot_start", reason=str(error))
         return EXIT_CANNOT_START
@@ -74,7 +74,7 @@ async def _stop_when_lost(app: App, stop: asyncio.Event) -> None:
     stop.set()
 
 
-def refuse(role: Role, error: Exception) -> int:
+def report_refusal(role: Role, error: Exception) -> int:
     """Said without a log's clothing: the supervisor shows it to whoever started it."""
     advice = getattr(error, "advice", "")
     for line in f"{error}\n{advice}".strip().splitlines():

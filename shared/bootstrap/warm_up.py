@@ -8,24 +8,24 @@ from typing import Protocol
 from shared.ports import TokenCounter
 
 
-class Loads(Protocol):
+class LoadableModels(Protocol):
     """Models whose library is loaded beside other work."""
 
-    def load_soon(self) -> None: ...
-    async def loaded(self) -> None: ...
+    def start_loading(self) -> None: ...
+    async def wait_until_loaded(self) -> None: ...
 
 
 class WarmUp:
     """In threads: the process hears, stores and beats meanwhile."""
 
-    def __init__(self, models: Loads, counter: TokenCounter) -> None:
+    def __init__(self, models: LoadableModels, counter: TokenCounter) -> None:
         self._models = models
         self._counter = counter
         self.is_done = False
         """Also when something cannot be loaded: whoever needs it says why, and waiting would not bring it."""
 
     async def run(self) -> None:
-        self._models.load_soon()
-        await asyncio.to_thread(self._counter.count, "warm")
-        await self._models.loaded()
+        self._models.start_loading()
+        await asyncio.to_thread(self._counter.count_tokens, "warm")
+        await self._models.wait_until_loaded()
         self.is_done = True

@@ -11,8 +11,15 @@ from typing import Any
 from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.people.agents import AgentRow, PostgresAgents
 from shared.adapters.postgres.people.sites import PostgresSites
-from shared.cli.editor_session import Drafts, Terminal, as_json, printable, shown, table
-from shared.config.agents import AGENT_NAME, BadAgentConfig, Ground, check_config, read_config
+from shared.cli.editor_session import (
+    EditorSession,
+    Terminal,
+    format_columns,
+    format_json,
+    quote_name,
+    replace_unprintable,
+)
+from shared.config.agents import AGENT_NAME, AgentDefaults, BadAgentConfig, check_config, read_config
 from shared.config.bots import DEFAULT_AGENT
 
 _AGENT_COLUMNS = (16, 7, 5, 12, 12, 18)
@@ -57,62 +64,67 @@ async def _stores(database_url: str) -> AsyncIterator[tuple[PostgresAgents, Post
 
 
 async def run_agent(
-    wish: argparse.Namespace, *, database_url: str, ground: Ground, drafts: Path, terminal: Terminal
+    options: argparse.Namespace,
+    *,
+    database_url: str,
+    defaults: AgentDefaults,
+    editor: Path,
+    terminal: Terminal,
 ) -> int:
     """0 when it was done, 1 when not, with lines that say why."""
     async with _stores(database_url) as (agents, sites):
-        desk = AgentDesk(agents, sites, ground=ground, drafts=drafts, terminal=terminal)
-        match wish.verb:
+        desk = AgentEditor(agents, sites, ground=defaults, drafts=editor, terminal=terminal)
+        match options.verb:
             case "list":
                 return await desk.list()
             case "import":
-                return await desk.bring(wish.file)
+                return await desk.import_file(options.file)
             case "create":
-                return await desk.create(wish.name)
-        row = await agents.find(wish.name)
+                return await desk.create(options.name)
+        row = await agents.find(options.name)
         if row is None:
-            return await desk.unknown(wish.name)
-        match wish.verb:
+            return await desk.report_unknown(options.name)
+        match options.verb:
             case "show":
                 return desk.show(row)
             case "export":
-                return desk.export(row, wish.file)
+                return desk.export(row, options.file)
             case "edit":
                 return await desk.edit(row)
             case "assign":
-                return await desk.assign(row, site=wish.site, bot=wish.bot, existing=wish.existing)
+                return await desk.assign(row, site=options.site, bot=options.bot, existing=options.existing)
             case _:
                 return await desk.delete(row)
 
 
-class AgentDesk:
+class AgentEditor:
     def __init__(
         self,
         agents: PostgresAgents,
         sites: PostgresSites,
         *,
-        ground: Ground,
+        ground: AgentDefaults,
         drafts: Path,
         terminal: Terminal,
     ) -> None:
         self._agents = agents
         self._sites = sites
         self._ground = ground
-        self._drafts = Drafts("agent", folder=drafts, terminal=terminal)
+        self._drafts = EditorSession("agent", folder=drafts, terminal=terminal)
         self._say = terminal.say
 
     async def list(self) -> int:
         head = ("agent", "version", "talks", "sites", "bots", "model")
-        for line in table([head, *map(_cells, await self._agents.all())], most=_AGENT_COLUMNS):
+        for line in format_columns([head, *map(_cells, await self._agents.all())], most=_AGENT_COLUMNS):
             self._say(line)
         return 0
 
     def show(self, row: AgentRow) -> int:
-        self._say(as_json(row.config))
+        self._say(format_json(row.config))
         return 0
 
     def export(self, row: AgentRow, file: Path | None) -> int:
-        text = as_json({"agent": row.name, "version": row.version, "config": row.config})
+        text = format_json({"agent": row.name, "version": row.version, "config": row.config})
         if file is None:
             self._say(text)
             return 0
@@ -130,7 +142,9 @@ class AgentDesk:
 
     async def create(self, name: str) -> int:
         if not AGENT_NAME.fullmatch(name):
-            self._say(f"{shown(name)} is no name for an agent: 1 to 40 of a-z, 0-9, _ and -, no mark first.")
+            self._say(
+                f"{quote_name(name)} is no name for an agent: 1 to 40 of a-z, 0-9, _ and -, no mark first."
+            )
             return 1
         if not await self._agents.create(name, {}):
             self._say(f"There is an agent {name} already. Nothing was changed.")
@@ -139,13 +153,13 @@ class AgentDesk:
         self._say(f"./evertalk agent edit {name} changes them.")
         return 0
 
-    async def bring(self, file: Path) -> int:
+    async def import_file(self, file: Path) -> int:
         """Made when there is no such agent, else replaced, unless it changed since the file was written."""
         try:
             name, version, config = _read_file(file)
             remarks = check_config(config, self._ground)
         except (BadAgentConfig, OSError, UnicodeDecodeError) as error:
-            self._drafts.problems(f"{file} cannot be used; nothing was changed:", error)
+            self._drafts.report_problems(f"{file} cannot be used; nothing was changed:", error)
             return 1
         row = await self._agents.find(name)
         if row is None:
@@ -164,11 +178,11 @@ class AgentDesk:
     async def edit(self, row: AgentRow) -> int:
         """Nothing that was typed is lost: the draft stays in its file until the row is changed."""
         try:
-            draft = self._drafts.begin(row.name, row.version, row.config)
+            draft = self._drafts.create_draft(row.name, row.version, row.config)
         except OSError as error:
             self._say(f"No draft can be written to {self._drafts.folder}: {error.strerror}.")
             return 1
-        typed = await self._drafts.typed(row.name, draft, self._checked)
+        typed = await self._drafts.edit(row.name, draft, self._checked)
         if typed is None:
             return 1
         config, remarks = typed
@@ -191,7 +205,7 @@ class AgentDesk:
             self._say(f"{DEFAULT_AGENT} stays: whoever has no other agent has this one.")
             return 1
         if not await self._agents.delete(row.name):
-            self._say(f"{row.name} still answers: {_who_has(row)}. Nothing was changed.")
+            self._say(f"{row.name} still answers: {_count_users(row)}. Nothing was changed.")
             self._say("./evertalk agent assign gives them to another agent.")
             return 1
         self._say(f"{row.name} is deleted.")
@@ -201,7 +215,7 @@ class AgentDesk:
         if bot:
             return await self._assign_bot(row, bot, existing)
         if not await self._sites.give(site, row.name):
-            self._say(f"There is no site {shown(site)}. ./evertalk site list shows them.")
+            self._say(f"There is no site {quote_name(site)}. ./evertalk site list shows them.")
             return 1
         self._say(f"New conversations on {site} are answered by {row.name}.")
         if existing:
@@ -213,7 +227,7 @@ class AgentDesk:
     async def _assign_bot(self, row: AgentRow, bot: str, existing: bool) -> int:
         bot_id = await self._agents.bot_id(bot)
         if bot_id is None:
-            self._say(f"No bot {shown(bot)} is known. ./evertalk agent list shows those that are.")
+            self._say(f"No bot {quote_name(bot)} is known. ./evertalk agent list shows those that are.")
             return 1
         if not existing:
             self._say(
@@ -232,9 +246,9 @@ class AgentDesk:
         if moved:
             self._say("What the former agent has noted of people stays with it: notes belong to an agent.")
 
-    async def unknown(self, name: str) -> int:
+    async def report_unknown(self, name: str) -> int:
         names = ", ".join(row.name for row in await self._agents.all())
-        self._say(f"There is no agent {shown(name)}. There are: {names}.")
+        self._say(f"There is no agent {quote_name(name)}. There are: {names}.")
         return 1
 
     def _overtaken(self, name: str) -> int:
@@ -244,7 +258,7 @@ class AgentDesk:
 
     def _done(self, name: str, version: int, remarks: Sequence[str]) -> int:
         for remark in remarks:
-            self._say(f"  note: {printable(remark)}")
+            self._say(f"  note: {replace_unprintable(remark)}")
         self._say(f"{name} is at version {version}; it holds from each conversation's next message on.")
         return 0
 
@@ -273,7 +287,7 @@ def _few(names: Sequence[str]) -> str:
     return f"{names[0]} +{len(names) - 1}" if len(names) > 1 else "".join(names) or "–"
 
 
-def _who_has(row: AgentRow) -> str:
+def _count_users(row: AgentRow) -> str:
     parts = [f"{row.sessions} conversation{'' if row.sessions == 1 else 's'}"] if row.sessions else []
     parts += [f"site {name}" for name in row.sites] + [f"bot {name}" for name in row.bots]
     return ", ".join(parts)

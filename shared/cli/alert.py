@@ -10,7 +10,7 @@ from shared.adapters.postgres.dashboard.alerts import PostgresAlerts
 from shared.adapters.postgres.db.pool import open_pool
 from shared.core.ops.alerts import advice_of
 
-Say = Callable[[str], None]
+PrintAlertLine = Callable[[str], None]
 WAIT_SECONDS = 45.0
 LOOK_SECONDS = 0.5
 _OPEN = ("due", "sending")
@@ -25,7 +25,7 @@ def read_alert_arguments(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 async def run_alert(
-    *, database_url: str, targets: Sequence[str], say: Say, wait_seconds: float = WAIT_SECONDS
+    *, database_url: str, targets: Sequence[str], say: PrintAlertLine, wait_seconds: float = WAIT_SECONDS
 ) -> int:
     """0 when every target has it. The running Evertalk sends, so that what is tested is the whole way."""
     if not targets:

@@ -32,7 +32,7 @@ from shared.adapters.mcp.tools import KNOWN_FILE
 from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.operations.dump import DumpFailed, counts_of, dump, facts_of, read_through
 from shared.adapters.postgres.privacy.erasure_log import PostgresErasureLog
-from shared.bootstrap.app import FAILED_BACKUP, WORKSPACES
+from shared.bootstrap.app import FAILED_BACKUP_FILE, WORKSPACES_FOLDER
 from shared.config.settings import Settings, resolve_secret_key
 from shared.core.ops.backups import (
     DATABASE,
@@ -51,14 +51,14 @@ from shared.core.ops.backups import (
     write_manifest,
 )
 from shared.core.values.errors import EvertalkError
-from shared.runtime.crash_points import CrashPoint, crash_at
+from shared.runtime.crash_points import CrashPoint, build_crash_point
 
-FOLDERS = (WORKSPACES, "drafts", "mcp.json", KNOWN_FILE)
+FOLDERS = (WORKSPACES_FOLDER, "drafts", "mcp.json", KNOWN_FILE)
 """What of the data folder belongs to a copy; servers are dumped, logs are not kept."""
-EVERY = timedelta(days=1)
+INTERVAL = timedelta(days=1)
 _SPARE_BYTES = 64 * 1024**2
 _ROOT = Path(__file__).resolve().parents[2]
-Say = Callable[[str], None]
+PrintLine = Callable[[str], None]
 
 
 class BackupFailed(EvertalkError):
@@ -69,11 +69,11 @@ class BackupFailed(EvertalkError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Backup:
+class BackupResult:
     path: Path
     manifest: Manifest
-    let_go: Sequence[str] = ()
-    left_out: Sequence[str] = ()
+    deleted: Sequence[str] = ()
+    skipped: Sequence[str] = ()
 
 
 def read_backup_arguments(arguments: Sequence[str]) -> argparse.Namespace:
@@ -88,43 +88,45 @@ def read_backup_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-async def run_backup(wish: argparse.Namespace, *, settings: Settings, database_url: str, say: Say) -> int:
+async def run_backup(
+    wish: argparse.Namespace, *, settings: Settings, database_url: str, say: PrintLine
+) -> int:
     """The exit code; raises BackupFailed, DumpFailed."""
     folder = (wish.to or settings.backups).expanduser().absolute()
-    due = settings.backup_keep > 0 and is_due(_names(folder), now=datetime.now(UTC), every=EVERY)
+    due = settings.backup_keep > 0 and is_due(_names(folder), now=datetime.now(UTC), every=INTERVAL)
     if wish.daily and not due:
         return 0
     made = await make_backup(settings, database_url, folder=folder, with_key=not wish.without_key)
-    for line in told(made):
+    for line in describe_backup(made):
         say(line)
     return 0
 
 
 async def make_backup(
     settings: Settings, database_url: str, *, folder: Path, with_key: bool = True, rotate: bool = True
-) -> Backup:
+) -> BackupResult:
     """Raises BackupFailed; what was there before stays until the new one has been read back."""
-    crash_point = crash_at(settings.crash_point)
+    crash_point = build_crash_point(settings.crash_point)
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with FolderLock(folder / ".lock"), _workbench(folder) as bench:
+        with FolderLock(folder / ".lock"), _work_folder(folder) as bench:
             made = await _make(settings, database_url, folder, bench, with_key, crash_point)
-            let_go = _rotated(folder, made.path.name, settings.backup_keep) if rotate else []
-            (folder / FAILED_BACKUP).unlink(missing_ok=True)
+            let_go = _rotate(folder, made.path.name, settings.backup_keep) if rotate else []
+            (folder / FAILED_BACKUP_FILE).unlink(missing_ok=True)
     except FolderInUse:
         raise BackupFailed("another backup is being made there", advice="Wait until it has ended.") from None
     except (OSError, DumpFailed, BadBackup) as error:
-        _remember(folder, str(error))
+        _record_failure(folder, str(error))
         raise BackupFailed(f"no backup was made: {error}", advice=_advice(error)) from error
     except BackupFailed as error:
-        _remember(folder, str(error))
+        _record_failure(folder, str(error))
         raise
-    return Backup(path=made.path, manifest=made.manifest, let_go=let_go, left_out=made.left_out)
+    return BackupResult(path=made.path, manifest=made.manifest, deleted=let_go, skipped=made.skipped)
 
 
 async def _make(
     settings: Settings, database_url: str, folder: Path, bench: Path, with_key: bool, crash_point: CrashPoint
-) -> Backup:
+) -> BackupResult:
     version, revision, epoch = await facts_of(database_url)
     if revision is None:
         raise BackupFailed("there is nothing to back up yet", advice="Start it once: ./evertalk up")
@@ -153,7 +155,7 @@ async def _make(
         raise BadBackup("it does not read back as it was written")
     crash_point("backup_before_name")
     settle(partial, target)
-    return Backup(path=target, manifest=manifest, left_out=left_out)
+    return BackupResult(path=target, manifest=manifest, skipped=left_out)
 
 
 async def copy_erasures(database_url: str, file: ErasureFile) -> int:
@@ -166,27 +168,27 @@ async def copy_erasures(database_url: str, file: ErasureFile) -> int:
     return file.add(logged)
 
 
-def told(made: Backup) -> list[str]:
+def describe_backup(made: BackupResult) -> list[str]:
     manifest = made.manifest
     size = made.path.stat().st_size
     lines = [
         f"{made.path}",
-        f"  {size / 2**20:.1f} MiB, read back and sound; {told_counts(manifest)}",
+        f"  {size / 2**20:.1f} MiB, read back and sound; {format_counts(manifest)}",
         f"  schema {manifest.revision}, PostgreSQL {manifest.postgres}, Evertalk {manifest.evertalk}",
         "  It holds the secret key: keep it as you keep the data folder."
         if KEY in manifest.members
         else "  It does not hold the secret key: keep EVERTALK_SECRET_KEY somewhere else.",
     ]
-    lines += [f"  left out, since it is no plain file: {name}" for name in made.left_out]
-    lines += [f"  let go: {name}" for name in made.let_go]
+    lines += [f"  left out, since it is no plain file: {name}" for name in made.skipped]
+    lines += [f"  let go: {name}" for name in made.deleted]
     return lines
 
 
-def told_counts(manifest: Manifest) -> str:
+def format_counts(manifest: Manifest) -> str:
     return ", ".join(f"{number:,} {what}" for what, number in manifest.counts.items())
 
 
-def show_backups(settings: Settings, say: Say) -> int:
+def show_backups(settings: Settings, say: PrintLine) -> int:
     folder = settings.backups
     names = sorted(name for name in _names(folder) if made_at(name) is not None)
     if not names:
@@ -196,17 +198,17 @@ def show_backups(settings: Settings, say: Say) -> int:
         path = folder / name
         try:
             manifest = read_manifest(open_archive(path))
-            say(f"{path}  {path.stat().st_size / 2**20:.1f} MiB, {told_counts(manifest)}")
+            say(f"{path}  {path.stat().st_size / 2**20:.1f} MiB, {format_counts(manifest)}")
         except BadBackup as error:
             say(f"{path}  cannot be used: {error}")
     return 0
 
 
-def verify_backup(path: Path, settings: Settings, say: Say) -> int:
+def verify_backup(path: Path, settings: Settings, say: PrintLine) -> int:
     """Reads all of it; raises BadBackup."""
     path = path.expanduser().absolute()
     manifest = unpack(path, None)
-    say(f"{path} is complete, from {manifest.made_at:%Y-%m-%d %H:%M} UTC: {told_counts(manifest)}.")
+    say(f"{path} is complete, from {manifest.made_at:%Y-%m-%d %H:%M} UTC: {format_counts(manifest)}.")
     if check_seal(open_archive(path), resolve_secret_key(settings)):
         say("Its seal is of this installation.")
     else:
@@ -214,9 +216,9 @@ def verify_backup(path: Path, settings: Settings, say: Say) -> int:
     return 0
 
 
-def last_failure(settings: Settings) -> str | None:
+def read_last_failure(settings: Settings) -> str | None:
     try:
-        return (settings.backups / FAILED_BACKUP).read_text(errors="replace").strip()[:500]
+        return (settings.backups / FAILED_BACKUP_FILE).read_text(errors="replace").strip()[:500]
     except OSError:
         return None
 
@@ -242,7 +244,7 @@ async def _size_of(database_url: str) -> int:
 
 
 @contextlib.contextmanager
-def _workbench(folder: Path) -> Iterator[Path]:
+def _work_folder(folder: Path) -> Iterator[Path]:
     """A place for halves; those of a backup that was cut off are cleared away first."""
     for left in (*folder.glob(".making-*"), *folder.glob(f"*{PART}")):
         shutil.rmtree(left) if left.is_dir() else left.unlink()
@@ -253,7 +255,7 @@ def _workbench(folder: Path) -> Iterator[Path]:
         shutil.rmtree(bench, ignore_errors=True)
 
 
-def _rotated(folder: Path, just_made: str, keep: int) -> list[str]:
+def _rotate(folder: Path, just_made: str, keep: int) -> list[str]:
     gone = (
         superfluous(_names(folder), keep=keep or 1, just_made=just_made, now=datetime.now(UTC))
         if keep
@@ -271,7 +273,7 @@ def _free_name(folder: Path, moment: datetime) -> Path:
     return path
 
 
-def last_backup(settings: Settings, *, now: datetime) -> datetime | None:
+def find_last_backup(settings: Settings, *, now: datetime) -> datetime | None:
     """When the newest copy was made; None where there is none."""
     return newest(_names(settings.backups), now=now)
 
@@ -280,11 +282,13 @@ def _names(folder: Path) -> list[str]:
     return [path.name for path in folder.iterdir()] if folder.is_dir() else []
 
 
-def _remember(folder: Path, reason: str) -> None:
+def _record_failure(folder: Path, reason: str) -> None:
     with contextlib.suppress(OSError):
         for left in folder.glob(f"*{PART}"):
             left.unlink(missing_ok=True)
-        write_private(folder / FAILED_BACKUP, f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC: {reason}\n".encode())
+        write_private(
+            folder / FAILED_BACKUP_FILE, f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC: {reason}\n".encode()
+        )
 
 
 def _advice(error: BaseException) -> str:

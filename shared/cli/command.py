@@ -15,18 +15,18 @@ from shared.bootstrap.app import App, open_app
 from shared.config.settings import Settings
 from shared.core.commands.arguments import RAW, read_value
 from shared.core.commands.commands import BadArguments, Command, command_named, commands_for
-from shared.services.commands.command_service import COMPACT_SECONDS, CommandResult
+from shared.services.commands.command_service import COMPACT_WAIT_SECONDS, CommandResult
 
-RUN_SECONDS = COMPACT_SECONDS + 20.0
+RUN_SECONDS = COMPACT_WAIT_SECONDS + 20.0
 BEAT_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shell:
+class CommandOutput:
     """Where lines go: results may be written to a file, what is said beside them is for a person."""
 
-    say: Callable[[str], None]
-    tell: Callable[[str], None]
+    write_result: Callable[[str], None]
+    write_note: Callable[[str], None]
     language: str = ""
 
 
@@ -51,16 +51,16 @@ def read_command_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-async def run_command(wish: argparse.Namespace, *, settings: Settings, shell: Shell) -> int:
+async def run_command(wish: argparse.Namespace, *, settings: Settings, shell: CommandOutput) -> int:
     """0 when it worked, 1 when it did not, 2 when it cannot be asked like this."""
     command = command_named(wish.name)
     if command is None or command not in _offered():
-        shell.tell(f"There is no command {wish.name}; ./evertalk command --help names all.")
+        shell.write_note(f"There is no command {wish.name}; ./evertalk command --help names all.")
         return 2
     try:
         words = command.words(dict(_argument(command, given) for given in wish.arg))
     except BadArguments as error:
-        shell.tell(error.advice)
+        shell.write_note(error.advice)
         return 2
     # As the worker: no tool servers are started for it.
     app = await open_app(settings, role="worker")
@@ -73,14 +73,14 @@ async def run_command(wish: argparse.Namespace, *, settings: Settings, shell: Sh
         await app.close()
 
 
-async def _run(app: App, wish: argparse.Namespace, words: str, shell: Shell) -> int:
+async def _run(app: App, wish: argparse.Namespace, words: str, shell: CommandOutput) -> int:
     reached = await PostgresApiSessions(app.pool).reach(wish.session)
     if reached is None:
-        shell.tell(f"No conversation has the id {wish.session}. The dashboard shows which has which.")
+        shell.write_note(f"No conversation has the id {wish.session}. The dashboard shows which has which.")
         return 1
 
     async def progress(message: str, percent: int | None) -> None:
-        shell.tell(message if percent is None else f"{message} {percent} %")
+        shell.write_note(message if percent is None else f"{message} {percent} %")
 
     await PostgresPersons(app.pool).audited(f"command.{wish.name}", about=f"session:{wish.session}")
     try:
@@ -94,13 +94,13 @@ async def _run(app: App, wish: argparse.Namespace, words: str, shell: Shell) -> 
                 language=shell.language,
             )
     except TimeoutError:
-        shell.tell("That takes longer than usual. It goes on by itself; look again in a while.")
+        shell.write_note("That takes longer than usual. It goes on by itself; look again in a while.")
         return 1
     _show(result, shell, as_json=wish.json)
     return 0 if result.success else 1
 
 
-def _show(result: CommandResult, shell: Shell, *, as_json: bool) -> None:
+def _show(result: CommandResult, shell: CommandOutput, *, as_json: bool) -> None:
     if as_json:
         shown = {
             "command": result.command,
@@ -109,11 +109,11 @@ def _show(result: CommandResult, shell: Shell, *, as_json: bool) -> None:
             "error": result.error,
             "event_seq": result.event_seq,
         }
-        shell.say(json.dumps(shown, ensure_ascii=False))
+        shell.write_result(json.dumps(shown, ensure_ascii=False))
     elif result.success:
-        shell.say(result.result)
+        shell.write_result(result.result)
     else:
-        shell.tell(result.error or result.result)
+        shell.write_note(result.error or result.result)
 
 
 def _argument(command: Command, given: str) -> tuple[str, object]:
@@ -130,5 +130,5 @@ def _offered() -> tuple[Command, ...]:
 
 async def _beat(app: App) -> None:
     while True:
-        await app.conversation.heartbeat()
+        await app.sessions.heartbeat()
         await asyncio.sleep(BEAT_SECONDS)

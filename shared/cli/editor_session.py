@@ -29,7 +29,7 @@ class Terminal:
     """Ends with the editor's exit code; None takes the one of the environment."""
 
 
-class Drafts:
+class EditorSession:
     """The drafts of one kind of row: `agent` or `site`."""
 
     def __init__(self, kind: str, *, folder: Path, terminal: Terminal) -> None:
@@ -38,7 +38,7 @@ class Drafts:
         self._terminal = terminal
         self._say = terminal.say
 
-    def begin(self, name: str, version: int, config: object) -> Path:
+    def create_draft(self, name: str, version: int, config: object) -> Path:
         """The file to edit; raises OSError."""
         draft = self.folder / f"{self._kind}-{name}-{version}.json"
         if draft.exists():
@@ -49,10 +49,10 @@ class Drafts:
             if older.stem.removeprefix(f"{self._kind}-{name}-").isdecimal():
                 self._say(f"An older draft, begun on another version, lies in {older}.")
         draft.touch(mode=0o600)
-        draft.write_text(as_json(config) + "\n", encoding="utf-8")
+        draft.write_text(format_json(config) + "\n", encoding="utf-8")
         return draft
 
-    async def typed(
+    async def edit(
         self, name: str, draft: Path, check: Callable[[Any], Sequence[str]]
     ) -> tuple[Any, Sequence[str]] | None:
         """What the person wrote, checked, and remarks about it; None when they gave up for now."""
@@ -64,22 +64,22 @@ class Drafts:
                 config = read_config(draft.read_text(encoding="utf-8"))
                 return config, check(config)
             except (BadAgentConfig, BadSiteConfig, OSError, UnicodeDecodeError) as error:
-                self.problems("This cannot be used yet:", error)
+                self.report_problems("This cannot be used yet:", error)
             if not await self._wants_more():
                 self._say(f"Nothing was changed. Your draft is in {draft};")
                 self._say(f"./evertalk {self._kind} edit {name} goes on with it.")
                 return None
 
-    def problems(self, head: str, error: Exception) -> None:
+    def report_problems(self, head: str, error: Exception) -> None:
         told = error.problems if isinstance(error, BadAgentConfig | BadSiteConfig) else (str(error),)
         self._say(head)
         for problem in told:
-            self._say(f"  {printable(problem)}")
+            self._say(f"  {replace_unprintable(problem)}")
 
     def _open_editor(self, draft: Path) -> int:
         if self._terminal.editor is not None:
             return self._terminal.editor(draft)
-        command = editor_command()
+        command = find_editor()
         if not command:
             self._say("No editor was found: set EDITOR to the name of one.")
             return 127
@@ -97,7 +97,7 @@ class Drafts:
         return not word.strip().lower().startswith("n")
 
 
-def editor_command(environ: Mapping[str, str] | None = None) -> list[str]:
+def find_editor(environ: Mapping[str, str] | None = None) -> list[str]:
     known = os.environ if environ is None else environ
     wanted = known.get("VISUAL") or known.get("EDITOR")
     if wanted:
@@ -105,13 +105,16 @@ def editor_command(environ: Mapping[str, str] | None = None) -> list[str]:
     return next(([found] for name in _EDITORS if (found := shutil.which(name))), [])
 
 
-def as_json(value: object) -> str:
+def format_json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, indent=2)
 
 
-def table(rows: Sequence[Sequence[str]], *, most: Sequence[int]) -> list[str]:
+def format_columns(rows: Sequence[Sequence[str]], *, most: Sequence[int]) -> list[str]:
     """Columns side by side, each at most so many characters wide: a row fits into 80 with those of ours."""
-    cut = [[_cut(printable(cell), chars) for cell, chars in zip(row, most, strict=True)] for row in rows]
+    cut = [
+        [_cut(replace_unprintable(cell), chars) for cell, chars in zip(row, most, strict=True)]
+        for row in rows
+    ]
     widths = [max(map(len, column)) for column in zip(*cut, strict=True)]
     padded = ([cell.ljust(width) for cell, width in zip(row, widths, strict=True)] for row in cut)
     return ["  ".join(cells).rstrip() for cells in padded]
@@ -121,9 +124,9 @@ def _cut(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
-def printable(text: str) -> str:
+def replace_unprintable(text: str) -> str:
     return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
 
 
-def shown(name: str) -> str:
-    return f"“{printable(name)[:60]}”"
+def quote_name(name: str) -> str:
+    return f"“{replace_unprintable(name)[:60]}”"

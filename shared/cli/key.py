@@ -9,7 +9,7 @@ from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.people.api_keys import ApiKey, PostgresApiKeys, UnknownLimit
 from shared.core.identity.api_keys import SCOPES, BadKey, check_days, check_name, check_scopes
 
-Say = Callable[[str], None]
+PrintKeyLine = Callable[[str], None]
 
 
 def read_key_arguments(arguments: Sequence[str]) -> argparse.Namespace:
@@ -34,7 +34,9 @@ def read_key_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-async def run_key(wish: argparse.Namespace, *, database_url: str, say: Say, tell: Say) -> int:
+async def run_key(
+    wish: argparse.Namespace, *, database_url: str, say: PrintKeyLine, tell: PrintKeyLine
+) -> int:
     """0 when it was done; the key alone goes to `say`, words about it to `tell`."""
     pool = await open_pool(database_url, size=2)
     try:
@@ -50,7 +52,9 @@ async def run_key(wish: argparse.Namespace, *, database_url: str, say: Say, tell
         await pool.close()
 
 
-async def _create(keys: PostgresApiKeys, wish: argparse.Namespace, *, say: Say, tell: Say) -> int:
+async def _create(
+    keys: PostgresApiKeys, wish: argparse.Namespace, *, say: PrintKeyLine, tell: PrintKeyLine
+) -> int:
     try:
         token = await keys.create(
             check_name(wish.name),
@@ -73,7 +77,7 @@ async def _create(keys: PostgresApiKeys, wish: argparse.Namespace, *, say: Say, 
     return 0
 
 
-async def _revoke(keys: PostgresApiKeys, name: str, tell: Say) -> int:
+async def _revoke(keys: PostgresApiKeys, name: str, tell: PrintKeyLine) -> int:
     if not await keys.revoke(name):
         tell(f"No living key is called {name}; ./evertalk key list shows all.")
         return 1
@@ -81,7 +85,7 @@ async def _revoke(keys: PostgresApiKeys, name: str, tell: Say) -> int:
     return 0
 
 
-def _list(keys: Sequence[ApiKey], say: Say) -> int:
+def _list(keys: Sequence[ApiKey], say: PrintKeyLine) -> int:
     if not keys:
         say("There are no keys. ./evertalk key create NAME --scope SCOPE makes one.")
     for key in keys:

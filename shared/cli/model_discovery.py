@@ -12,16 +12,16 @@ from shared.config.settings import Settings
 from shared.core.values.money import are_old
 
 
-async def who_answers(settings: Settings) -> list[tuple[str, str]]:
+async def describe_models(settings: Settings) -> list[tuple[str, str]]:
     """Lines for people, each with its label. Raises ModelsFileBroken."""
     models = models_of(settings, VocabularyCounter())
     remarks = [("", remark) for remark in models.remarks]
     remarks += [("", remark) for remark in await _price_remarks(models)]
     remarks += [("", remark) for remark in await _summary_remarks(models)]
     if not models.offline:
-        return [("Answers", f"{models.chat}, {_served_by(settings)}"), *remarks]
+        return [("Answers", f"{models.chat}, {_describe_provider(settings)}"), *remarks]
     lines = [("Answers", "the offline model, a demo without intelligence; ./evertalk setup adds a real one")]
-    if found := await ollama_models():
+    if found := await list_ollama_models():
         lines.append(("", f"Ollama runs here ({', '.join(found[:3])}); ./evertalk setup can use it"))
     return [*lines, *remarks]
 
@@ -30,7 +30,7 @@ async def _price_remarks(models: Models) -> list[str]:
     """A cap holds only what has a price."""
     said: list[str] = []
     for name in dict.fromkeys((models.chat, models.summary)):
-        card = await models.card(name)
+        card = await models.load_card(name)
         if card.offline:
             continue
         if card.prices is None:
@@ -50,12 +50,12 @@ async def _summary_remarks(models: Models) -> list[str]:
     return [f"{models.summary} is not served: {models.chat} writes the summaries; {cheaper}"]
 
 
-async def ollama_models() -> list[str]:
+async def list_ollama_models() -> list[str]:
     """Names of the chat models that a local Ollama has, newest first; empty when none runs."""
     return [entry.name for entry in await find_ollama()]
 
 
-def _served_by(settings: Settings) -> str:
+def _describe_provider(settings: Settings) -> str:
     if settings.models_file is not None:
         return f"as {settings.models_file} says"
     return f"by {settings.anthropic_base_url or 'Anthropic'}"

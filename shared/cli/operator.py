@@ -13,9 +13,9 @@ from shared.adapters.postgres.people.second_factors import reset_factor
 from shared.core.identity.operators import ROLES
 from shared.core.values.errors import EvertalkError
 
-BY = "command line"
-Say = Callable[[str], None]
-Url = Callable[[str], str]
+AUDIT_ACTOR = "command line"
+PrintOperatorLine = Callable[[str], None]
+BuildLoginUrl = Callable[[str], str]
 """The address of a login, of its token."""
 
 
@@ -40,7 +40,13 @@ def read_operator_arguments(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 async def run_operator(
-    wish: argparse.Namespace, *, database_url: str, say: Say, tell: Say, ask: Callable[[], str], url: Url
+    wish: argparse.Namespace,
+    *,
+    database_url: str,
+    say: PrintOperatorLine,
+    tell: PrintOperatorLine,
+    ask: Callable[[], str],
+    url: BuildLoginUrl,
 ) -> int:
     """0 when it was done; the link alone goes to `say`, words about it to `tell`; `ask` reads a password."""
     pool = await open_pool(database_url, size=2)
@@ -64,8 +70,15 @@ async def run_operator(
         await pool.close()
 
 
-async def _add(roster: Roster, wish: argparse.Namespace, *, say: Say, tell: Say, url: Url) -> int:
-    invited = await roster.invite(wish.name, wish.role, by=BY)
+async def _add(
+    roster: Roster,
+    wish: argparse.Namespace,
+    *,
+    say: PrintOperatorLine,
+    tell: PrintOperatorLine,
+    url: BuildLoginUrl,
+) -> int:
+    invited = await roster.invite(wish.name, wish.role, by=AUDIT_ACTOR)
     tell(
         f"{invited.name} is in as {wish.role}. This link logs them in once, within {INVITATION_HOURS} hours:"
     )
@@ -74,12 +87,14 @@ async def _add(roster: Roster, wish: argparse.Namespace, *, say: Say, tell: Say,
 
 
 async def _password(
-    roster: Roster, operators: Operators, name: str, *, tell: Say, ask: Callable[[], str]
+    roster: Roster, operators: Operators, name: str, *, tell: PrintOperatorLine, ask: Callable[[], str]
 ) -> int:
     try:
         operator = await roster.with_password(await roster.named(name))
         await operators.set_password(operator, ask())
-        await operators.record(actor=BY, action="password.set", about=f"operator:{await roster.named(name)}")
+        await operators.record(
+            actor=AUDIT_ACTOR, action="password.set", about=f"operator:{await roster.named(name)}"
+        )
     except WeakPassword as error:
         tell(str(error))
         return 1
@@ -89,22 +104,22 @@ async def _password(
     return 0
 
 
-async def _revoke(roster: Roster, name: str, tell: Say) -> int:
-    await roster.change(await roster.named(name), by=BY, locked=True)
+async def _revoke(roster: Roster, name: str, tell: PrintOperatorLine) -> int:
+    await roster.change(await roster.named(name), by=AUDIT_ACTOR, locked=True)
     tell(f"{name} is locked out, and every login of theirs has ended. The page Operators unlocks.")
     return 0
 
 
-async def _reset(pool: Pool, roster: Roster, name: str, *, tell: Say) -> int:
+async def _reset(pool: Pool, roster: Roster, name: str, *, tell: PrintOperatorLine) -> int:
     operator = await roster.with_password(await roster.named(name))
-    if not await reset_factor(pool, operator, by=BY):
+    if not await reset_factor(pool, operator, by=AUDIT_ACTOR):
         tell(f"{name} has no second factor; nothing was changed.")
         return 1
     tell(f"The second factor of {name} is gone. Their password opens alone, until they set up another.")
     return 0
 
 
-def _list(operators: Sequence[dict[str, Any]], say: Say) -> int:
+def _list(operators: Sequence[dict[str, Any]], say: PrintOperatorLine) -> int:
     if not operators:
         say("There are no operators. ./evertalk operator add NAME --role admin lets somebody in.")
     for operator in operators:

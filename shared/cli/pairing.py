@@ -19,7 +19,7 @@ _LOOK_SECONDS = 0.1
 _NAME_CHARS = 32
 
 
-class Rooms:
+class PairingStores:
     """The two tables of the database that pairing is about."""
 
     def __init__(self, access: PostgresTelegramAccess, overview: PostgresTelegramOverview) -> None:
@@ -28,15 +28,15 @@ class Rooms:
 
 
 @contextlib.asynccontextmanager
-async def _rooms(database_url: str) -> AsyncIterator[Rooms]:
+async def _open_stores(database_url: str) -> AsyncIterator[PairingStores]:
     pool = await open_pool(database_url, size=2)
     try:
-        yield Rooms(PostgresTelegramAccess(pool), PostgresTelegramOverview(pool))
+        yield PairingStores(PostgresTelegramAccess(pool), PostgresTelegramOverview(pool))
     finally:
         await pool.close()
 
 
-def read_arguments(arguments: Sequence[str]) -> argparse.Namespace:
+def read_pairing_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     """Ends the program with 2 and a usage line when they cannot be used."""
     parser = argparse.ArgumentParser(prog="evertalk pairing", description="Who may write to the bots.")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
@@ -54,7 +54,7 @@ async def run_pairing(
     wish: argparse.Namespace, *, database_url: str, bots: Sequence[BotConfig], say: Callable[[str], None]
 ) -> int:
     """0 when it was done, 1 when not, with a line that says why."""
-    async with _rooms(database_url) as rooms:
+    async with _open_stores(database_url) as rooms:
         if wish.verb == "list":
             return await _list(rooms, say)
         if wish.verb == "revoke":
@@ -64,13 +64,13 @@ async def run_pairing(
         return await _decide(rooms, wish.code, wish.verb == "approve", say)
 
 
-async def _list(rooms: Rooms, say: Callable[[str], None]) -> int:
+async def _list(rooms: PairingStores, say: Callable[[str], None]) -> int:
     names = {bot.bot_id: f"@{bot.username}" for bot in await rooms.overview.bots()}
     rows = [_cells(row, names.get(row.bot_id, str(row.bot_id))) for row in await rooms.access.all()]
     if not rows:
         say("Nobody has asked yet. Whoever writes to the bot gets a code, which you can approve here.")
         return 0
-    for line in table((("code", "state", "id", "name", "asked", "bot"), *rows)):
+    for line in format_table((("code", "state", "id", "name", "asked", "bot"), *rows)):
         say(line)
     return 0
 
@@ -79,24 +79,24 @@ def _cells(row: AccessRow, bot: str) -> tuple[str, ...]:
     lapsed = row.state == "pending" and datetime.now(UTC) - row.asked_at > timedelta(hours=CODE_HOURS)
     state = "lapsed" if lapsed else "owner" if row.owner and row.state == "allowed" else row.state
     code = "–" if lapsed or row.code is None else row.code
-    return code, state, str(row.chat_id), who(row), f"{row.asked_at:%Y-%m-%d %H:%M}", bot
+    return code, state, str(row.chat_id), format_person(row), f"{row.asked_at:%Y-%m-%d %H:%M}", bot
 
 
-async def _decide(rooms: Rooms, code: str, allowed: bool, say: Callable[[str], None]) -> int:
+async def _decide(rooms: PairingStores, code: str, allowed: bool, say: Callable[[str], None]) -> int:
     row = await rooms.access.decide_by_code(code, allowed=allowed, by=_BY)
     if row is None:
-        say(f"No request with the code {printable(code)} is waiting. A code lives for {CODE_HOURS} hour;")
-        say("whoever writes to the bot again gets a new one. ./evertalk pairing list shows those that wait.")
+        say(f"No request with the code {strip_unprintable(code)} is waiting. A code lasts {CODE_HOURS} hour.")
+        say("Writing to the bot again creates a new one; `./evertalk pairing list` shows the requests.")
         return 1
     if allowed:
-        say(f"{who(row)}, number {row.chat_id}, can write to the bot from now on.")
+        say(f"{format_person(row)}, number {row.chat_id}, can write to the bot from now on.")
         say("The bot has not told them: say so, or let them simply write again.")
     else:
-        say(f"{who(row)}, number {row.chat_id}, was refused.")
+        say(f"{format_person(row)}, number {row.chat_id}, was refused.")
     return 0
 
 
-async def _revoke(rooms: Rooms, chat_id: int, say: Callable[[str], None]) -> int:
+async def _revoke(rooms: PairingStores, chat_id: int, say: Callable[[str], None]) -> int:
     found = 0
     for bot in await rooms.overview.bots():
         row = await rooms.access.find(bot.bot_id, chat_id)
@@ -104,7 +104,7 @@ async def _revoke(rooms: Rooms, chat_id: int, say: Callable[[str], None]) -> int
             continue
         found += 1
         await rooms.access.decide(bot.bot_id, chat_id, allowed=False, by=_BY)
-        say(f"{who(row)}, number {chat_id}, can no longer write to @{bot.username}.")
+        say(f"{format_person(row)}, number {chat_id}, can no longer write to @{bot.username}.")
         if row.owner and not await rooms.access.owners(bot.bot_id):
             say(f"@{bot.username} has no owner now; ./evertalk pairing owner makes a link for a new one.")
     if not found:
@@ -112,7 +112,7 @@ async def _revoke(rooms: Rooms, chat_id: int, say: Callable[[str], None]) -> int
     return 0 if found else 1
 
 
-async def _owner(rooms: Rooms, bots: Sequence[BotConfig], say: Callable[[str], None]) -> int:
+async def _owner(rooms: PairingStores, bots: Sequence[BotConfig], say: Callable[[str], None]) -> int:
     if not bots:
         say("No bot is set up. ./evertalk setup asks for the token of one.")
         return 1
@@ -122,68 +122,70 @@ async def _owner(rooms: Rooms, bots: Sequence[BotConfig], say: Callable[[str], N
             say(f"The bot of {bot.token_name} has not reached Telegram yet. Start it: ./evertalk up")
             continue
         state = known[bot.bot_id]
-        say(link_line(state, await rooms.access.owner_code(bot.bot_id)))
+        say(format_link(state, await rooms.access.owner_code(bot.bot_id)))
         say("Open it in Telegram within an hour: whoever does so first owns the bot.")
     return 0 if all(bot.bot_id in known for bot in bots) else 1
 
 
-async def bot_lines(
+async def describe_bots(
     database_url: str, bots: Sequence[BotConfig], *, seconds: float
 ) -> tuple[list[str], tuple[BotConfig, ...]]:
     """A line for each bot that has reached Telegram by then, and the bots that have not."""
     if not bots:
         return [], ()
     lines: list[str] = []
-    async with _rooms(database_url) as rooms:
-        states = await _when_enrolled(rooms, bots, seconds=seconds)
+    async with _open_stores(database_url) as rooms:
+        states = await _wait_for_enrolment(rooms, bots, seconds=seconds)
         for bot in bots:
             if bot.bot_id in states:
                 lines += await _lines(rooms, states[bot.bot_id])
     return lines, tuple(bot for bot in bots if bot.bot_id not in states)
 
 
-async def _when_enrolled(rooms: Rooms, bots: Sequence[BotConfig], *, seconds: float) -> dict[int, BotState]:
+async def _wait_for_enrolment(
+    rooms: PairingStores, bots: Sequence[BotConfig], *, seconds: float
+) -> dict[int, BotState]:
     loop = asyncio.get_running_loop()
     ends = loop.time() + seconds
     wanted = {bot.bot_id for bot in bots}
     while True:
-        states = {bot.bot_id: bot for bot in await _patient(rooms.overview.bots) if bot.username}
+        states = {bot.bot_id: bot for bot in await _retry_storage(rooms.overview.bots) if bot.username}
         if (wanted <= states.keys() and not any(states[one].problem for one in wanted)) or loop.time() > ends:
             return states
         await asyncio.sleep(_LOOK_SECONDS)
 
 
-async def _patient(ask: Callable[[], Awaitable[list[BotState]]]) -> list[BotState]:
+async def _retry_storage(ask: Callable[[], Awaitable[list[BotState]]]) -> list[BotState]:
     """A database that is away for a moment must not end those who only wait for a line."""
     with contextlib.suppress(StorageUnavailable):
         return await ask()
     return []
 
 
-async def _lines(rooms: Rooms, bot: BotState) -> list[str]:
+async def _lines(rooms: PairingStores, bot: BotState) -> list[str]:
     if bot.problem:
         return [f"@{bot.username}: {bot.problem}"]
     if await rooms.access.owners(bot.bot_id):
-        return [link_line(bot)]
+        return [format_link(bot)]
     code = await rooms.access.owner_code(bot.bot_id)
-    return [link_line(bot, code), "(open it in Telegram: whoever does so first owns the bot)"]
+    return [format_link(bot, code), "(open it in Telegram: whoever does so first owns the bot)"]
 
 
-def link_line(bot: BotState, code: str = "") -> str:
+def format_link(bot: BotState, code: str = "") -> str:
     return f"@{bot.username} – https://t.me/{bot.username}{f'?start={code}' if code else ''}"
 
 
-def who(row: AccessRow) -> str:
+def format_person(row: AccessRow) -> str:
     """The name as people wrote it, which must not steer the terminal."""
-    name = printable(row.name)[:_NAME_CHARS] or ("a group" if row.chat_id < 0 else "somebody")
-    return f"{name} (@{printable(row.username)})" if row.username else name
+    name = strip_unprintable(row.name)[:_NAME_CHARS] or ("a group" if row.chat_id < 0 else "somebody")
+    return f"{name} (@{strip_unprintable(row.username)})" if row.username else name
 
 
-def printable(text: str) -> str:
+def strip_unprintable(text: str) -> str:
     return "".join(char for char in text if char.isprintable()).strip()
 
 
-def table(rows: Sequence[Sequence[str]]) -> list[str]:
+def format_table(rows: Sequence[Sequence[str]]) -> list[str]:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     padded = ([cell.ljust(width) for cell, width in zip(row, widths, strict=True)] for row in rows)
     return ["  ".join(cells).rstrip() for cells in padded]

@@ -18,11 +18,11 @@ from shared.bootstrap.app import SystemClock
 from shared.core.privacy.erasure import COUNTED
 from shared.core.privacy.export import ExportFormat
 from shared.core.values.errors import OnHold
-from shared.runtime.crash_points import no_crash
-from shared.services.privacy.erasure import Forgetting
-from shared.services.privacy.export import Exporting
+from shared.runtime.crash_points import ignore_crash_point
+from shared.services.privacy.erasure import ErasureService
+from shared.services.privacy.export import DataExporter
 
-_WAYS: Mapping[str, tuple[str, str]] = {
+_COUNT_LABELS: Mapping[str, tuple[str, str]] = {
     "entries": ("message", "messages"),
     "links": ("summary", "summaries"),
     "notes": ("note", "notes"),
@@ -33,7 +33,7 @@ _WAYS: Mapping[str, tuple[str, str]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Desk:
+class PersonTerminal:
     """The person at the terminal: what they read, what they are asked, where a file goes."""
 
     say: Callable[[str], None]
@@ -41,14 +41,14 @@ class Desk:
     write: Callable[[bytes], Any]
 
 
-class Unheard:
+class OfflineAnnouncer:
     """Screens find the event by themselves, within seconds: this command needs no Redis."""
 
     async def announce(self, session_id: int, message: Mapping[str, Any]) -> None:
         return None
 
 
-def read_arguments(arguments: Sequence[str]) -> argparse.Namespace:
+def read_person_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     """Ends the program with 2 and a usage line when they cannot be used."""
     parser = argparse.ArgumentParser(prog="evertalk person", description="People and what is kept of them.")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
@@ -64,24 +64,24 @@ def read_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-async def run_person(wish: argparse.Namespace, *, database_url: str, desk: Desk) -> int:
+async def run_person(wish: argparse.Namespace, *, database_url: str, terminal: PersonTerminal) -> int:
     """0 when it was done, 1 when not, with a line that says why."""
-    async with _rooms(database_url) as rooms:
+    async with _open_stores(database_url) as rooms:
         if wish.verb == "list":
-            return _list(await rooms.persons.find(wish.search), desk.say)
+            return _list(await rooms.persons.find(wish.search), terminal.say)
         if wish.verb in ("hold", "release"):
-            return await _hold(rooms.persons, wish.id, wish.verb == "hold", desk.say)
+            return await _set_legal_hold(rooms.persons, wish.id, wish.verb == "hold", terminal.say)
         session_id = await rooms.persons.session_of(wish.id)
         if session_id is None:
-            desk.say(_nobody(wish.id))
+            terminal.say(_describe_unknown(wish.id))
             return 1
         if wish.verb == "export":
-            return await _export(rooms, session_id, wish, desk)
-        return await _erase(rooms.erasure, session_id, str(wish.id), desk)
+            return await _export(rooms, session_id, wish, terminal)
+        return await _erase(rooms.erasure, session_id, str(wish.id), terminal)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rooms:
+class PersonStores:
     """The tables of the database that this is about."""
 
     persons: PostgresPersons
@@ -90,10 +90,12 @@ class Rooms:
 
 
 @contextlib.asynccontextmanager
-async def _rooms(database_url: str) -> AsyncIterator[Rooms]:
+async def _open_stores(database_url: str) -> AsyncIterator[PersonStores]:
     pool = await open_pool(database_url, size=2)
     try:
-        yield Rooms(persons=PostgresPersons(pool), erasure=PostgresErasure(pool), export=PostgresExport(pool))
+        yield PersonStores(
+            persons=PostgresPersons(pool), erasure=PostgresErasure(pool), export=PostgresExport(pool)
+        )
     finally:
         await pool.close()
 
@@ -115,10 +117,12 @@ def _number(number: int, one: str, many: str) -> str:
     return f"{number} {one if number == 1 else many}"
 
 
-async def _hold(persons: PostgresPersons, person: UUID, on: bool, say: Callable[[str], None]) -> int:
+async def _set_legal_hold(
+    persons: PostgresPersons, person: UUID, on: bool, say: Callable[[str], None]
+) -> int:
     changed = await persons.hold(person, on=on, by="command line")
     if changed is None:
-        say(_nobody(person))
+        say(_describe_unknown(person))
         return 1
     if not changed:
         say("They are on hold already." if on else "They are not on hold.")
@@ -130,28 +134,30 @@ async def _hold(persons: PostgresPersons, person: UUID, on: bool, say: Callable[
     return 0
 
 
-def _nobody(person: UUID) -> str:
+def _describe_unknown(person: UUID) -> str:
     return f"Nobody has the id {person}; ./evertalk person list shows who has which."
 
 
-async def _export(rooms: Rooms, session_id: int, wish: argparse.Namespace, desk: Desk) -> int:
-    exporting = Exporting(store=rooms.export, clock=SystemClock())
+async def _export(
+    rooms: PersonStores, session_id: int, wish: argparse.Namespace, desk: PersonTerminal
+) -> int:
+    exporting = DataExporter(store=rooms.export, clock=SystemClock())
     kind: ExportFormat = "md" if wish.format == "md" else "json"
     await rooms.persons.audited("person.export", about=str(wish.id))
-    async for piece in exporting.pieces(session_id, kind):
+    async for piece in exporting.stream(session_id, kind):
         desk.write(piece.encode())
     return 0
 
 
-async def _erase(store: PostgresErasure, session_id: int, person: str, desk: Desk) -> int:
-    forgetting = Forgetting(store=store, announcer=Unheard(), crash_point=no_crash)
-    preview = await store.preview(session_id)
+async def _erase(store: PostgresErasure, session_id: int, person: str, desk: PersonTerminal) -> int:
+    forgetting = ErasureService(store=store, announcer=OfflineAnnouncer(), crash_point=ignore_crash_point)
+    preview = await store.load_preview(session_id)
     desk.say(f"This would be gone for good: {_amounts(preview.counts)}, and all else that holds their words.")
     if (await asyncio.to_thread(desk.ask, "Type the id again to go on: ")).strip() != person:
         desk.say("That is not the id. Nothing was erased.")
         return 1
     try:
-        report = await forgetting.everything(session_id, "command line")
+        report = await forgetting.erase_everything(session_id, "command line")
     except OnHold as error:
         desk.say(error.advice)
         return 1
@@ -166,7 +172,7 @@ async def _erase(store: PostgresErasure, session_id: int, person: str, desk: Des
 
 
 def _amounts(counts: Mapping[str, int]) -> str:
-    return ", ".join(_number(counts.get(name, 0), *_WAYS[name]) for name in COUNTED)
+    return ", ".join(_number(counts.get(name, 0), *_COUNT_LABELS[name]) for name in COUNTED)
 
 
 def _printable(text: str) -> str:

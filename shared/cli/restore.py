@@ -23,12 +23,12 @@ from shared.adapters.postgres.db.migrate import known_revisions
 from shared.adapters.postgres.db.urls import place_of
 from shared.adapters.postgres.operations.dump import facts_of, is_empty
 from shared.adapters.postgres.operations.restore import Refilled, refill
-from shared.cli.backup import FOLDERS, Say, copy_erasures, told_counts
+from shared.cli.backup import FOLDERS, PrintLine, copy_erasures, format_counts
 from shared.config.settings import Settings, resolve_secret_key
 from shared.core.ops.backups import DATABASE, FILES, KEY, BadBackup, Manifest, check_seal, read_manifest
 from shared.core.privacy.erasures import Erased
 from shared.core.values.errors import EvertalkError
-from shared.runtime.crash_points import CrashPoint, crash_at, no_crash
+from shared.runtime.crash_points import CrashPoint, build_crash_point, ignore_crash_point
 
 STAGE = "restore.new"
 _SPARE_BYTES = 128 * 1024**2
@@ -41,7 +41,7 @@ class CannotRestore(EvertalkError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Restored:
+class RestoreResult:
     manifest: Manifest
     filled: Refilled
 
@@ -64,30 +64,30 @@ def read_restore_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-async def run_restore(wish: argparse.Namespace, *, settings: Settings, say: Say) -> int:
+async def run_restore(wish: argparse.Namespace, *, settings: Settings, say: PrintLine) -> int:
     """The exit code; raises CannotRestore, BadBackup, EmbeddedServerFailed, DumpFailed."""
     path = wish.path.expanduser().absolute()
     if settings.embedded_postgres:
-        return await restore_here(settings, path, foreign=wish.foreign, erasures=wish.erasures, say=say)
-    return await restore_there(settings, path, foreign=wish.foreign, erasures=wish.erasures, say=say)
+        return await restore_embedded(settings, path, foreign=wish.foreign, erasures=wish.erasures, say=say)
+    return await restore_external(settings, path, foreign=wish.foreign, erasures=wish.erasures, say=say)
 
 
-async def restore_here(
-    settings: Settings, path: Path, *, foreign: bool = False, erasures: Path | None = None, say: Say
+async def restore_embedded(
+    settings: Settings, path: Path, *, foreign: bool = False, erasures: Path | None = None, say: PrintLine
 ) -> int:
     """Into servers of our own: built beside, then renamed; the state of before is kept aside."""
-    crash_point = crash_at(settings.crash_point)
+    crash_point = build_crash_point(settings.crash_point)
     data = settings.data_dir
     data.mkdir(parents=True, exist_ok=True, mode=0o711 if os.geteuid() == 0 else 0o700)
-    with stopped(data):
+    with hold_data_folder(data):
         finish_swap(data)
         check_backup(settings, path, foreign=foreign)
-        logged = await _logged(settings, erasures, say)
-        with staged(settings, path) as stage:
+        logged = await _load_erasures(settings, erasures, say)
+        with open_stage(settings, path) as stage:
             done = await _build(settings, path, stage, logged)
             crash_point("restore_before_swap")
             aside = _swap(data, stage, done.manifest, crash_point)
-    for line in told(done, path):
+    for line in describe_restore(done, path):
         say(line)
     if aside is not None:
         say(f"What was there before lies in {aside}; delete it when all is well.")
@@ -95,8 +95,8 @@ async def restore_here(
     return 0 if not done.filled.broken else 1
 
 
-async def restore_there(
-    settings: Settings, path: Path, *, foreign: bool = False, erasures: Path | None = None, say: Say
+async def restore_external(
+    settings: Settings, path: Path, *, foreign: bool = False, erasures: Path | None = None, say: PrintLine
 ) -> int:
     """Into an external server: only into an empty database, so that nothing can be lost."""
     assert settings.database_url is not None
@@ -110,10 +110,10 @@ async def restore_there(
         )
     logged = ErasureFile(erasures or settings.backups / ERASURES).read()
     settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with staged(settings, path) as stage:
+    with open_stage(settings, path) as stage:
         manifest = unpack(path, stage)
         done = await _fill(url, stage, manifest, logged)
-    for line in told(done, path):
+    for line in describe_restore(done, path):
         say(line)
     say(f"The agents' folders are in its {FILES}; they belong into {settings.data_dir}.")
     return 0 if not done.filled.broken else 1
@@ -142,9 +142,9 @@ def check_backup(settings: Settings, path: Path, *, foreign: bool) -> Manifest:
     return manifest
 
 
-def told(done: Restored, path: Path) -> list[str]:
+def describe_restore(done: RestoreResult, path: Path) -> list[str]:
     lines = [
-        f"Restored {path.name} of {done.manifest.made_at:%Y-%m-%d %H:%M} UTC: {told_counts(done.manifest)}.",
+        f"Restored {path.name} ({done.manifest.made_at:%Y-%m-%d %H:%M} UTC): {format_counts(done.manifest)}.",
         f"  schema {done.manifest.revision} → {done.filled.revision}",
         f"  erasures done again: {done.filled.erased_again}",
         f"  log_epoch is {done.filled.log_epoch} now: every screen begins afresh",
@@ -156,7 +156,7 @@ def told(done: Restored, path: Path) -> list[str]:
 
 
 @contextlib.contextmanager
-def stopped(data: Path) -> Iterator[None]:
+def hold_data_folder(data: Path) -> Iterator[None]:
     """Nobody else has the data folder meanwhile."""
     (data / "servers").mkdir(exist_ok=True, mode=0o711 if os.geteuid() == 0 else 0o700)
     try:
@@ -173,7 +173,7 @@ def stopped(data: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def staged(settings: Settings, path: Path) -> Iterator[Path]:
+def open_stage(settings: Settings, path: Path) -> Iterator[Path]:
     """An empty place in the data folder, so that renaming suffices; halves of an earlier try go."""
     stage = settings.data_dir / STAGE
     shutil.rmtree(stage, ignore_errors=True)
@@ -191,7 +191,7 @@ def staged(settings: Settings, path: Path) -> Iterator[Path]:
         shutil.rmtree(stage, ignore_errors=True)
 
 
-async def _logged(settings: Settings, erasures: Path | None, say: Say) -> list[Erased]:
+async def _load_erasures(settings: Settings, erasures: Path | None, say: PrintLine) -> list[Erased]:
     """From the copy apart, brought up to date by the present database as far as that still starts."""
     file = ErasureFile(settings.backups / ERASURES)
     servers = settings.data_dir / "servers"
@@ -205,17 +205,17 @@ async def _logged(settings: Settings, erasures: Path | None, say: Say) -> list[E
         except (EmbeddedServerFailed, EvertalkError, OSError) as error:
             first = str(error).splitlines()[0]
             say(f"The present database cannot be read ({first}): erasures come from {ERASURES} alone.")
-    more = [] if erasures is None else _given(erasures)
+    more = [] if erasures is None else _read_erasure_file(erasures)
     return [*file.read(), *more]
 
 
-def _given(path: Path) -> list[Erased]:
+def _read_erasure_file(path: Path) -> list[Erased]:
     if not path.is_file():
         raise CannotRestore(f"there is no file {path}", advice="Nothing was changed. Look for the right one.")
     return ErasureFile(path).read()
 
 
-async def _build(settings: Settings, path: Path, stage: Path, logged: Sequence[Erased]) -> Restored:
+async def _build(settings: Settings, path: Path, stage: Path, logged: Sequence[Erased]) -> RestoreResult:
     """A whole data folder in `stage`, migrated and checked."""
     manifest = unpack(path, stage)
     fresh = stage / "data"
@@ -223,11 +223,11 @@ async def _build(settings: Settings, path: Path, stage: Path, logged: Sequence[E
     unpack_folder(stage / FILES, fresh)
     if KEY in manifest.members:
         write_private(fresh / "secret_key", (stage / KEY).read_bytes())
-    async with new_servers(settings, stage) as running:
+    async with build_servers(settings, stage) as running:
         return await _fill(running.database_url, stage, manifest, logged)
 
 
-def new_servers(settings: Settings, stage: Path) -> EmbeddedServers:
+def build_servers(settings: Settings, stage: Path) -> EmbeddedServers:
     """Empty ones in `stage`, under the same rights as those that are there."""
     servers = stage / "servers"
     servers.mkdir(mode=0o711)
@@ -237,19 +237,19 @@ def new_servers(settings: Settings, stage: Path) -> EmbeddedServers:
     return EmbeddedServers(servers, wanted=Wanted(redis=False), account=settings.servers_account)
 
 
-async def _fill(url: str, stage: Path, manifest: Manifest, logged: Sequence[Erased]) -> Restored:
+async def _fill(url: str, stage: Path, manifest: Manifest, logged: Sequence[Erased]) -> RestoreResult:
     about = f"{manifest.made_at:%Y%m%dT%H%M%S}Z"
-    return Restored(manifest=manifest, filled=await refill(url, stage / DATABASE, logged, about=about))
+    return RestoreResult(manifest=manifest, filled=await refill(url, stage / DATABASE, logged, about=about))
 
 
 def _swap(data: Path, stage: Path, manifest: Manifest, crash_point: CrashPoint) -> Path | None:
     files = [*FOLDERS, *(["secret_key"] if KEY in manifest.members else [])]
     built = [("servers/pg", stage / "servers" / "pg"), *((name, stage / "data" / name) for name in files)]
-    return set_aside(data, "restore", built, crash_point=crash_point)
+    return swap_in(data, "restore", built, crash_point=crash_point)
 
 
-def set_aside(
-    data: Path, what: str, built: Sequence[tuple[str, Path]], *, crash_point: CrashPoint = no_crash
+def swap_in(
+    data: Path, what: str, built: Sequence[tuple[str, Path]], *, crash_point: CrashPoint = ignore_crash_point
 ) -> Path | None:
     """What is there goes aside, what was built takes its place; where aside is, if anything was there."""
     aside = _free(data / f"before-{what}-{datetime.now(UTC):%Y%m%dT%H%M%S}Z")

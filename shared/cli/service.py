@@ -23,14 +23,14 @@ _COMMAND_SECONDS = 90.0
 Run = Callable[[Sequence[str]], int]
 
 
-class NoService(EvertalkError):
+class ServiceUnavailable(EvertalkError):
     """There is nobody here who could keep a service."""
 
     code = "no_service"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Machine:
+class ServiceHost:
     """What the verbs need of the world; tests have their own."""
 
     platform: str
@@ -42,7 +42,7 @@ class Machine:
     """For what goes on until Ctrl-C."""
 
     @classmethod
-    def here(cls) -> Machine:
+    def detect(cls) -> ServiceHost:
         return cls(platform=sys.platform, uid=os.geteuid(), home=Path.home(), run=_run, follow=_follow)
 
     @property
@@ -83,7 +83,7 @@ def read_service_arguments(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def run_service(
-    wish: argparse.Namespace, *, settings: Settings, say: Callable[[str], None], machine: Machine
+    wish: argparse.Namespace, *, settings: Settings, say: Callable[[str], None], machine: ServiceHost
 ) -> int:
     """The exit code; raises NoService, ValueError, OSError."""
     if wish.verb == "install":
@@ -101,7 +101,7 @@ def run_service(
     return _uninstall(machine, say)
 
 
-def service_of(settings: Settings, machine: Machine, account: str | None) -> Service:
+def render_service(settings: Settings, machine: ServiceHost, account: str | None) -> Service:
     """The interpreter itself is started: no shell, and nothing is installed while the machine starts."""
     environment = {"PYTHONPATH": str(ROOT), "EVERTALK_DATA_DIR": str(settings.data_dir)}
     if (named := os.environ.get(ENV_FILE_NAME)) is not None:
@@ -117,12 +117,12 @@ def service_of(settings: Settings, machine: Machine, account: str | None) -> Ser
     )
 
 
-def _text(settings: Settings, machine: Machine, account: str | None) -> bytes:
+def _text(settings: Settings, machine: ServiceHost, account: str | None) -> bytes:
     if account is not None and not machine.is_root:
-        raise NoService(
+        raise ServiceUnavailable(
             "--account needs root", advice="Leave it out: your own service runs under your rights."
         )
-    service = service_of(settings, machine, account)
+    service = render_service(settings, machine, account)
     if machine.has_launchd:
         return launchd_plist(service, log=str(_launchd_log(settings)))
     return systemd_unit(service).encode()
@@ -134,7 +134,7 @@ def _account(settings: Settings, named: str | None) -> str:
         try:
             return pwd.getpwnam(named).pw_name
         except KeyError:
-            raise NoService(
+            raise ServiceUnavailable(
                 f"there is no account {named}",
                 advice=f"useradd --system --home-dir /var/lib/evertalk {named}",
             ) from None
@@ -143,11 +143,11 @@ def _account(settings: Settings, named: str | None) -> str:
 
 
 def _install(
-    text: bytes, settings: Settings, machine: Machine, account: str | None, say: Callable[[str], None]
+    text: bytes, settings: Settings, machine: ServiceHost, account: str | None, say: Callable[[str], None]
 ) -> int:
     _check_keeper(machine)
     if not (ROOT / ".venv" / "bin" / "python").exists():
-        raise NoService("there is no .venv yet", advice="Run ./evertalk version once: it installs.")
+        raise ServiceUnavailable("there is no .venv yet", advice="Run ./evertalk version once: it installs.")
     for folder in (settings.data_dir, settings.backups):
         _make(folder, account)
     if machine.is_root and _account(settings, account) == "root" and settings.embedded_postgres:
@@ -181,7 +181,7 @@ def _make(folder: Path, account: str | None) -> None:
             shutil.chown(folder, account)
 
 
-def _uninstall(machine: Machine, say: Callable[[str], None]) -> int:
+def _uninstall(machine: ServiceHost, say: Callable[[str], None]) -> int:
     if not machine.file.exists():
         say(f"Nothing is installed at {machine.file}.")
         return 1
@@ -194,22 +194,22 @@ def _uninstall(machine: Machine, say: Callable[[str], None]) -> int:
     return 0
 
 
-def _check_keeper(machine: Machine) -> None:
+def _check_keeper(machine: ServiceHost) -> None:
     if machine.has_launchd:
         return
     if not machine.platform.startswith("linux") or not (machine.root / "run/systemd/system").is_dir():
-        raise NoService(
+        raise ServiceUnavailable(
             "systemd does not run here, so there is nobody to keep a service",
             advice="In a container, let its own keeper run ./evertalk up; docker-compose.yml does. "
             "./evertalk service install --dry-run prints the unit for another machine.",
         )
 
 
-def _systemctl(machine: Machine) -> list[str]:
+def _systemctl(machine: ServiceHost) -> list[str]:
     return ["systemctl", *([] if machine.is_root else ["--user"])]
 
 
-def _start(machine: Machine) -> list[list[str]]:
+def _start(machine: ServiceHost) -> list[list[str]]:
     if machine.has_launchd:
         return [["launchctl", "bootstrap", _domain(machine), str(machine.file)]]
     return [
@@ -219,19 +219,19 @@ def _start(machine: Machine) -> list[list[str]]:
     ]
 
 
-def _stop(machine: Machine) -> list[list[str]]:
+def _stop(machine: ServiceHost) -> list[list[str]]:
     if machine.has_launchd:
         return [["launchctl", "bootout", f"{_domain(machine)}/{LABEL}"]]
     return [[*_systemctl(machine), "disable", "--now", NAME]]
 
 
-def _status(machine: Machine) -> list[str]:
+def _status(machine: ServiceHost) -> list[str]:
     if machine.has_launchd:
         return ["launchctl", "print", f"{_domain(machine)}/{LABEL}"]
     return [*_systemctl(machine), "status", "--no-pager", "--lines=0", NAME]
 
 
-def _logs(settings: Settings, machine: Machine, *, follow: bool) -> list[str]:
+def _logs(settings: Settings, machine: ServiceHost, *, follow: bool) -> list[str]:
     if machine.has_launchd:
         return ["tail", "-n", "200", *(["-F"] if follow else []), str(_launchd_log(settings))]
     whose = [] if machine.is_root else ["--user"]
@@ -245,7 +245,7 @@ def _logs(settings: Settings, machine: Machine, *, follow: bool) -> list[str]:
     ]
 
 
-def _domain(machine: Machine) -> str:
+def _domain(machine: ServiceHost) -> str:
     return "system" if machine.is_root else f"gui/{machine.uid}"
 
 

@@ -16,14 +16,14 @@ from pydantic import SecretStr
 
 from shared.adapters.models.ollama import OLLAMA_URL
 from shared.adapters.telegram_probe import BotSeen, TelegramSilent, TokenRefused, look_at_bot
-from shared.cli.model_discovery import ollama_models
+from shared.cli.model_discovery import list_ollama_models
 from shared.config.settings import (
     TELEGRAM_API_URL,
     BadSettings,
-    checked_bot_token,
     default_env_file,
     load_settings,
     parse_chat_ids,
+    validate_bot_token,
 )
 
 _LINE = re.compile(r"^\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=")
@@ -45,7 +45,7 @@ def run_setup(ask: Ask = input, ask_secret: Ask = getpass.getpass) -> int:
         print("\nNothing was changed.")
         return 1
     before = path.read_text() if path.is_file() else None
-    write_private(path, merged(before or "", answers))
+    write_private(path, merge_settings(before or "", answers))
     try:
         load_settings(path)
     except BadSettings as error:
@@ -59,21 +59,21 @@ def run_setup(ask: Ask = input, ask_secret: Ask = getpass.getpass) -> int:
 def _questions(known: Mapping[str, str], ask: Ask, ask_secret: Ask) -> dict[str, str]:
     answers = _ask_for_model(known, ask, ask_secret)
     profile = known.get("EVERTALK_PROFILE", "personal")
-    answers["EVERTALK_PROFILE"] = _until_good(
+    answers["EVERTALK_PROFILE"] = _ask_until_valid(
         ask,
         f"Who will talk to it: you and people you know (personal), or anyone (public)? [{profile}] ",
         profile,
         lambda text: text if text in ("personal", "public") else None,
     )
     url = known.get("EVERTALK_PUBLIC_URL", "")
-    answers["EVERTALK_PUBLIC_URL"] = _until_good(
+    answers["EVERTALK_PUBLIC_URL"] = _ask_until_valid(
         ask,
         f"Public address, such as https://chat.example.org, if it has one [{url or 'none'}] ",
         url,
         _address,
     )
     cap = known.get("EVERTALK_CAP_TOTAL_PER_DAY_USD", "5.00")
-    answers["EVERTALK_CAP_TOTAL_PER_DAY_USD"] = _until_good(
+    answers["EVERTALK_CAP_TOTAL_PER_DAY_USD"] = _ask_until_valid(
         ask, f"How many US dollars a day may it spend at most? [{cap}] ", cap, _dollars
     )
     return {**answers, **_ask_for_telegram(known, ask, ask_secret, profile=answers["EVERTALK_PROFILE"])}
@@ -88,7 +88,7 @@ def _ask_for_model(known: Mapping[str, str], ask: Ask, ask_secret: Ask) -> dict[
         return {"ANTHROPIC_API_KEY": key, "ANTHROPIC_BASE_URL": "", "EVERTALK_MODEL": ""}
     if key:
         return {"ANTHROPIC_API_KEY": key}
-    if has_key or not (models := asyncio.run(ollama_models())):
+    if has_key or not (models := asyncio.run(list_ollama_models())):
         return {}
     answer = ask(f"Ollama runs on this machine with {', '.join(models)}. Use {models[0]}? [Y/n] ")
     if answer.strip().lower() in ("", "y", "yes"):
@@ -101,7 +101,7 @@ def _ask_for_telegram(known: Mapping[str, str], ask: Ask, ask_secret: Ask, *, pr
     api_url = {**known, **os.environ}.get("EVERTALK_TELEGRAM_API_URL") or TELEGRAM_API_URL
     print("Telegram: write /newbot to @BotFather in Telegram and paste the token that it gives you.")
     hint = 'the one that is set; "none" takes it away' if has_token else "none: no Telegram"
-    token = _until_good(
+    token = _ask_until_valid(
         ask_secret,
         f"Bot token, not shown while you type [{hint}] ",
         "",
@@ -118,7 +118,7 @@ def _bot_token(text: str, api_url: str) -> str | None:
     if text in ("", "none"):
         return text
     try:
-        token = checked_bot_token(SecretStr(text))
+        token = validate_bot_token(SecretStr(text))
         seen = asyncio.run(look_at_bot(token, api_url=api_url))
     except (ValueError, TokenRefused) as error:
         print(f"  {'It' if isinstance(error, ValueError) else 'No:'} {error}.")
@@ -126,18 +126,18 @@ def _bot_token(text: str, api_url: str) -> str | None:
     except TelegramSilent as error:
         print(f"  It could not be checked: {error}. It is kept; ./evertalk doctor looks again.")
         return text
-    print(f"  {_introduced(seen)}")
+    print(f"  {_describe_bot(seen)}")
     return text
 
 
-def _introduced(seen: BotSeen) -> str:
+def _describe_bot(seen: BotSeen) -> str:
     groups = "reads everything" if seen.reads_all_group_messages else "reads only what is meant for it"
     return f"This is @{seen.username} ({seen.name}); in groups it {groups}."
 
 
 def _ask_for_access(known: Mapping[str, str], ask: Ask, *, profile: str) -> dict[str, str]:
     access = known.get("EVERTALK_TELEGRAM_ACCESS", "pairing")
-    answer = _until_good(
+    answer = _ask_until_valid(
         ask,
         "Who may write to the bot: whom you approve (pairing), whom you list (allowlist), or anyone (open)? "
         f"[{access}] ",
@@ -152,7 +152,7 @@ def _ask_for_access(known: Mapping[str, str], ask: Ask, *, profile: str) -> dict
     question = f"Telegram numbers of people and groups, with commas [{listed or 'none yet'}] "
     return {
         "EVERTALK_TELEGRAM_ACCESS": answer,
-        "EVERTALK_TELEGRAM_ALLOWED": _until_good(ask, question, listed, _numbers),
+        "EVERTALK_TELEGRAM_ALLOWED": _ask_until_valid(ask, question, listed, _numbers),
     }
 
 
@@ -163,7 +163,7 @@ def _numbers(text: str) -> str | None:
         return None
 
 
-def _until_good(ask: Ask, question: str, default: str, check: Callable[[str], str | None]) -> str:
+def _ask_until_valid(ask: Ask, question: str, default: str, check: Callable[[str], str | None]) -> str:
     while True:
         answer = ask(question).strip() or default
         good = check(answer)
@@ -186,7 +186,7 @@ def _dollars(text: str) -> str | None:
     return f"{amount:.2f}" if amount.is_finite() and amount >= 0 else None
 
 
-def merged(before: str, answers: Mapping[str, str]) -> str:
+def merge_settings(before: str, answers: Mapping[str, str]) -> str:
     """The file with our lines replaced in place; comments and everything unknown stay as they were."""
     lines, done = [], set()
     for line in before.splitlines():

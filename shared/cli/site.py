@@ -13,7 +13,7 @@ from shared.adapters.encryption import Vault
 from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.people.agents import PostgresAgents
 from shared.adapters.postgres.people.sites import PostgresSites, SiteShown, secret_about, site_from, whole_of
-from shared.cli.editor_session import Drafts, Terminal, as_json, shown, table
+from shared.cli.editor_session import EditorSession, Terminal, format_columns, format_json, quote_name
 from shared.config.agents import AGENT_NAME
 from shared.config.bots import DEFAULT_AGENT
 from shared.config.sites import AUDIENCES, BadSiteConfig, check_site
@@ -76,23 +76,23 @@ async def run_site(
     """0 when it was done, 1 when not, with lines that say why."""
     pool = await open_pool(database_url, size=2)
     try:
-        desk = SiteDesk(
+        desk = SiteEditor(
             PostgresSites(pool), PostgresAgents(pool),
-            drafts=Drafts("site", folder=drafts, terminal=terminal), say=terminal.say,
+            drafts=EditorSession("site", folder=drafts, terminal=terminal), say=terminal.say,
             vault=vault, public_url=public_url,
         )  # fmt: skip
-        return await desk.do(wish)
+        return await desk.run(wish)
     finally:
         await pool.close()
 
 
-class SiteDesk:
+class SiteEditor:
     def __init__(
         self,
         sites: PostgresSites,
         agents: PostgresAgents,
         *,
-        drafts: Drafts,
+        drafts: EditorSession,
         say: Callable[[str], None],
         vault: Callable[[], Vault],
         public_url: str | None,
@@ -104,25 +104,25 @@ class SiteDesk:
         self._vault = vault
         self._public_url = public_url
 
-    async def do(self, wish: argparse.Namespace) -> int:
+    async def run(self, wish: argparse.Namespace) -> int:
         if wish.verb == "list":
             return await self._list()
         if wish.verb == "add":
             return await self._add(wish)
         site = await self._sites.find(wish.name)
         if site is None:
-            self._say(f"There is no site {shown(wish.name)}. ./evertalk site list shows all.")
+            self._say(f"There is no site {quote_name(wish.name)}. ./evertalk site list shows all.")
             return 1
         match wish.verb:
             case "show":
-                self._say(as_json(whole_of(site)))
+                self._say(format_json(whole_of(site)))
                 return 0
             case "snippet":
                 return self._snippet(site.name)
             case "secret":
                 return await self._secret(site.name, wish.what, wish.id)
             case _:
-                given = _given(wish)
+                given = _collect_flags(wish)
                 return await (self._change(site, {**whole_of(site), **given}) if given else self._edit(site))
 
     async def _list(self) -> int:
@@ -134,17 +134,17 @@ class SiteDesk:
             for site in await self._sites.all()
         ]  # fmt: skip
         head = ("site", "agent", "audience", "verified", "visitors", "origins")
-        for line in table([head, *rows], most=_COLUMNS):
+        for line in format_columns([head, *rows], most=_COLUMNS):
             self._say(line)
         return 0
 
     async def _add(self, wish: argparse.Namespace) -> int:
         if not AGENT_NAME.fullmatch(wish.name):
             self._say(
-                f"{shown(wish.name)} is no name for a site: 1 to 40 of a-z, 0-9, _ and -, no mark first."
+                f"{quote_name(wish.name)} is no name for a site: 1 to 40 of a-z, 0-9, _ and -, no mark first."
             )
             return 1
-        whole = {"agent": DEFAULT_AGENT, "audience": "personal", "origins": [], **_given(wish)}
+        whole = {"agent": DEFAULT_AGENT, "audience": "personal", "origins": [], **_collect_flags(wish)}
         site = await self._checked(wish.name, whole, version=1)
         if site is None:
             return 1
@@ -156,11 +156,11 @@ class SiteDesk:
     async def _edit(self, site: SiteShown) -> int:
         """Nothing that was typed is lost: the draft stays in its file until the row is changed."""
         try:
-            draft = self._drafts.begin(site.name, site.version, whole_of(site))
+            draft = self._drafts.create_draft(site.name, site.version, whole_of(site))
         except OSError as error:
             self._say(f"No draft can be written to {self._drafts.folder}: {error.strerror}.")
             return 1
-        typed = await self._drafts.typed(site.name, draft, check_site)
+        typed = await self._drafts.edit(site.name, draft, check_site)
         if typed is None:
             return 1
         if typed[0] == whole_of(site):
@@ -190,12 +190,12 @@ class SiteDesk:
         try:
             check_site(whole)
         except BadSiteConfig as error:
-            self._drafts.problems("This cannot be used; nothing was changed:", error)
+            self._drafts.report_problems("This cannot be used; nothing was changed:", error)
             return None
         site = site_from(name, whole, version=version)
         if await self._agents.find(site.agent) is None:
             names = ", ".join(row.name for row in await self._agents.all())
-            self._say(f"There is no agent {shown(site.agent)}. There are: {names}. Nothing was changed.")
+            self._say(f"There is no agent {quote_name(site.agent)}. There are: {names}. Nothing was changed.")
             return None
         return site
 
@@ -212,7 +212,9 @@ class SiteDesk:
         if what == "add":
             return await self._add_secret(name)
         if not await self._sites.revoke_secret(name, secret_id):
-            self._say(f"{name} has no secret {shown(secret_id)}; ./evertalk site secret {name} list shows.")
+            self._say(
+                f"{name} has no secret {quote_name(secret_id)}; ./evertalk site secret {name} list shows."
+            )
             return 1
         self._say(f"{secret_id} is revoked; whoever was signed in has to come with a new signature. {_TAKES}")
         return 0
@@ -230,7 +232,7 @@ class SiteDesk:
         return 0
 
 
-def _given(wish: argparse.Namespace) -> dict[str, Any]:
+def _collect_flags(wish: argparse.Namespace) -> dict[str, Any]:
     """What the flags say, under the names of the settings; None takes a setting away."""
     given: dict[str, Any] = {
         name: value for name in ("agent", "audience") if (value := getattr(wish, name)) is not None

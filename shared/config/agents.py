@@ -38,11 +38,11 @@ Globs = Annotated[list[Name], Field(max_length=200)]
 Dollars = Annotated[float, Field(ge=0, le=1_000_000, allow_inf_nan=False)]
 
 
-class Section(BaseModel):
+class ConfigSection(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
-class ProviderTool(Section):
+class ProviderTool(ConfigSection):
     """A tool that the provider carries out by itself; what else it takes, the provider says."""
 
     model_config = ConfigDict(extra="allow", strict=True, frozen=True)
@@ -50,22 +50,22 @@ class ProviderTool(Section):
     name: Name
 
 
-class ToolChoice(Section):
+class ToolChoice(ConfigSection):
     allow: Globs | None = None
     deny: Globs | None = None
     provider: list[ProviderTool] | None = None
 
 
-class AgentCaps(Section):
+class AgentCaps(ConfigSection):
     person_per_day_usd: Dollars | None = None
     session_usd: Dollars | None = None
 
 
-class MemoryChoice(Section):
+class MemoryChoice(ConfigSection):
     recall_tokens: Annotated[int, Field(ge=0, le=4_000)] | None = None
 
 
-class AgentConfig(Section):
+class AgentConfig(ConfigSection):
     """`agents.config`; what is left out is as the deployment has it."""
 
     name: Annotated[str, Field(min_length=1, max_length=80)] | None = None
@@ -108,15 +108,15 @@ class BadAgentConfig(EvertalkError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ground:
+class AgentDefaults:
     """What an agent stands on: the deployment's policy and numbers, its models, its folders."""
 
     policy: ContextPolicy
     context_window: int | None = None
-    given: Mapping[str, Any] = field(default_factory=dict)
+    operator_policy: Mapping[str, Any] = field(default_factory=dict)
     models: Collection[str] = ()
     """Names that lead to a model; empty when that is not known."""
-    workspace: Callable[[str], Workspace] = lambda _folder: EMPTY
+    load_workspace: Callable[[str], Workspace] = lambda _folder: EMPTY
     tools: tuple[ToolSpec, ...] = (SAVE_MEMORY,)
     """What is built in, before the agent's own choice of it."""
 
@@ -135,19 +135,19 @@ def read_config(text: str) -> Any:
         raise BadAgentConfig(["is nested too deeply"]) from None
 
 
-def check_config(config: object, ground: Ground) -> tuple[str, ...]:
+def check_config(config: object, defaults: AgentDefaults) -> tuple[str, ...]:
     """What the operator may not have meant, each a sentence. Raises BadAgentConfig."""
     if not isinstance(config, Mapping):
         raise BadAgentConfig([f"must be an object such as {{}}, not {_told(config)}"])
-    problems = [*unstorable(config), *_shape_problems(config), *_folder_problems(config)]
+    problems = [*find_unstorable(config), *_shape_problems(config), *_folder_problems(config)]
     problems += _pruning_problems(config)
-    own, numbers = _policy_of(config, ground)
+    own, numbers = _policy_of(config, defaults)
     problems += numbers
     if own is not None:
-        problems += _room_problems(config, own, ground)
+        problems += _room_problems(config, own, defaults)
     if problems:
         raise BadAgentConfig(problems)
-    return tuple(_remarks(config, ground))
+    return tuple(_remarks(config, defaults))
 
 
 def _shape_problems(config: Mapping[str, Any]) -> Iterator[str]:
@@ -155,10 +155,12 @@ def _shape_problems(config: Mapping[str, Any]) -> Iterator[str]:
         AgentConfig.model_validate(dict(config))
     except ValidationError as error:
         for detail in error.errors(include_url=False):
-            yield in_words(detail, _SECTIONS, {_MODE: "a mode's name has 1 to 20 of a-z, 0-9, _ and -"})
+            yield describe_problem(
+                detail, _SECTIONS, {_MODE: "a mode's name has 1 to 20 of a-z, 0-9, _ and -"}
+            )
 
 
-def in_words(
+def describe_problem(
     detail: ErrorDetails, sections: Mapping[tuple[str, ...], type[BaseModel]], patterns: Mapping[str, str]
 ) -> str:
     """A problem as a sentence; `patterns` say in words what a regular expression asks for."""
@@ -234,18 +236,18 @@ def _told(value: object) -> str:
     return told if len(told) <= 60 else told[:59] + "…"
 
 
-def unstorable(value: object, place: tuple[int | str, ...] = ()) -> Iterator[str]:
+def find_unstorable(value: object, place: tuple[int | str, ...] = ()) -> Iterator[str]:
     """Characters that a database takes nowhere."""
     if isinstance(value, str):
         if storable(value) != value:
             yield f"{_path(place)}: holds characters that cannot be stored"
     elif isinstance(value, Mapping):
         for key, inner in value.items():
-            yield from unstorable(str(key), place)
-            yield from unstorable(inner, (*place, str(key)))
+            yield from find_unstorable(str(key), place)
+            yield from find_unstorable(inner, (*place, str(key)))
     elif isinstance(value, list):
         for number, inner in enumerate(value):
-            yield from unstorable(inner, (*place, number))
+            yield from find_unstorable(inner, (*place, number))
 
 
 def _folder_problems(config: Mapping[str, Any]) -> Iterator[str]:
@@ -266,9 +268,13 @@ def _pruning_problems(config: Mapping[str, Any]) -> Iterator[str]:
         yield from (part.replace("`", "") for part in str(error).split("; "))
 
 
-def _policy_of(config: Mapping[str, Any], ground: Ground) -> tuple[ContextPolicy | None, tuple[str, ...]]:
+def _policy_of(
+    config: Mapping[str, Any], ground: AgentDefaults
+) -> tuple[ContextPolicy | None, tuple[str, ...]]:
     try:
-        own = agent_policy(ground.policy, config, context_window=ground.context_window, given=ground.given)
+        own = agent_policy(
+            ground.policy, config, context_window=ground.context_window, given=ground.operator_policy
+        )
     except BadContextConfig as error:
         return None, tuple(map(_with_place, error.problems))
     return own, ()
@@ -279,7 +285,7 @@ def _with_place(problem: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Effective:
+class EffectiveConfig:
     """What an agent's config comes to."""
 
     policy: ContextPolicy
@@ -288,17 +294,17 @@ class Effective:
     tools: tuple[str, ...]
 
 
-def effective(config: Mapping[str, Any], ground: Ground) -> Effective:
+def resolve_effective_config(config: Mapping[str, Any], defaults: AgentDefaults) -> EffectiveConfig:
     """The numbers by which an agent's conversations are kept; raises BadAgentConfig."""
-    check_config(config, ground)
-    own, _ = _policy_of(config, ground)
+    check_config(config, defaults)
+    own, _ = _policy_of(config, defaults)
     assert own is not None, "it was checked"
-    offered, fixed = _offered(config, own, ground)
+    offered, fixed = _offered(config, own, defaults)
     budget = budget_for(own, own.context_window, own.max_output, fixed)
-    return Effective(policy=own, budget=budget, tools=tuple(offered))
+    return EffectiveConfig(policy=own, budget=budget, tools=tuple(offered))
 
 
-def _room_problems(config: Mapping[str, Any], own: ContextPolicy, ground: Ground) -> Iterator[str]:
+def _room_problems(config: Mapping[str, Any], own: ContextPolicy, ground: AgentDefaults) -> Iterator[str]:
     """System and tools must leave most of the limit to the conversation; the numbers are named."""
     _, fixed = _offered(config, own, ground)
     try:
@@ -307,10 +313,10 @@ def _room_problems(config: Mapping[str, Any], own: ContextPolicy, ground: Ground
         yield f"context: {error}"
 
 
-def _offered(config: Mapping[str, Any], own: ContextPolicy, ground: Ground) -> tuple[list[str], int]:
+def _offered(config: Mapping[str, Any], own: ContextPolicy, ground: AgentDefaults) -> tuple[list[str], int]:
     """Names of the tools that a window of this size is offered, and the tokens of system and tools."""
     folder = config.get("workspace")
-    files = ground.workspace(folder) if isinstance(folder, str) else EMPTY
+    files = ground.load_workspace(folder) if isinstance(folder, str) else EMPTY
     layers = layers_for(config, Circumstances(workspace=files, private=True, turn=1))
     allowed = AllowedTools.of(config.get("tools"))
     wanted = (*(tool for tool in ground.tools if allowed.has(tool.name)), *allowed.provider)
@@ -320,7 +326,7 @@ def _offered(config: Mapping[str, Any], own: ContextPolicy, ground: Ground) -> t
     return names, fixed
 
 
-def _remarks(config: Mapping[str, Any], ground: Ground) -> Iterator[str]:
+def _remarks(config: Mapping[str, Any], ground: AgentDefaults) -> Iterator[str]:
     named = [("model", config.get("model")), ("summary_model", config.get("summary_model"))]
     named.append(("helper_model", config.get("helper_model")))
     named += [(f"models[{number}]", name) for number, name in enumerate(config.get("models") or ())]
@@ -330,7 +336,7 @@ def _remarks(config: Mapping[str, Any], ground: Ground) -> Iterator[str]:
     if not AllowedTools.of(config.get("tools")).has(SAVE_MEMORY.name):
         yield "tools: without save_memory nothing new is remembered about people"
     if folder := config.get("workspace"):
-        yield from (f"workspace: {problem}" for problem in ground.workspace(str(folder)).problems)
+        yield from (f"workspace: {problem}" for problem in ground.load_workspace(str(folder)).problems)
 
 
 def _no_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

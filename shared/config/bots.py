@@ -12,14 +12,14 @@ from pydantic import SecretStr
 
 from shared.config.settings import (
     BadSettings,
-    Problem,
     Settings,
+    SettingsProblem,
     TelegramAccess,
     TelegramAudience,
     TelegramMode,
-    checked_bot_token,
-    environment,
+    load_environment,
     parse_chat_ids,
+    validate_bot_token,
 )
 
 FIRST_TOKEN = "TELEGRAM_BOT_TOKEN"  # noqa: S105 - the name of a variable
@@ -52,15 +52,15 @@ class BotConfig:
         return f"telegram:{self.bot_id}"
 
 
-def configured_bots(settings: Settings, environ: Mapping[str, str] | None = None) -> tuple[BotConfig, ...]:
+def load_bots(settings: Settings, environ: Mapping[str, str] | None = None) -> tuple[BotConfig, ...]:
     """Empty when Telegram is not wanted; raises BadSettings, which names every problem at once."""
-    problems: list[Problem] = []
+    problems: list[SettingsProblem] = []
     bots: list[BotConfig] = []
     if settings.telegram_bot_token is not None:
         bots.append(_first_bot(settings, settings.telegram_bot_token))
     for number, entry in enumerate(_entries(settings, problems), start=1):
         try:
-            bots.append(_bot(entry, settings, environment() if environ is None else environ))
+            bots.append(_bot(entry, settings, load_environment() if environ is None else environ))
         except ValueError as error:
             problems.append(_problem(settings, f"entry {number}: {error}"))
     problems += _doubles(settings, bots)
@@ -69,7 +69,7 @@ def configured_bots(settings: Settings, environ: Mapping[str, str] | None = None
     return tuple(bots)
 
 
-def remarks_about(bots: tuple[BotConfig, ...], settings: Settings) -> tuple[str, ...]:
+def find_remarks(bots: tuple[BotConfig, ...], settings: Settings) -> tuple[str, ...]:
     """What an operator may not have meant, each a sentence."""
     return tuple(remark for bot in bots for remark in _remarks(bot, settings))
 
@@ -100,7 +100,7 @@ def _first_bot(settings: Settings, token: SecretStr) -> BotConfig:
     )
 
 
-def _entries(settings: Settings, problems: list[Problem]) -> list[Any]:
+def _entries(settings: Settings, problems: list[SettingsProblem]) -> list[Any]:
     if settings.telegram_bots_file is None:
         return []
     try:
@@ -140,7 +140,7 @@ def _token(name: str, environ: Mapping[str, str]) -> SecretStr:
     if name not in environ:
         raise ValueError(f"token_env: {name} is set neither in the environment nor in .env")
     try:
-        return checked_bot_token(SecretStr(environ[name].strip()))
+        return validate_bot_token(SecretStr(environ[name].strip()))
     except ValueError as error:
         raise ValueError(f"{name} {error}") from None
 
@@ -177,7 +177,7 @@ def _chat_ids(entry: Mapping[str, Any], settings: Settings) -> tuple[int, ...]:
         raise ValueError(f"allowed: {error}") from None
 
 
-def _doubles(settings: Settings, bots: list[BotConfig]) -> Iterator[Problem]:
+def _doubles(settings: Settings, bots: list[BotConfig]) -> Iterator[SettingsProblem]:
     seen: dict[int, str] = {}
     for bot in bots:
         if bot.bot_id in seen:
@@ -186,5 +186,5 @@ def _doubles(settings: Settings, bots: list[BotConfig]) -> Iterator[Problem]:
         seen.setdefault(bot.bot_id, bot.token_name)
 
 
-def _problem(settings: Settings, reason: str) -> Problem:
-    return Problem(name=_FILE, value=str(settings.telegram_bots_file), reason=reason)
+def _problem(settings: Settings, reason: str) -> SettingsProblem:
+    return SettingsProblem(name=_FILE, value=str(settings.telegram_bots_file), reason=reason)

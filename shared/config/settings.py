@@ -79,7 +79,7 @@ _REDIS_WORDS = frozenset(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
+class SettingsProblem:
     """One setting that cannot be used; `value` is already safe to print."""
 
     name: str
@@ -93,7 +93,7 @@ class Problem:
 class BadSettings(Exception):
     """The configuration cannot be used; every problem is named at once."""
 
-    def __init__(self, problems: tuple[Problem, ...]) -> None:
+    def __init__(self, problems: tuple[SettingsProblem, ...]) -> None:
         super().__init__("\n".join(map(str, problems)))
         self.problems = problems
 
@@ -240,7 +240,7 @@ class Settings(BaseSettings):
     @field_validator("telegram_bot_token")
     @classmethod
     def _token_of_a_bot(cls, token: SecretStr | None) -> SecretStr | None:
-        return None if token is None else checked_bot_token(token)
+        return None if token is None else validate_bot_token(token)
 
     @field_validator("telegram_webhook_secret")
     @classmethod
@@ -400,7 +400,7 @@ class Settings(BaseSettings):
         return self.telegram_audience or self.profile
 
     @property
-    def hands_over(self) -> bool:
+    def has_handover(self) -> bool:
         """Among yourselves the one who would come is the one who asks."""
         return (self.handover or ("on" if self.profile == "public" else "off")) == "on"
 
@@ -444,27 +444,27 @@ def load_settings(env_file: Path | None = None, **overrides: Any) -> Settings:
     return settings
 
 
-def _contradictions(settings: Settings) -> Iterator[Problem]:
+def _contradictions(settings: Settings) -> Iterator[SettingsProblem]:
     """What each value alone does not show."""
     yield from _number_contradictions(settings)
     yield from _alert_contradictions(settings)
     if settings.oidc_issuer is not None:
         if not settings.oidc_client_id:
-            yield Problem(name=f"{PREFIX}OIDC_CLIENT_ID", value="", reason="is needed with an issuer")
+            yield SettingsProblem(name=f"{PREFIX}OIDC_CLIENT_ID", value="", reason="is needed with an issuer")
         if not settings.oidc_groups:
             reason = "is needed with an issuer, or nobody gets in: groups and roles such as ops=operator"
-            yield Problem(name=f"{PREFIX}OIDC_GROUPS", value="", reason=reason)
+            yield SettingsProblem(name=f"{PREFIX}OIDC_GROUPS", value="", reason=reason)
     if settings.telegram_mode != "webhook":
         return
     if settings.telegram_webhook_secret is None and "EVERTALK_TELEGRAM_WEBHOOK_SECRET" not in _told_origins():
         reason = "is needed in webhook mode: 32 random characters or more of A-Z, a-z, 0-9, _ and -"
-        yield Problem(name=f"{PREFIX}TELEGRAM_WEBHOOK_SECRET", value="", reason=reason)
+        yield SettingsProblem(name=f"{PREFIX}TELEGRAM_WEBHOOK_SECRET", value="", reason=reason)
     if settings.public_url is None:
         reason = "is needed in webhook mode: Telegram sends its messages there"
-        yield Problem(name=f"{PREFIX}PUBLIC_URL", value="", reason=reason)
+        yield SettingsProblem(name=f"{PREFIX}PUBLIC_URL", value="", reason=reason)
     elif settings.telegram_api_url == TELEGRAM_API_URL and not settings.public_url.startswith("https://"):
         reason = "must begin with https:// in webhook mode: Telegram sends nothing to other addresses"
-        yield Problem(name=f"{PREFIX}PUBLIC_URL", value=settings.public_url, reason=reason)
+        yield SettingsProblem(name=f"{PREFIX}PUBLIC_URL", value=settings.public_url, reason=reason)
 
 
 _POLICY_SETTINGS = (
@@ -474,38 +474,38 @@ _POLICY_SETTINGS = (
 """Settings that are fields of the policy by the same name; the window is fitted first."""
 
 
-def given_numbers(settings: Settings) -> dict[str, Any]:
+def load_policy_overrides(settings: Settings) -> dict[str, Any]:
     """What the operator has set of the policy's fields, by field name."""
     numbers = {name: getattr(settings, name) for name in _POLICY_SETTINGS}
     return {name: value for name, value in numbers.items() if value not in (None, ())}
 
 
-def _number_contradictions(settings: Settings) -> Iterator[Problem]:
+def _number_contradictions(settings: Settings) -> Iterator[SettingsProblem]:
     """Numbers with which no conversation could be held: each that must change, and what would fit."""
-    numbers = given_numbers(settings)
+    numbers = load_policy_overrides(settings)
     if settings.context_window is not None:
         numbers["context_window"] = settings.context_window
     for found in misfits(settings.preset, numbers):
         remedy = "leave it out" if found.fits is None else f"{found.fits} fits"
         reason = f"{_with_variables(found.reason)} (preset {settings.preset}); {remedy}"
-        yield Problem(name=setting_names()[found.field], value=str(found.given), reason=reason)
+        yield SettingsProblem(name=list_setting_names()[found.field], value=str(found.given), reason=reason)
 
 
 def _with_variables(reason: str) -> str:
     """The policy's own names as an operator writes them, as far as they can be set."""
-    names = setting_names()
+    names = list_setting_names()
     return re.sub(r"\b[a-z_]+(?==)", lambda found: names.get(found[0], found[0]), reason)
 
 
-def _alert_contradictions(settings: Settings) -> Iterator[Problem]:
+def _alert_contradictions(settings: Settings) -> Iterator[SettingsProblem]:
     if settings.alert_webhook_url is not None and settings.alert_webhook_secret is None:
         reason = f"is needed with {PREFIX}ALERT_WEBHOOK_URL: {_MIN_SECRET_CHARS} random characters or more"
-        yield Problem(name=f"{PREFIX}ALERT_WEBHOOK_SECRET", value="", reason=reason)
+        yield SettingsProblem(name=f"{PREFIX}ALERT_WEBHOOK_SECRET", value="", reason=reason)
     if settings.alert_smtp_url is not None:
         for name in ("alert_email_from", "alert_email_to"):
             if not getattr(settings, name):
                 reason = f"is needed with {PREFIX}ALERT_SMTP_URL"
-                yield Problem(name=f"{PREFIX}{name.upper()}", value="", reason=reason)
+                yield SettingsProblem(name=f"{PREFIX}{name.upper()}", value="", reason=reason)
 
 
 def parse_chat_ids(words: Sequence[object]) -> tuple[int, ...]:
@@ -516,31 +516,33 @@ def parse_chat_ids(words: Sequence[object]) -> tuple[int, ...]:
     return tuple(dict.fromkeys(int(str(word)) for word in words))
 
 
-def checked_bot_token(token: SecretStr) -> SecretStr:
+def validate_bot_token(token: SecretStr) -> SecretStr:
     """Raises ValueError, which never shows the token."""
     if not _BOT_TOKEN.fullmatch(token.get_secret_value()):
         raise ValueError("is not a bot's token: digits, a colon and 35 characters, as @BotFather gives it")
     return token
 
 
-def environment(env_file: Path | None = None) -> Mapping[str, str]:
+def load_environment(env_file: Path | None = None) -> Mapping[str, str]:
     """Everything that is set, for names that an operator chooses: the environment wins over the file."""
     path = env_file or default_env_file()
     written = dotenv_values(path) if path is not None and path.is_file() else {}
     return {name: value for name, value in (*written.items(), *os.environ.items()) if value}
 
 
-def sources(env_file: Path | None = None) -> dict[str, Literal["environment", "file", "default"]]:
+def find_setting_sources(
+    env_file: Path | None = None,
+) -> dict[str, Literal["environment", "file", "default"]]:
     """Where each setting, by field, comes from just now."""
     if told := _told_origins():
-        return {field: told.get(name, "default") for field, name in setting_names().items()}
+        return {field: told.get(name, "default") for field, name in list_setting_names().items()}
     path = env_file or default_env_file()
     written = dotenv_values(path) if path is not None and path.is_file() else {}
     in_file = {name.upper() for name, value in written.items() if value}
     outside = {name.upper() for name, value in os.environ.items() if value}
     return {
         field: "environment" if name in outside else "file" if name in in_file else "default"
-        for field, name in setting_names().items()
+        for field, name in list_setting_names().items()
     }
 
 
@@ -554,7 +556,7 @@ def is_secret(field: str) -> bool:
     return "SecretStr" in str(Settings.model_fields[field].annotation)
 
 
-def mcp_file(settings: Settings) -> Path | None:
+def find_mcp_file(settings: Settings) -> Path | None:
     """The file that names servers of the Model Context Protocol, where there is one."""
     if settings.mcp_file is not None:
         return settings.mcp_file
@@ -569,7 +571,7 @@ def resolve_secret_key(settings: Settings) -> bytes:
     path = settings.data_dir / "secret_key"
     if settings.database_url is not None and not path.is_file():
         reason = "is needed with DATABASE_URL, the same for every process: 32 random characters or more"
-        raise BadSettings((Problem(name=f"{PREFIX}SECRET_KEY", value="", reason=reason),))
+        raise BadSettings((SettingsProblem(name=f"{PREFIX}SECRET_KEY", value="", reason=reason),))
     return _read_or_make_key(path)
 
 
@@ -588,7 +590,7 @@ def _read_or_make_key(path: Path) -> bytes:
     return path.read_bytes().strip()
 
 
-def setting_names() -> dict[str, str]:
+def list_setting_names() -> dict[str, str]:
     """Environment name of each setting, by field."""
     names = {}
     for field, spec in Settings.model_fields.items():
@@ -598,9 +600,9 @@ def setting_names() -> dict[str, str]:
     return names
 
 
-def unknown_names(environ: Mapping[str, str] | None = None) -> dict[str, str | None]:
+def find_unknown_names(environ: Mapping[str, str] | None = None) -> dict[str, str | None]:
     """`EVERTALK_` variables that mean nothing here, each with the nearest name that does."""
-    known = {*setting_names().values(), ENV_FILE_NAME, ORIGINS_NAME}
+    known = {*list_setting_names().values(), ENV_FILE_NAME, ORIGINS_NAME}
     given = os.environ if environ is None else environ
     ours = sorted(name for name in given if name.upper().startswith(PREFIX))
     strangers = [name for name in ours if name.upper() not in known]
@@ -657,12 +659,12 @@ def _checked_hosts(url: str) -> None:
         _checked_url(one, schemes=("postgresql", "postgres"), host_needed=False)
 
 
-def _problem(detail: Any) -> Problem:
+def _problem(detail: Any) -> SettingsProblem:
     if not detail["loc"]:
-        return Problem(name="settings", value="", reason=detail["msg"].removeprefix("Value error, "))
+        return SettingsProblem(name="settings", value="", reason=detail["msg"].removeprefix("Value error, "))
     key = str(detail["loc"][0])
-    key = next((field for field, name in setting_names().items() if name == key), key)
-    name = setting_names().get(key, key)
+    key = next((field for field, name in list_setting_names().items() if name == key), key)
+    name = list_setting_names().get(key, key)
     secret = key in Settings.model_fields and is_secret(key)
     value = "(hidden)" if secret else str(detail["input"])[:200]
-    return Problem(name=name, value=value, reason=detail["msg"].removeprefix("Value error, "))
+    return SettingsProblem(name=name, value=value, reason=detail["msg"].removeprefix("Value error, "))

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, Field, ValidationError
 
-from shared.config.agents import Section, in_words, unstorable
+from shared.config.agents import ConfigSection, describe_problem, find_unstorable
 from shared.core.values.contrast import full_hex, text_on
 from shared.core.values.errors import EvertalkError
 
@@ -21,25 +21,25 @@ _IN_WORDS = {
 }
 
 AUDIENCES = ("personal", "public")
-OF_THE_ROW = frozenset({"agent", "audience", "origins"})
+ROW_FIELDS = frozenset({"agent", "audience", "origins"})
 """What of a site stands beside its config."""
 _ORIGIN = re.compile(r"(https?://)?(\*\.)?([A-Za-z0-9.-]+|\[[0-9a-fA-F:.]+\])(:[0-9]{1,5})?")
 
-Line = Annotated[str, Field(min_length=1, max_length=60)]
-Starter = Annotated[str, Field(min_length=1, max_length=80)]
-Words = Annotated[str, Field(min_length=1, max_length=500)]
+ShortText = Annotated[str, Field(min_length=1, max_length=60)]
+StarterText = Annotated[str, Field(min_length=1, max_length=80)]
+LongText = Annotated[str, Field(min_length=1, max_length=500)]
 
 
-class SiteTexts(Section):
+class SiteTexts(ConfigSection):
     """What is said in one language; what is left out is as the site or the program has it."""
 
-    title: Line | None = None
-    welcome: Words | None = None
-    starters: Annotated[list[Starter], Field(max_length=6)] | None = None
-    offline_text: Words | None = None
-    ai_notice: Words | None = None
+    title: ShortText | None = None
+    welcome: LongText | None = None
+    starters: Annotated[list[StarterText], Field(max_length=6)] | None = None
+    offline_text: LongText | None = None
+    ai_notice: LongText | None = None
     """Instead of the program's own line that one is talking to an AI."""
-    launcher_label: Line | None = None
+    launcher_label: ShortText | None = None
 
 
 class SiteConfig(SiteTexts):
@@ -76,7 +76,7 @@ def read_site_config(config: object) -> SiteConfig:
     """Raises BadSiteConfig."""
     if not isinstance(config, Mapping):
         raise BadSiteConfig(["must be an object such as {}"])
-    problems = [*unstorable(config), *_shape_problems(config), *_link_problems(config)]
+    problems = [*find_unstorable(config), *_shape_problems(config), *_link_problems(config)]
     if problems:
         raise BadSiteConfig(problems)
     return SiteConfig.model_validate(dict(config))
@@ -87,7 +87,7 @@ def check_site(whole: object) -> tuple[str, ...]:
     if not isinstance(whole, Mapping):
         raise BadSiteConfig(["must be an object such as {}"])
     problems = list(_row_problems(whole))
-    config = {key: value for key, value in whole.items() if key not in OF_THE_ROW and value is not None}
+    config = {key: value for key, value in whole.items() if key not in ROW_FIELDS and value is not None}
     try:
         read_site_config(config)
     except BadSiteConfig as error:
@@ -117,7 +117,7 @@ def _shown(text: str) -> str:
     return f"“{''.join(char for char in text if char.isprintable()).strip()[:60]}”"
 
 
-def texts_in(config: SiteConfig, language: str) -> dict[str, Any]:
+def select_texts(config: SiteConfig, language: str) -> dict[str, Any]:
     """What is said to somebody of that language: `de-AT` is also spoken to as `de`."""
     tags = {tag.lower(): texts for tag, texts in (config.texts or {}).items()}
     wanted = language.replace("_", "-").lower()
@@ -128,9 +128,9 @@ def texts_in(config: SiteConfig, language: str) -> dict[str, Any]:
     return found
 
 
-def shown_to_all(config: SiteConfig, language: str) -> dict[str, Any]:
+def build_public_config(config: SiteConfig, language: str) -> dict[str, Any]:
     """What a page may know of its site before anybody has said hello; nothing of how it is guarded."""
-    shown: dict[str, Any] = {"starters": [], **texts_in(config, language)}
+    shown: dict[str, Any] = {"starters": [], **select_texts(config, language)}
     if config.accent and (accent := full_hex(config.accent)):
         shown |= {"accent": accent, "on_accent": text_on(accent)}
     for name in ("position", "privacy_url"):
@@ -148,7 +148,7 @@ def _shape_problems(config: Mapping[str, Any]) -> Iterator[str]:
         SiteConfig.model_validate(dict(config))
     except ValidationError as error:
         for detail in error.errors(include_url=False):
-            yield in_words(detail, sections, _IN_WORDS)
+            yield describe_problem(detail, sections, _IN_WORDS)
 
 
 def _link_problems(config: Mapping[str, Any]) -> Iterator[str]:

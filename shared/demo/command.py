@@ -12,11 +12,11 @@ from aiohttp import ClientError
 
 from shared.adapters.embedded import EmbeddedServerFailed
 from shared.config.settings import Settings
-from shared.demo.keyboard import Keyboard
-from shared.demo.paper import Paper
-from shared.demo.talk import Talk
+from shared.demo.keyboard import LineReader
+from shared.demo.paper import ChatPrinter
+from shared.demo.talk import DemoConversation
 from shared.replay.fake_telegram import FakeTelegram
-from shared.replay.system import NoSystem, OwnSystem
+from shared.replay.system import NoReplayTarget, TemporaryInstallation
 
 EXIT_CANNOT = 2
 PERSON = 1_001
@@ -30,7 +30,7 @@ def main(arguments: Sequence[str], settings: Settings) -> int:
     wish = _parse(arguments)
     try:
         asyncio.run(_demo(settings, language=wish.language))
-    except (NoSystem, EmbeddedServerFailed) as error:
+    except (NoReplayTarget, EmbeddedServerFailed) as error:
         return _failed(f"{error}. {error.advice}")
     except (ClientError, TimeoutError, OSError) as error:
         return _failed(f"the stand-in for Telegram has gone ({type(error).__name__}). Start the demo again.")
@@ -41,13 +41,16 @@ def main(arguments: Sequence[str], settings: Settings) -> int:
 
 async def _demo(settings: Settings, *, language: str) -> None:
     sys.stderr.write("Starting a stand-in for Telegram and a system of its own …\n")
-    async with FakeTelegram() as telegram, OwnSystem(settings, window=None, more=telegram.settings()):
+    async with (
+        FakeTelegram() as telegram,
+        TemporaryInstallation(settings, window=None, more=telegram.settings()),
+    ):
         await _bot_listens(telegram)
         await telegram.add_person(PERSON, "Ada", language=language)
-        paper = Paper(sys.stdout)
+        paper = ChatPrinter(sys.stdout)
         me = (await telegram.control("bot"))["me"]
         paper.note(_WELCOME.format(name=me["username"]))
-        await Talk(telegram, PERSON, paper, Keyboard.of_terminal()).run()
+        await DemoConversation(telegram, PERSON, paper, LineReader.of_terminal()).run()
 
 
 async def _bot_listens(telegram: FakeTelegram) -> None:
@@ -55,7 +58,9 @@ async def _bot_listens(telegram: FakeTelegram) -> None:
     until = asyncio.get_running_loop().time() + BOT_SECONDS
     while "getUpdates" not in await telegram.control("counts"):
         if asyncio.get_running_loop().time() > until:
-            raise NoSystem("the bot does not come up", advice="`./evertalk doctor` tells what is missing.")
+            raise NoReplayTarget(
+                "the bot does not come up", advice="`./evertalk doctor` tells what is missing."
+            )
         await asyncio.sleep(LOOK_SECONDS)
 
 
@@ -64,7 +69,7 @@ def _failed(words: str) -> int:
     return EXIT_CANNOT
 
 
-class _Parser(argparse.ArgumentParser):
+class _DemoParser(argparse.ArgumentParser):
     """One line instead of the whole usage."""
 
     def error(self, message: str) -> NoReturn:
@@ -72,7 +77,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = _Parser(
+    parser = _DemoParser(
         prog="evertalk demo", description="Talk with the bot in the terminal, as if in Telegram."
     )
     parser.add_argument("channel", choices=("telegram",))

@@ -12,7 +12,7 @@ _STOP = ":stop:"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bubble:
+class ScreenMessage:
     """A message of the bot as it is now."""
 
     message_id: int
@@ -23,16 +23,16 @@ class Bubble:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class ScreenChange:
     kind: Kind
-    bubble: Bubble | None = None
+    bubble: ScreenMessage | None = None
     words: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Glance:
+class ScreenView:
     version: int = -1
-    bubbles: Mapping[int, Bubble] = field(default_factory=dict)
+    bubbles: Mapping[int, ScreenMessage] = field(default_factory=dict)
     toasts: int = 0
     toast_words: tuple[str, ...] = ()
     typing: bool = False
@@ -41,28 +41,28 @@ class Glance:
     def running(self) -> bool:
         return any(bubble.running for bubble in self.bubbles.values())
 
-    def since(self, before: Glance) -> Iterator[Change]:
+    def since(self, before: ScreenView) -> Iterator[ScreenChange]:
         if self.typing and not before.typing:
-            yield Change(kind="typing")
+            yield ScreenChange(kind="typing")
         for number in before.bubbles:
             if number not in self.bubbles:
-                yield Change(kind="gone", bubble=before.bubbles[number])
+                yield ScreenChange(kind="gone", bubble=before.bubbles[number])
         for number, bubble in sorted(self.bubbles.items()):
             known = before.bubbles.get(number)
             if known is None:
-                yield Change(kind="new", bubble=bubble)
+                yield ScreenChange(kind="new", bubble=bubble)
             elif known.text != bubble.text:
-                yield Change(kind="edited", bubble=bubble)
+                yield ScreenChange(kind="edited", bubble=bubble)
             elif known != bubble:
-                yield Change(kind="buttons", bubble=bubble)
+                yield ScreenChange(kind="buttons", bubble=bubble)
         for words in self.toast_words[before.toasts :]:
-            yield Change(kind="toast", words=words)
+            yield ScreenChange(kind="toast", words=words)
 
 
-def glance(screen: Mapping[str, Any]) -> Glance:
+def parse_screen(screen: Mapping[str, Any]) -> ScreenView:
     bubbles = (_bubble(line) for line in screen["lines"] if line["by"] == "bot" and not line["service"])
     toasts = tuple(str(toast.get("text") or "") for toast in screen["toasts"])
-    return Glance(
+    return ScreenView(
         version=int(screen["version"]),
         bubbles={bubble.message_id: bubble for bubble in bubbles},
         toasts=len(toasts),
@@ -71,13 +71,13 @@ def glance(screen: Mapping[str, Any]) -> Glance:
     )
 
 
-def _bubble(line: Mapping[str, Any]) -> Bubble:
+def _bubble(line: Mapping[str, Any]) -> ScreenMessage:
     rows: Sequence[Sequence[Mapping[str, Any]]] = (line.get("reply_markup") or {}).get("inline_keyboard", ())
     buttons = [button for row in rows for button in row]
     text = str(line.get("text") or line.get("caption") or "")
     if name := (line.get("document") or {}).get("file_name"):
         text = f"[{name}] {text}".strip()
-    return Bubble(
+    return ScreenMessage(
         message_id=int(line["message_id"]),
         text=text,
         labels=tuple(str(button["text"]) for button in buttons),
@@ -86,13 +86,13 @@ def _bubble(line: Mapping[str, Any]) -> Bubble:
     )
 
 
-class Numbers:
+class ButtonNumbers:
     """A button keeps its number while it is there; then the number is free for the next one."""
 
     def __init__(self) -> None:
         self._given: dict[int, tuple[int, str]] = {}
 
-    def follow(self, bubbles: Mapping[int, Bubble]) -> None:
+    def follow(self, bubbles: Mapping[int, ScreenMessage]) -> None:
         there = {(number, label) for number, bubble in bubbles.items() for label in bubble.labels}
         self._given = {number: button for number, button in self._given.items() if button in there}
         for button in ((bubble.message_id, label) for bubble in bubbles.values() for label in bubble.labels):
@@ -100,7 +100,7 @@ class Numbers:
                 free = next(number for number in range(1, len(there) + 1) if number not in self._given)
                 self._given[free] = button
 
-    def of(self, bubble: Bubble) -> list[tuple[int, str]]:
+    def of(self, bubble: ScreenMessage) -> list[tuple[int, str]]:
         """In the order of the buttons."""
         found = {button: number for number, button in self._given.items()}
         return [(found[bubble.message_id, label], label) for label in bubble.labels]

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 READ_BYTES = 4_096
 
 
-class Keyboard:
+class LineReader:
     """`line` waits for the next one; None when there are no more."""
 
     def __init__(self, descriptor: int) -> None:
@@ -23,7 +23,7 @@ class Keyboard:
         threading.Thread(target=self._read, daemon=True, name="keyboard").start()
 
     @classmethod
-    def of_terminal(cls) -> Keyboard:
+    def of_terminal(cls) -> LineReader:
         return cls(sys.stdin.fileno())
 
     async def line(self) -> str | None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from textwrap import indent
 from typing import TextIO
 
-from shared.demo.glance import Bubble
+from shared.demo.glance import ScreenMessage
 
 _PROMPT = "you: "
 _BOT, _QUIET = "bot: ", "bot (silently): "
@@ -15,7 +15,7 @@ _INDENT = " " * len(_BOT)
 _UP_AND_CLEAR = "\x1b[{rows}F\x1b[J"
 
 
-class Paper:
+class ChatPrinter:
     """`bubble` may be drawn again as long as nothing stands below it but the prompt."""
 
     def __init__(self, stream: TextIO) -> None:
@@ -40,7 +40,9 @@ class Paper:
     def typing(self) -> None:
         self._write("· bot is typing …", last=0)
 
-    def bubble(self, bubble: Bubble, buttons: Sequence[tuple[int, str]], *, again: bool = False) -> None:
+    def bubble(
+        self, bubble: ScreenMessage, buttons: Sequence[tuple[int, str]], *, again: bool = False
+    ) -> None:
         first = _QUIET if bubble.silent else _BOT
         head = f"{first}(edited) " if again and self._last != bubble.message_id else first
         lines = [indent(f"{head}{bubble.text}", _INDENT).removeprefix(_INDENT)]

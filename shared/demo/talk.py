@@ -6,10 +6,10 @@ import asyncio
 import re
 from contextlib import suppress
 
-from shared.demo.glance import Change, Glance, Numbers, glance
-from shared.demo.keyboard import Keyboard
-from shared.demo.paper import Paper
-from shared.replay.fake_telegram import FakeTelegram, Refused
+from shared.demo.glance import ButtonNumbers, ScreenChange, ScreenView, parse_screen
+from shared.demo.keyboard import LineReader
+from shared.demo.paper import ChatPrinter
+from shared.replay.fake_telegram import FakeTelegram, FakeTelegramRefused
 
 QUIT = "/quit"
 LOOK_SECONDS = 1.0
@@ -21,16 +21,16 @@ ANSWER_SECONDS = 120.0
 _PRESS = re.compile(r"#(\d{1,4})")
 
 
-class Talk:
+class DemoConversation:
     """At a terminal both go on at once; from a pipe each line waits for the answer to the one before."""
 
-    def __init__(self, telegram: FakeTelegram, person: int, paper: Paper, keyboard: Keyboard) -> None:
+    def __init__(self, telegram: FakeTelegram, person: int, paper: ChatPrinter, keyboard: LineReader) -> None:
         self._telegram = telegram
         self._person = person
         self._paper = paper
         self._keyboard = keyboard
-        self._now = Glance()
-        self._numbers = Numbers()
+        self._now = ScreenView()
+        self._numbers = ButtonNumbers()
         self._shown: dict[int, str] = {}
         """Message → its text as it was printed last, where nothing can be drawn again."""
         self._changed_at = 0.0
@@ -70,7 +70,7 @@ class Talk:
             if pressed := _PRESS.fullmatch(line):
                 return await self._press(int(pressed[1]))
             await self._telegram.say(self._person, line)
-        except Refused as error:
+        except FakeTelegramRefused as error:
             self._paper.note(f"Telegram refuses: {error}")
             return False
         return True
@@ -105,21 +105,21 @@ class Talk:
     async def _watch(self) -> None:
         while True:
             screen = await self._telegram.screen(self._person, after=self._now.version, wait=LOOK_SECONDS)
-            before, self._now = self._now, glance(screen)
+            before, self._now = self._now, parse_screen(screen)
             self._numbers.follow(self._now.bubbles)
             for change in self._now.since(before):
                 self._show(change)
 
-    def _show(self, change: Change) -> None:
+    def _show(self, change: ScreenChange) -> None:
         self._changed_at = asyncio.get_running_loop().time()
         self._words += change.kind in ("new", "edited")
         self._moved.set()
         match change:
-            case Change(kind="typing"):
+            case ScreenChange(kind="typing"):
                 self._paper.typing()
-            case Change(kind="toast", words=words) if words:
+            case ScreenChange(kind="toast", words=words) if words:
                 self._paper.note(f"({words})")
-            case Change(kind="new" | "edited" | "buttons", bubble=bubble) if bubble is not None:
+            case ScreenChange(kind="new" | "edited" | "buttons", bubble=bubble) if bubble is not None:
                 if self._paper.redraws and (change.kind != "buttons" or bubble.labels):
                     buttons = self._numbers.of(bubble)
                     self._paper.bubble(bubble, buttons, again=change.kind != "new")

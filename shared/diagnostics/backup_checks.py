@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from shared.adapters.embedded.atomic_swap import JOURNAL
-from shared.cli.backup import last_backup, last_failure
+from shared.cli.backup import find_last_backup, read_last_failure
 from shared.config.settings import Settings
 from shared.diagnostics.findings import Finding
 
@@ -25,8 +25,8 @@ async def check_backups(settings: Settings) -> list[Finding]:
 
 def _state(settings: Settings, now: datetime) -> Finding:
     folder = settings.backups
-    last = last_backup(settings, now=now)
-    if (failure := last_failure(settings)) is not None:
+    last = find_last_backup(settings, now=now)
+    if (failure := read_last_failure(settings)) is not None:
         what = f"the last daily backup failed: {failure}"
         return Finding(level="warn", what=what, advice="Mend the reason, then run ./evertalk backup.")
     if settings.backup_keep == 0:

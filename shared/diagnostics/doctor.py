@@ -22,10 +22,10 @@ from shared.adapters.embedded.binaries import find_binaries
 from shared.adapters.embedded.folders import is_held
 from shared.adapters.embedded.servers import are_running, urls_of
 from shared.adapters.files.workspace_files import workspace_path
-from shared.cli.model_discovery import who_answers
+from shared.cli.model_discovery import describe_models
 from shared.config.agents import BadAgentConfig, check_config
-from shared.config.bots import BotConfig, configured_bots
-from shared.config.settings import BadSettings, Settings, default_env_file, load_settings, unknown_names
+from shared.config.bots import BotConfig, load_bots
+from shared.config.settings import BadSettings, Settings, default_env_file, find_unknown_names, load_settings
 from shared.core.context.workspace import KNOWLEDGE_FOLDER, MEMORY, PERSON
 from shared.core.session.presets import preset
 from shared.core.session.prune_rules import BadPruneRules, prune_rules
@@ -34,10 +34,10 @@ from shared.diagnostics.findings import Finding
 from shared.diagnostics.host_checks import check_hosts
 from shared.diagnostics.mcp_checks import check_mcp
 from shared.diagnostics.model_checks import check_models
-from shared.diagnostics.pooler_checks import check_way
+from shared.diagnostics.pooler_checks import check_pooler
 from shared.diagnostics.site_checks import check_sites
 from shared.diagnostics.spending_checks import check_spending
-from shared.diagnostics.telegram_checks import bots_in_service, check_bots
+from shared.diagnostics.telegram_checks import check_bots, check_bots_in_service
 
 _LEAST_FREE_BYTES = 1024**3
 _LEAST_REDIS = (7, 0)
@@ -54,10 +54,10 @@ def run_doctor() -> int:
         worst = max(worst, finding.level == "fail")
     if worst:
         return 1
-    return max(worst, asyncio.run(_examine(load_settings())))
+    return max(worst, asyncio.run(_run_checks(load_settings())))
 
 
-async def _examine(settings: Settings) -> int:
+async def _run_checks(settings: Settings) -> int:
     failed = False
     for check in (
         _check_python, _check_folder, _check_port, _check_model, _check_pruners, check_mcp, check_bots,
@@ -78,7 +78,7 @@ async def _examine(settings: Settings) -> int:
 
 def _settings_findings() -> Iterator[Finding]:
     try:
-        configured_bots(load_settings())
+        load_bots(load_settings())
     except BadSettings as error:
         for problem in error.problems:
             yield Finding(level="fail", what=str(problem), advice=f"Correct {problem.name}, or leave it out.")
@@ -86,7 +86,7 @@ def _settings_findings() -> Iterator[Finding]:
         yield Finding(level="ok", what="settings can be read")
     path = default_env_file()
     written = dotenv_values(path) if path is not None and path.is_file() else {}
-    for name, nearest in unknown_names({**os.environ, **dict.fromkeys(written, "")}).items():
+    for name, nearest in find_unknown_names({**os.environ, **dict.fromkeys(written, "")}).items():
         advice = f"Did you mean {nearest}?" if nearest else "Remove it; the README lists all settings."
         yield Finding(level="warn", what=f"{name} means nothing to Evertalk", advice=advice)
     if path is not None and path.is_file() and path.stat().st_mode & 0o077:
@@ -131,7 +131,7 @@ async def _check_port(settings: Settings) -> Sequence[Finding]:
 
 
 async def _check_model(settings: Settings) -> Sequence[Finding]:
-    lines = await who_answers(settings)
+    lines = await describe_models(settings)
     findings = [Finding(level="ok", what=f"answers come from {lines[0][1]}")]
     findings += [Finding(level="ok", what=line) for _, line in lines[1:]]
     if settings.anthropic_api_key is None and settings.anthropic_base_url is None:
@@ -195,40 +195,40 @@ async def _server_findings(settings: Settings) -> AsyncIterator[Finding]:
     servers = _Servers(settings)
     database_url, redis_url = await servers.open()
     try:
-        yield await _guarded("Redis", "REDIS_URL", lambda: _check_redis(redis_url))
-        found = await _guarded("PostgreSQL", "DATABASE_URL", lambda: _check_postgres(database_url))
+        yield await _run_check("Redis", "REDIS_URL", lambda: _check_redis(redis_url))
+        found = await _run_check("PostgreSQL", "DATABASE_URL", lambda: _check_postgres(database_url))
         yield found
         if found.level != "fail":
-            for finding in await check_way(settings, database_url):
+            for finding in await check_pooler(settings, database_url):
                 yield finding
             direct = settings.direct_url(database_url)
-            schema = await _guarded("the schema", "DATABASE_URL", lambda: _check_schema(database_url))
+            schema = await _run_check("the schema", "DATABASE_URL", lambda: _check_schema(database_url))
             yield schema
             if schema.level != "fail":
-                yield await _guarded("the data", "DATABASE_URL", lambda: _check_promises(direct))
+                yield await _run_check("the data", "DATABASE_URL", lambda: _check_invariants(direct))
             if schema.level == "ok":
-                for finding in await _late_reminders(database_url):
+                for finding in await _check_late_reminders(database_url):
                     yield finding
-                for finding in await _agents_rules(database_url):
+                for finding in await _load_agent_rules(database_url):
                     yield finding
-                for finding in await bots_in_service(settings, database_url):
+                for finding in await check_bots_in_service(settings, database_url):
                     yield finding
                 for finding in await check_models(database_url):
                     yield finding
-                yield await _guarded(
+                yield await _run_check(
                     "spending", "DATABASE_URL", lambda: check_spending(settings, database_url)
                 )
-                yield await _guarded(
+                yield await _run_check(
                     "the agents", "DATABASE_URL", lambda: _check_agents(settings, database_url)
                 )
                 for finding in await check_hosts(database_url):
                     yield finding
-                yield await _guarded("the sites", "DATABASE_URL", lambda: check_sites(database_url))
+                yield await _run_check("the sites", "DATABASE_URL", lambda: check_sites(database_url))
     finally:
         await servers.close()
 
 
-async def _agents_rules(database_url: str) -> Sequence[Finding]:
+async def _load_agent_rules(database_url: str) -> Sequence[Finding]:
     """Says nothing where every agent's pruning rules can be used."""
     from shared.adapters.postgres.db.connecting import connect
 
@@ -250,7 +250,7 @@ async def _agents_rules(database_url: str) -> Sequence[Finding]:
     return found
 
 
-async def _late_reminders(database_url: str) -> Sequence[Finding]:
+async def _check_late_reminders(database_url: str) -> Sequence[Finding]:
     """Says nothing where every reminder comes in time."""
     from shared.adapters.postgres.db.pool import open_pool
     from shared.adapters.postgres.memory.reminders import PostgresReminders
@@ -265,7 +265,7 @@ async def _late_reminders(database_url: str) -> Sequence[Finding]:
     return [Finding(level="warn", what=what, advice=advice)] if late else []
 
 
-async def _guarded(what: str, setting: str, check: Callable[[], Awaitable[Finding]]) -> Finding:
+async def _run_check(what: str, setting: str, check: Callable[[], Awaitable[Finding]]) -> Finding:
     try:
         async with asyncio.timeout(_CHECK_SECONDS):
             return await check()
@@ -331,8 +331,11 @@ async def _check_schema(database_url: str) -> Finding:
 async def _check_agents(settings: Settings, database_url: str) -> Finding:
     """Agents whose rows cannot be used as they are: what is wrong in them is as the deployment has it."""
     configs, public = await _agents_and_public_places(database_url)
-    finding = agents_finding(settings, configs)
-    remarks = [*agents_remarks(settings, configs, public), *bots_remarks(configured_bots(settings), configs)]
+    finding = check_agent_rows(settings, configs)
+    remarks = [
+        *check_agent_remarks(settings, configs, public),
+        *check_bot_remarks(load_bots(settings), configs),
+    ]
     if finding.level != "ok" or not remarks:
         return finding
     what = "\n      ".join(["about the agents:", *remarks])
@@ -363,10 +366,10 @@ async def _agents_and_public_places(
     return {row["name"]: row["config"] for row in agents}, public
 
 
-def agents_finding(settings: Settings, configs: Mapping[str, Mapping[str, Any]]) -> Finding:
-    from shared.bootstrap.app import ground_of
+def check_agent_rows(settings: Settings, configs: Mapping[str, Mapping[str, Any]]) -> Finding:
+    from shared.bootstrap.app import build_agent_defaults
 
-    ground, problems = ground_of(settings), []
+    ground, problems = build_agent_defaults(settings), []
     for name, config in configs.items():
         try:
             # Rules of pruning have a finding of their own.
@@ -381,23 +384,23 @@ def agents_finding(settings: Settings, configs: Mapping[str, Mapping[str, Any]])
     return Finding(level="warn", what=what, advice=advice)
 
 
-def agents_remarks(
+def check_agent_remarks(
     settings: Settings, configs: Mapping[str, Mapping[str, Any]], public: Mapping[str, Sequence[str]]
 ) -> Iterator[str]:
     """What may not have been meant: unknown models, folders, files and knowledge that cannot be used."""
     from shared.adapters.files.knowledge_files import shelf_of
-    from shared.bootstrap.app import WORKSPACES, ground_of
+    from shared.bootstrap.app import WORKSPACES_FOLDER, build_agent_defaults
 
-    ground = ground_of(settings)
+    ground = build_agent_defaults(settings)
     for name, config in configs.items():
         with contextlib.suppress(BadAgentConfig):
             yield from (f"agent {name}: {remark}" for remark in check_config(config, ground))
         folder = config.get("workspace")
         if not isinstance(folder, str) or not folder:
             continue
-        path = workspace_path(settings.data_dir / WORKSPACES, folder)
+        path = workspace_path(settings.data_dir / WORKSPACES_FOLDER, folder)
         yield from (f"agent {name}: {problem}" for problem in shelf_of(path / KNOWLEDGE_FOLDER).problems)
-        told = ground.workspace(folder)
+        told = ground.load_workspace(folder)
         if name in public and config.get("audience") != "public" and (told.text(PERSON) or told.text(MEMORY)):
             yield (
                 f"agent {name}: strangers reach it at {', '.join(public[name])}, and its folder tells of one "
@@ -405,7 +408,7 @@ def agents_remarks(
             )
 
 
-def bots_remarks(bots: Sequence[BotConfig], agents: Collection[str]) -> Iterator[str]:
+def check_bot_remarks(bots: Sequence[BotConfig], agents: Collection[str]) -> Iterator[str]:
     for bot in bots:
         if bot.agent not in agents:
             near = difflib.get_close_matches(bot.agent, agents, 1)
@@ -416,7 +419,7 @@ def bots_remarks(bots: Sequence[BotConfig], agents: Collection[str]) -> Iterator
             )
 
 
-async def _check_promises(database_url: str) -> Finding:
+async def _check_invariants(database_url: str) -> Finding:
     from shared.adapters.postgres.db.connecting import connect
     from shared.adapters.postgres.db.pooler import between
     from shared.adapters.postgres.operations.invariants import check_invariants

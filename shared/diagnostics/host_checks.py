@@ -28,10 +28,10 @@ async def check_hosts(database_url: str) -> Sequence[Finding]:
     for row in rows:
         told = json.loads(row["told"])
         by_role[row["role"]][told["place"]] = told
-    return list(hosts_findings(by_role))
+    return list(compare_hosts(by_role))
 
 
-def hosts_findings(by_role: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Iterator[Finding]:
+def compare_hosts(by_role: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Iterator[Finding]:
     """Of each role by place what its process told; roles are given different settings, hosts are not."""
     places = sorted({place for told in by_role.values() for place in told})
     if len(places) < 2:

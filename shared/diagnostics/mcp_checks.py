@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterator, Sequence
 
 from shared.adapters.mcp.tools import Probed, configured_servers, probe
-from shared.config.settings import Settings, mcp_file
+from shared.config.settings import Settings, find_mcp_file
 from shared.diagnostics.findings import Finding
 
 TOOLS_NAMED = 8
@@ -14,7 +14,7 @@ TOOLS_NAMED = 8
 
 async def check_mcp(settings: Settings) -> Sequence[Finding]:
     """Each server is started or reached once, and ended again."""
-    path = mcp_file(settings)
+    path = find_mcp_file(settings)
     servers, problems = configured_servers(path)
     findings = [
         Finding(level="warn", what=f"{path}: {problem}", advice="Correct it; the README shows how it looks.")

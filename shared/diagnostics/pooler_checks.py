@@ -11,7 +11,7 @@ from shared.diagnostics.findings import Finding
 _SETTINGS = "ALTER ROLE {role} SET statement_timeout = '9s'; ALTER ROLE {role} SET jit = off"
 
 
-async def check_way(settings: Settings, database_url: str) -> Sequence[Finding]:
+async def check_pooler(settings: Settings, database_url: str) -> Sequence[Finding]:
     """Says nothing where none stands in between."""
     from shared.adapters.postgres.db.connecting import connect
     from shared.adapters.postgres.db.pooler import between
@@ -27,16 +27,16 @@ async def check_way(settings: Settings, database_url: str) -> Sequence[Finding]:
         return []
     findings = [Finding(level="ok", what="a pooler stands before PostgreSQL")]
     if not found.keeps_prepared:
-        findings.append(_NOT_CARRIED)
+        findings.append(_NO_PREPARED_STATEMENTS)
     if timeout == "0":
         what = "the pooler keeps no settings of ours: a statement may take for ever"
         findings.append(
             Finding(level="warn", what=what, advice=f"As administrator: {_SETTINGS.format(role=role)}")
         )
-    return [*findings, *await _past_it(settings, database_url)]
+    return [*findings, *await _check_direct_url(settings, database_url)]
 
 
-async def _past_it(settings: Settings, database_url: str) -> Sequence[Finding]:
+async def _check_direct_url(settings: Settings, database_url: str) -> Sequence[Finding]:
     from shared.adapters.postgres.db.pooler import lends_by_the_transaction
 
     try:
@@ -53,7 +53,7 @@ async def _past_it(settings: Settings, database_url: str) -> Sequence[Finding]:
     ]
 
 
-_NOT_CARRIED = Finding(
+_NO_PREPARED_STATEMENTS = Finding(
     level="warn",
     what="the pooler carries no prepared statements: each is read and planned anew, which costs time",
     advice="PgBouncer 1.21 or newer with max_prepared_statements = 200.",

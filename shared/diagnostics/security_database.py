@@ -11,10 +11,10 @@ from typing import Any
 from shared.adapters.mcp.tools import configured_servers
 from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.people.operator_auth import Operators
-from shared.config.settings import Settings, mcp_file
+from shared.config.settings import Settings, find_mcp_file
 from shared.core.identity.api_keys import SCOPES
-from shared.diagnostics.security_findings import Risk
-from shared.diagnostics.security_settings import is_for_strangers, origins_of_a_site
+from shared.diagnostics.security_findings import SecurityFinding
+from shared.diagnostics.security_settings import is_public, review_site_origins
 
 _SECONDS = 10.0
 _MANY_ADMINS = 3
@@ -53,7 +53,7 @@ SELECT jsonb_build_object(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stored:
+class DeploymentRows:
     """The rows that matter, as they are."""
 
     role: str
@@ -70,27 +70,27 @@ class Stored:
     """The first line of the audit that does not follow from the one before."""
 
 
-NOTHING = Stored(role="", superuser=False, operators=(), keys=(), sites=(), bots=(), agents={})
+NO_ROWS = DeploymentRows(role="", superuser=False, operators=(), keys=(), sites=(), bots=(), agents={})
 
 
-async def read_stored(database_url: str) -> Stored:
+async def read_deployment_rows(database_url: str) -> DeploymentRows:
     """Raises StorageUnavailable, and asyncpg's errors where the schema is not the newest."""
     pool = await open_pool(database_url, size=2)
     operators = Operators(pool)
     try:
         if not await pool.fetchval("SELECT to_regclass('operators') IS NOT NULL", timeout=_SECONDS):
-            return NOTHING
+            return NO_ROWS
         facts = json.loads(await pool.fetchval(_FACTS, timeout=_SECONDS))
-        return Stored(**facts, broken_record=await operators.broken_audit_link())
+        return DeploymentRows(**facts, broken_record=await operators.broken_audit_link())
     finally:
         await operators.close()
         await pool.close()
 
 
-def review_stored(settings: Settings, stored: Stored) -> Iterator[Risk]:
+def review_database(settings: Settings, stored: DeploymentRows) -> Iterator[SecurityFinding]:
     yield from _record(settings, stored)
     if stored.followers and not stored.waits_for_followers:
-        yield Risk(
+        yield SecurityFinding(
             grade="serious",
             what="a standby follows the database, and no commit waits for it",
             why="When it is promoted, what was acknowledged a moment before may be lost.",
@@ -100,23 +100,23 @@ def review_stored(settings: Settings, stored: Stored) -> Iterator[Risk]:
     for key in stored.keys:
         yield from _key(key)
     for site in stored.sites:
-        yield from origins_of_a_site(str(site["name"]), tuple(site["origins"]))
+        yield from review_site_origins(str(site["name"]), tuple(site["origins"]))
         yield from _site(settings, site)
     for bot in stored.bots:
         yield from _bot(bot)
     yield from _agents(settings, stored)
 
 
-def _record(settings: Settings, stored: Stored) -> Iterator[Risk]:
+def _record(settings: Settings, stored: DeploymentRows) -> Iterator[SecurityFinding]:
     if stored.broken_record is not None:
-        yield Risk(
+        yield SecurityFinding(
             grade="grave",
             what=f"the record of what operators did is broken at line {stored.broken_record}",
             why="Somebody changed or removed a line in the database itself.",
             change="Compare it with the newest backup, and find out who else can write to the database",
         )
     if stored.superuser and settings.database_url is not None:
-        yield Risk(
+        yield SecurityFinding(
             grade="serious",
             what=f"Evertalk uses the database as {stored.role}, who may do everything there",
             why="A hole in one statement would be a hole in the whole server, its files and programs.",
@@ -124,10 +124,10 @@ def _record(settings: Settings, stored: Stored) -> Iterator[Risk]:
         )
 
 
-def _operators(settings: Settings, operators: Sequence[Mapping[str, Any]]) -> Iterator[Risk]:
+def _operators(settings: Settings, operators: Sequence[Mapping[str, Any]]) -> Iterator[SecurityFinding]:
     admins = [str(one["name"]) for one in operators if one["role"] == "admin"]
     if len(admins) > _MANY_ADMINS:
-        yield Risk(
+        yield SecurityFinding(
             grade="slight",
             what=f"{len(admins)} admins: {', '.join(admins)}",
             why="Each of them can let others in and forget people; most need to read or to answer only.",
@@ -135,24 +135,24 @@ def _operators(settings: Settings, operators: Sequence[Mapping[str, Any]]) -> It
         )
     for one in operators:
         if one["is_long_away"]:
-            yield Risk(
+            yield SecurityFinding(
                 grade="serious" if one["role"] == "admin" else "slight",
                 what=f"{one['name']} ({one['role']}) has not logged in for 90 days",
                 why="Nobody notices when such an account is used by somebody else.",
                 change=f"./evertalk operator revoke '{one['name']}'",
             )
         elif one["has_old_password"]:
-            yield Risk(
+            yield SecurityFinding(
                 grade="slight",
                 what=f"the password of {one['name']} is older than a year",
                 why="It may stand in somebody's list by now.",
                 change=f"./evertalk operator passwd '{one['name']}'",
             )
-    if settings.oidc_issuer is None and is_for_strangers(settings):
+    if settings.oidc_issuer is None and is_public(settings):
         alone = [one for one in operators if one["has_password"] and not one["has_second_factor"]]
         names = [str(one["name"]) for one in alone]
         if names:
-            yield Risk(
+            yield SecurityFinding(
                 grade="slight",
                 what=f"{', '.join(names)} log in by a password alone, on a public address",
                 why="A password that was read over a shoulder is enough.",
@@ -160,25 +160,25 @@ def _operators(settings: Settings, operators: Sequence[Mapping[str, Any]]) -> It
             )
 
 
-def _key(key: Mapping[str, Any]) -> Iterator[Risk]:
+def _key(key: Mapping[str, Any]) -> Iterator[SecurityFinding]:
     everything = set(key["scopes"]) >= set(SCOPES)
     name = str(key["name"])
     if everything and key["is_unbound"]:
-        yield Risk(
+        yield SecurityFinding(
             grade="grave" if key["is_endless"] else "serious",
             what=f"the key {name} may do everything for everybody{', for ever' if key['is_endless'] else ''}",
             why="Whoever finds it in a log or a repository reads and writes all conversations.",
             change=f"./evertalk key revoke '{name}', then a new one with few scopes, --site and --days",
         )
     elif key["is_endless"]:
-        yield Risk(
+        yield SecurityFinding(
             grade="serious",
             what=f"the key {name} never ends",
             why="A key that was forgotten somewhere opens for ever.",
             change=f"./evertalk key revoke '{name}', then a new one with --days 365",
         )
     if key["is_unused"]:
-        yield Risk(
+        yield SecurityFinding(
             grade="slight",
             what=f"nobody has used the key {name} for 90 days",
             why="What nobody needs can only be stolen.",
@@ -186,19 +186,19 @@ def _key(key: Mapping[str, Any]) -> Iterator[Risk]:
         )
 
 
-def _site(settings: Settings, site: Mapping[str, Any]) -> Iterator[Risk]:
+def _site(settings: Settings, site: Mapping[str, Any]) -> Iterator[SecurityFinding]:
     name = str(site["name"])
     config = site["config"] if isinstance(site["config"], Mapping) else {}
     personal = "public" not in (site["audience"], settings.profile)
-    if personal and is_for_strangers(settings) and config.get("verified") != "required":
-        yield Risk(
+    if personal and is_public(settings) and config.get("verified") != "required":
+        yield SecurityFinding(
             grade="grave" if not site["origins"] else "serious",
             what=f"the site {name} is personal, and anybody can open it at {settings.public_url}",
             why="Strangers talk with your own assistant: its tools, its folder, your money.",
             change=f'./evertalk site edit {name}: "audience": "public", or "verified": "required"',
         )
     if config.get("webview") and config.get("verified") != "required":
-        yield Risk(
+        yield SecurityFinding(
             grade="slight",
             what=f"the site {name} lets in pages that do not say where they are from (webview)",
             why="So can any page that hides it; limits and caps are then all that holds.",
@@ -206,9 +206,9 @@ def _site(settings: Settings, site: Mapping[str, Any]) -> Iterator[Risk]:
         )
 
 
-def _bot(bot: Mapping[str, Any]) -> Iterator[Risk]:
+def _bot(bot: Mapping[str, Any]) -> Iterator[SecurityFinding]:
     if bot["access"] == "open" and bot["audience"] == "personal":
-        yield Risk(
+        yield SecurityFinding(
             grade="serious",
             what=f"anybody who finds @{bot['username']} talks with an assistant that is meant for you",
             why="They spend your money, and reach whatever tools its agent has.",
@@ -216,9 +216,9 @@ def _bot(bot: Mapping[str, Any]) -> Iterator[Risk]:
         )
 
 
-def _agents(settings: Settings, stored: Stored) -> Iterator[Risk]:
+def _agents(settings: Settings, stored: DeploymentRows) -> Iterator[SecurityFinding]:
     """What strangers can have done, and what could carry words away."""
-    servers, _ = configured_servers(mcp_file(settings))
+    servers, _ = configured_servers(find_mcp_file(settings))
     places: dict[str, list[str]] = {}
     for row, place in (*((one, f"site {one['name']}") for one in stored.sites),
                        *((one, f"@{one['username']}") for one in stored.bots)):  # fmt: skip
@@ -229,14 +229,14 @@ def _agents(settings: Settings, stored: Stored) -> Iterator[Risk]:
         tools = tools if isinstance(tools, Mapping) else {}
         lent = ", ".join(server.name for server in servers)
         if lent and not tools.get("allow"):
-            yield Risk(
+            yield SecurityFinding(
                 grade="serious",
                 what=f"strangers at {', '.join(where)} have all tools of {lent}",
                 why="Those act with your rights at that server, for whoever asks.",
                 change=f'./evertalk agent edit {name}: "tools": {{"allow": [the few that strangers need]}}',
             )
         if _may_fetch(tools):
-            yield Risk(
+            yield SecurityFinding(
                 grade="serious" if lent else "slight",
                 what=f"strangers at {', '.join(where)} can have pages fetched (fetch_url)",
                 why="A page can talk the assistant into carrying words away in the next address.",

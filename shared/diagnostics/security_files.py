@@ -12,20 +12,20 @@ from pathlib import Path
 
 from shared.adapters.embedded.process_user import Account, account_for
 from shared.adapters.mcp.tools import configured_servers
-from shared.cli.backup import last_backup
-from shared.config.settings import Settings, default_env_file, mcp_file
+from shared.cli.backup import find_last_backup
+from shared.config.settings import Settings, default_env_file, find_mcp_file
 from shared.core.tools.mcp import McpServer
-from shared.diagnostics.security_findings import Risk, nearness
+from shared.diagnostics.security_findings import SecurityFinding, classify_host
 
 OLD_BACKUP = timedelta(days=2)
-_FETCHERS = ("npx", "uvx", "bunx", "pipx", "dlx")
+_PACKAGE_RUNNERS = ("npx", "uvx", "bunx", "pipx", "dlx")
 _PINNED = re.compile(r".+(@[0-9][\w.+-]*|==[\w.+-]+)")
 
 
-def review_files(settings: Settings) -> Iterator[Risk]:
+def review_files(settings: Settings) -> Iterator[SecurityFinding]:
     folder = settings.data_dir
     yield from _private(
-        folder, "it holds every conversation, and the key that seals secrets", passing=_passing(settings)
+        folder, "it holds every conversation, and the key that seals secrets", passing=_can_traverse(settings)
     )
     yield from _private(folder / "secret_key", "it opens every sealed secret")
     yield from _private(settings.backups, "each copy holds everything")
@@ -35,7 +35,7 @@ def review_files(settings: Settings) -> Iterator[Risk]:
     yield from _root(folder)
     yield from _shared_account(settings)
     yield from _backups(settings)
-    if (path := mcp_file(settings)) is not None:
+    if (path := find_mcp_file(settings)) is not None:
         yield from _unchangeable(path, "whoever writes there has programs started as you")
         yield from _tool_servers(path)
 
@@ -47,13 +47,13 @@ def _mode(path: Path) -> int:
         return 0
 
 
-def _private(path: Path, because: str, *, passing: int = 0) -> Iterator[Risk]:
+def _private(path: Path, because: str, *, passing: int = 0) -> Iterator[SecurityFinding]:
     """`passing` are the rights that others must have to get through to what is theirs."""
     mode = _mode(path)
     if not mode & 0o077 & ~passing:
         return
     right = f"{0o700 | passing:o}" if path.is_dir() else "600"
-    yield Risk(
+    yield SecurityFinding(
         grade="grave" if mode & 0o022 or (mode & 0o044 and path.is_file()) else "serious",
         what=f"others on this machine can {'change' if mode & 0o022 else 'look into'} {path} ({mode:o})",
         why=f"{because[0].upper()}{because[1:]}.",
@@ -61,10 +61,10 @@ def _private(path: Path, because: str, *, passing: int = 0) -> Iterator[Risk]:
     )
 
 
-def _unchangeable(path: Path, because: str) -> Iterator[Risk]:
+def _unchangeable(path: Path, because: str) -> Iterator[SecurityFinding]:
     mode = _mode(path)
     if mode & 0o022:
-        yield Risk(
+        yield SecurityFinding(
             grade="grave",
             what=f"others on this machine can change {path} ({mode:o})",
             why=f"{because[0].upper()}{because[1:]}.",
@@ -72,10 +72,10 @@ def _unchangeable(path: Path, because: str) -> Iterator[Risk]:
         )
 
 
-def _root(folder: Path) -> Iterator[Risk]:
+def _root(folder: Path) -> Iterator[SecurityFinding]:
     if os.name != "posix" or os.geteuid() != 0:
         return
-    yield Risk(
+    yield SecurityFinding(
         grade="serious",
         what="Evertalk runs with the rights of root",
         why="A hole in anything that it reads would be a hole in the whole machine.",
@@ -92,15 +92,15 @@ def _servers_account(settings: Settings) -> Account | None:
     return account_for(place, settings.servers_account) if place.exists() else None
 
 
-def _passing(settings: Settings) -> int:
+def _can_traverse(settings: Settings) -> int:
     account = _servers_account(settings)
     return 0 if account is None else account.passing
 
 
-def _shared_account(settings: Settings) -> Iterator[Risk]:
+def _shared_account(settings: Settings) -> Iterator[SecurityFinding]:
     account = _servers_account(settings)
     if account is not None and account.is_shared:
-        yield Risk(
+        yield SecurityFinding(
             grade="serious",
             what="the servers run as nobody, as other programs of this machine do",
             why="Whatever else runs under that account can read every conversation.",
@@ -108,9 +108,9 @@ def _shared_account(settings: Settings) -> Iterator[Risk]:
         )
 
 
-def _backups(settings: Settings) -> Iterator[Risk]:
+def _backups(settings: Settings) -> Iterator[SecurityFinding]:
     if not settings.embedded_postgres:
-        yield Risk(
+        yield SecurityFinding(
             grade="slight",
             what="whether the database is copied somewhere cannot be seen from here",
             why="A copy on another machine is what is left after a break-in or a broken disk.",
@@ -118,11 +118,11 @@ def _backups(settings: Settings) -> Iterator[Risk]:
         )
         return
     now = datetime.now(UTC)
-    last = last_backup(settings, now=now)
+    last = find_last_backup(settings, now=now)
     if last is not None and now - last < OLD_BACKUP:
         return
     age = "none" if last is None else f"{(now - last).days} days old"
-    yield Risk(
+    yield SecurityFinding(
         grade="serious",
         what=f"the newest backup in {settings.backups} is {age}",
         why="After a break-in or a broken disk, only a copy brings conversations back.",
@@ -130,13 +130,13 @@ def _backups(settings: Settings) -> Iterator[Risk]:
     )
 
 
-def _tool_servers(path: Path) -> Iterator[Risk]:
+def _tool_servers(path: Path) -> Iterator[SecurityFinding]:
     servers, _ = configured_servers(path)
     for server in servers:
         yield from _server(server, path)
     literal = [name for name in _written_secrets(path) if name]
     if literal and _mode(path) & 0o044:
-        yield Risk(
+        yield SecurityFinding(
             grade="grave",
             what=f"others can read {path}, which holds secrets of {', '.join(sorted(set(literal)))}",
             why="With them they pass for you at those servers.",
@@ -144,16 +144,16 @@ def _tool_servers(path: Path) -> Iterator[Risk]:
         )
 
 
-def _server(server: McpServer, path: Path) -> Iterator[Risk]:
-    if server.url.startswith("http://") and nearness(_host(server.url)) != "here":
-        yield Risk(
+def _server(server: McpServer, path: Path) -> Iterator[SecurityFinding]:
+    if server.url.startswith("http://") and classify_host(_host(server.url)) != "here":
+        yield SecurityFinding(
             grade="grave",
             what=f"the tools of {server.name} are asked over http",
             why="Who is on the way reads what the assistant asks, and answers in that server's name.",
             change=f"{path}: {server.url.replace('http://', 'https://', 1)}",
         )
-    if Path(server.command).name in _FETCHERS and not any(map(_PINNED.fullmatch, server.args)):
-        yield Risk(
+    if Path(server.command).name in _PACKAGE_RUNNERS and not any(map(_PINNED.fullmatch, server.args)):
+        yield SecurityFinding(
             grade="serious",
             what=f"the tools of {server.name} are whatever {Path(server.command).name} finds newest today",
             why="Whoever takes over that package has a program running here as you.",

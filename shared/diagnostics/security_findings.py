@@ -15,7 +15,7 @@ GRADES: tuple[Grade, ...] = ("grave", "serious", "slight")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Risk:
+class SecurityFinding:
     grade: Grade
     what: str
     why: str
@@ -26,14 +26,14 @@ class Risk:
         return f"{self.grade:<7}  {self.what}\n         {self.why}\n         → {self.change}"
 
     @property
-    def told(self) -> Mapping[str, str]:
+    def to_json(self) -> Mapping[str, str]:
         return asdict(self)
 
 
-Nearness = Literal["here", "around", "away"]
+HostLocation = Literal["here", "around", "away"]
 
 
-def nearness(host: str) -> Nearness:
+def classify_host(host: str) -> HostLocation:
     """On this machine, in a network that is nobody else's (as of containers), or somewhere else."""
     name = host.strip("[]").rstrip(".").lower()
     if name in ("", "localhost") or name.startswith("/") or name.endswith(".localhost"):

@@ -12,23 +12,23 @@ from urllib.parse import urlsplit, urlunsplit
 
 from shared.config.settings import Settings
 from shared.core.values.errors import StorageUnavailable
-from shared.diagnostics.security_database import read_stored, review_stored
+from shared.diagnostics.security_database import read_deployment_rows, review_database
 from shared.diagnostics.security_files import review_files
-from shared.diagnostics.security_findings import GRADES, Risk, nearness
+from shared.diagnostics.security_findings import GRADES, SecurityFinding, classify_host
 from shared.diagnostics.security_settings import is_in_container, review_settings
 
 _REDIS_SECONDS = 5.0
-Say = Callable[[str], None]
+PrintReviewLine = Callable[[str], None]
 OpenDatabase = Callable[[Settings], AbstractAsyncContextManager[str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class DoctorOptions:
     security: bool
     as_json: bool
 
 
-def read_doctor_arguments(rest: Sequence[str]) -> Wish:
+def read_doctor_arguments(rest: Sequence[str]) -> DoctorOptions:
     """Ends with 2 and a line for what is none."""
     parser = argparse.ArgumentParser(prog="evertalk doctor", description="Check everything; say what to do.")
     parser.add_argument("--security", action="store_true", help="review how safely this is set up, instead")
@@ -36,10 +36,12 @@ def read_doctor_arguments(rest: Sequence[str]) -> Wish:
     found = parser.parse_args(rest)
     if found.json and not found.security:
         parser.error("--json goes with --security")
-    return Wish(security=found.security, as_json=found.json)
+    return DoctorOptions(security=found.security, as_json=found.json)
 
 
-async def run_review(settings: Settings, *, as_json: bool, say: Say, open_database: OpenDatabase) -> int:
+async def run_review(
+    settings: Settings, *, as_json: bool, say: PrintReviewLine, open_database: OpenDatabase
+) -> int:
     """1 where something grave was found, else 0."""
     risks = [*review_settings(settings, in_container=is_in_container()), *review_files(settings)]
     risks += await _stored(settings, open_database)
@@ -50,13 +52,13 @@ async def run_review(settings: Settings, *, as_json: bool, say: Say, open_databa
     return int(any(risk.grade == "grave" for risk in risks))
 
 
-async def _stored(settings: Settings, open_database: OpenDatabase) -> list[Risk]:
+async def _stored(settings: Settings, open_database: OpenDatabase) -> list[SecurityFinding]:
     try:
         async with open_database(settings) as url:
-            return list(review_stored(settings, await read_stored(url)))
+            return list(review_database(settings, await read_deployment_rows(url)))
     except Exception as error:  # noqa: BLE001  whatever it is, the rest of the review is told
         reason = str(error) if isinstance(error, StorageUnavailable) else type(error).__name__
-        unknown = Risk(
+        unknown = SecurityFinding(
             grade="serious",
             what=f"operators, keys, sites and agents could not be looked at: {reason}",
             why="What is not seen is not known to be safe.",
@@ -65,17 +67,17 @@ async def _stored(settings: Settings, open_database: OpenDatabase) -> list[Risk]
         return [unknown]
 
 
-async def _open_redis(settings: Settings) -> list[Risk]:
+async def _open_redis(settings: Settings) -> list[SecurityFinding]:
     """Where a password is set, whether it is needed."""
     url = urlsplit(settings.redis_url.get_secret_value() if settings.redis_url else "")
     if not url.password or url.scheme == "unix":
         return []
     bare = urlunsplit(url._replace(netloc=url.netloc.rpartition("@")[2]))
-    if not await _lets_in(bare):
+    if not await _accepts_without_password(bare):
         return []
     return [
-        Risk(
-            grade="slight" if nearness(url.hostname or "") == "here" else "grave",
+        SecurityFinding(
+            grade="slight" if classify_host(url.hostname or "") == "here" else "grave",
             what=f"Redis at {url.hostname} lets in without the password of REDIS_URL, too",
             why="A password that nobody is asked for keeps nobody out.",
             change="requirepass in Redis, or `ACL SETUSER default off` where you use another user",
@@ -83,7 +85,7 @@ async def _open_redis(settings: Settings) -> list[Risk]:
     ]
 
 
-async def _lets_in(url: str) -> bool:
+async def _accepts_without_password(url: str) -> bool:
     from redis.asyncio import Redis
     from redis.exceptions import RedisError
 
@@ -99,13 +101,13 @@ async def _lets_in(url: str) -> bool:
         await client.aclose()
 
 
-def _as_text(risks: Sequence[Risk]) -> Iterator[str]:
+def _as_text(risks: Sequence[SecurityFinding]) -> Iterator[str]:
     yield from map(str, risks)
     counts = {grade: sum(risk.grade == grade for risk in risks) for grade in GRADES}
     told = ", ".join(f"{count} {grade}" for grade, count in counts.items() if count)
     yield f"\n{told or 'Nothing to change'}. What the program itself keeps is in docs/controls.md."
 
 
-def _as_json(risks: Sequence[Risk]) -> Iterator[str]:
+def _as_json(risks: Sequence[SecurityFinding]) -> Iterator[str]:
     counts = {grade: sum(risk.grade == grade for risk in risks) for grade in GRADES}
-    yield json.dumps({"counts": counts, "risks": [dict(risk.told) for risk in risks]}, indent=2)
+    yield json.dumps({"counts": counts, "risks": [dict(risk.to_json) for risk in risks]}, indent=2)

@@ -7,47 +7,47 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from shared.config.settings import Settings, setting_names
-from shared.diagnostics.security_findings import Grade, Nearness, Risk, nearness
+from shared.config.settings import Settings, list_setting_names
+from shared.diagnostics.security_findings import Grade, HostLocation, SecurityFinding, classify_host
 
 _TOO_WIDE = {4: 8, 6: 16}
 _FEW_CHARACTERS = 10
 _MANY_CHARACTERS = 24
 _GUESSED = ("changeme", "password", "secret", "example", "evertalk", "0123456789", "abcdefgh")
 _ENCRYPTED = ("require", "verify-ca", "verify-full")
-_BY_NEARNESS: dict[Nearness, Grade] = {"here": "slight", "around": "serious", "away": "grave"}
+_BY_NEARNESS: dict[HostLocation, Grade] = {"here": "slight", "around": "serious", "away": "grave"}
 _FAR = tuple(_BY_NEARNESS)
 _OUTSIDE = ("public_url", "anthropic_base_url", "telegram_api_url", "otlp_endpoint")
 
 
-def review_settings(settings: Settings, *, in_container: bool) -> Iterator[Risk]:
-    yield from _doors(settings, in_container=in_container)
+def review_settings(settings: Settings, *, in_container: bool) -> Iterator[SecurityFinding]:
+    yield from _review_addresses(settings, in_container=in_container)
     yield from _proxies(settings)
     yield from _origins(settings.allowed_origins, "EVERTALK_ALLOWED_ORIGINS")
     yield from _secrets(settings)
     yield from _servers(settings)
-    yield from _outside(settings)
-    yield from _habits(settings)
+    yield from _review_outbound_urls(settings)
+    yield from _review_choices(settings)
 
 
-def is_for_strangers(settings: Settings) -> bool:
+def is_public(settings: Settings) -> bool:
     """Whether somebody from elsewhere can open the page."""
-    return nearness(urlsplit(settings.public_url or "").hostname or "") == "away"
+    return classify_host(urlsplit(settings.public_url or "").hostname or "") == "away"
 
 
-def _doors(settings: Settings, *, in_container: bool) -> Iterator[Risk]:
+def _review_addresses(settings: Settings, *, in_container: bool) -> Iterator[SecurityFinding]:
     encrypted = (settings.public_url or "").startswith("https://")
-    if nearness(settings.http_host) == "here" and settings.http_host:
+    if classify_host(settings.http_host) == "here" and settings.http_host:
         return
     if in_container:
-        yield Risk(
+        yield SecurityFinding(
             grade="slight",
             what=f"the web process listens at {settings.http_host or 'every address'} of its container",
             why="Whoever publishes that port to the world goes around the certificate.",
             change="In docker-compose.yml publish it to this machine only: ports: ['127.0.0.1:8080:8080']",
         )
         return
-    yield Risk(
+    yield SecurityFinding(
         grade="serious" if encrypted else "grave",
         what=f"the web process listens at {settings.http_host or 'every address'}, without encryption",
         why="Words and passwords can be read and changed on the way; a certificate can be gone around.",
@@ -55,18 +55,18 @@ def _doors(settings: Settings, *, in_container: bool) -> Iterator[Risk]:
     )
 
 
-def _proxies(settings: Settings) -> Iterator[Risk]:
+def _proxies(settings: Settings) -> Iterator[SecurityFinding]:
     for word in settings.trusted_proxies:
         network = ipaddress.ip_network(word, strict=False)
         if network.prefixlen < _TOO_WIDE[network.version]:
-            yield Risk(
+            yield SecurityFinding(
                 grade="grave",
                 what=f"EVERTALK_TRUSTED_PROXIES={word} trusts half the world",
                 why="Whoever comes from there may claim any address, and no limit by address holds for them.",
                 change="EVERTALK_TRUSTED_PROXIES= the addresses of your own proxies, such as 127.0.0.1",
             )
-    if is_for_strangers(settings) and not settings.trusted_proxies:
-        yield Risk(
+    if is_public(settings) and not settings.trusted_proxies:
+        yield SecurityFinding(
             grade="serious",
             what="there is a public address and no trusted proxy",
             why="Behind a proxy all share one address: one flood, or five wrong passwords, shuts out all.",
@@ -74,19 +74,19 @@ def _proxies(settings: Settings) -> Iterator[Risk]:
         )
 
 
-def _origins(words: tuple[str, ...], where: str) -> Iterator[Risk]:
+def _origins(words: tuple[str, ...], where: str) -> Iterator[SecurityFinding]:
     for word in words:
         parts = urlsplit(word if "://" in word else f"https://{word}")
         host = parts.hostname or ""
         if "*" in host and host.removeprefix("*.").count(".") == 0:
-            yield Risk(
+            yield SecurityFinding(
                 grade="grave",
                 what=f"{where} allows {word}",
                 why="Anybody can have a page below that name, and so use this deployment and its money.",
                 change=f"{where}: name the pages, such as https://shop.example.org or https://*.example.org",
             )
-        elif parts.scheme == "http" and nearness(host) == "away":
-            yield Risk(
+        elif parts.scheme == "http" and classify_host(host) == "away":
+            yield SecurityFinding(
                 grade="serious",
                 what=f"{where} allows {word}",
                 why="Who is on the way can put a script of theirs into that page, and it may use the chat.",
@@ -94,16 +94,16 @@ def _origins(words: tuple[str, ...], where: str) -> Iterator[Risk]:
             )
 
 
-def origins_of_a_site(name: str, origins: tuple[str, ...]) -> Iterator[Risk]:
+def review_site_origins(name: str, origins: tuple[str, ...]) -> Iterator[SecurityFinding]:
     yield from _origins(origins, f"the site {name} (./evertalk site edit {name})")
 
 
-def _secrets(settings: Settings) -> Iterator[Risk]:
-    names = setting_names()
+def _secrets(settings: Settings) -> Iterator[SecurityFinding]:
+    names = list_setting_names()
     for field in ("secret_key", "telegram_webhook_secret", "metrics_token", "alert_webhook_secret"):
         value = getattr(settings, field)
-        if value is not None and (why := why_weak(value.get_secret_value())):
-            yield Risk(
+        if value is not None and (why := explain_weakness(value.get_secret_value())):
+            yield SecurityFinding(
                 grade="grave",
                 what=f"{names[field]} can be guessed: {why}",
                 why="Whoever guesses it passes for you, or reads what it keeps sealed.",
@@ -111,7 +111,7 @@ def _secrets(settings: Settings) -> Iterator[Risk]:
             )
 
 
-def why_weak(secret: str) -> str:
+def explain_weakness(secret: str) -> str:
     """Nothing where it looks as if a machine had made it."""
     plain = secret.casefold()
     if len(secret) < _MANY_CHARACTERS:
@@ -124,26 +124,26 @@ def why_weak(secret: str) -> str:
     return f"it holds a word that is tried first ({known})" if known else ""
 
 
-def _servers(settings: Settings) -> Iterator[Risk]:
+def _servers(settings: Settings) -> Iterator[SecurityFinding]:
     if settings.database_url is not None:
         yield from _database(settings.database_url.get_secret_value(), "DATABASE_URL")
         if settings.direct_database_url is not None:
             direct = settings.direct_database_url.get_secret_value()
-            yield from _database(direct, setting_names()["direct_database_url"])
+            yield from _database(direct, list_setting_names()["direct_database_url"])
     if settings.redis_url is not None:
         yield from _redis(settings.redis_url.get_secret_value())
 
 
-def _database(url: str, setting: str) -> Iterator[Risk]:
+def _database(url: str, setting: str) -> Iterator[SecurityFinding]:
     parts = urlsplit(url)
     asked = parse_qs(parts.query)
     hosts = (asked.get("host", [""])[0] or parts.netloc.rpartition("@")[2]).split(",")
-    host = max((_bare(one) for one in hosts), key=lambda one: _FAR.index(nearness(one)))
-    near = nearness(host)
+    host = max((_strip_port(one) for one in hosts), key=lambda one: _FAR.index(classify_host(one)))
+    near = classify_host(host)
     if near == "here":
         return
     if asked.get("sslmode", ["prefer"])[0] not in _ENCRYPTED:
-        yield Risk(
+        yield SecurityFinding(
             grade="grave" if near == "away" else "slight",
             what=f"{setting} does not insist on encryption to {host}",
             why="Every word that people say passes there, and the password with it.",
@@ -151,7 +151,7 @@ def _database(url: str, setting: str) -> Iterator[Risk]:
         )
     password = unquote(parts.password or "")
     if len(password) < _MANY_CHARACTERS // 2:
-        yield Risk(
+        yield SecurityFinding(
             grade=_BY_NEARNESS[near],
             what=f"the password in {setting} is short" if password else f"{setting} has no password",
             why="Whoever reaches the server reads all conversations.",
@@ -159,22 +159,22 @@ def _database(url: str, setting: str) -> Iterator[Risk]:
         )
 
 
-def _bare(host: str) -> str:
+def _strip_port(host: str) -> str:
     return urlsplit(f"//{host}").hostname or host
 
 
-def _redis(url: str) -> Iterator[Risk]:
+def _redis(url: str) -> Iterator[SecurityFinding]:
     parts = urlsplit(url)
-    near = nearness(parts.hostname or "") if parts.scheme != "unix" else "here"
+    near = classify_host(parts.hostname or "") if parts.scheme != "unix" else "here"
     if not parts.password and parts.scheme != "unix":
-        yield Risk(
+        yield SecurityFinding(
             grade=_BY_NEARNESS[near],
             what="REDIS_URL has no password",
             why="Whoever reaches the server hears answers being written, and can stop or forge jobs' bells.",
             change="requirepass (or an ACL user) in Redis, then REDIS_URL=redis://:PASSWORD@HOST:6379/0",
         )
     if parts.scheme == "redis" and near == "away":
-        yield Risk(
+        yield SecurityFinding(
             grade="grave",
             what=f"REDIS_URL is not encrypted to {parts.hostname}",
             why="Answers pass there while they are written, and the password with them.",
@@ -182,12 +182,12 @@ def _redis(url: str) -> Iterator[Risk]:
         )
 
 
-def _outside(settings: Settings) -> Iterator[Risk]:
-    names = setting_names()
+def _review_outbound_urls(settings: Settings) -> Iterator[SecurityFinding]:
+    names = list_setting_names()
     for field in _OUTSIDE:
         parts = urlsplit(str(getattr(settings, field) or ""))
-        if parts.scheme == "http" and nearness(parts.hostname or "") == "away":
-            yield Risk(
+        if parts.scheme == "http" and classify_host(parts.hostname or "") == "away":
+            yield SecurityFinding(
                 grade="grave",
                 what=f"{names[field]} begins with http://",
                 why="Words and keys can be read and changed by everybody on the way.",
@@ -195,31 +195,31 @@ def _outside(settings: Settings) -> Iterator[Risk]:
             )
 
 
-def _habits(settings: Settings) -> Iterator[Risk]:
-    strangers = is_for_strangers(settings) or settings.profile == "public"
+def _review_choices(settings: Settings) -> Iterator[SecurityFinding]:
+    strangers = is_public(settings) or settings.profile == "public"
     if settings.crash_point:
-        yield Risk(
+        yield SecurityFinding(
             grade="grave",
             what="EVERTALK_CRASH_POINT is set",
             why="It ends processes on purpose; only tests need it.",
             change="Take EVERTALK_CRASH_POINT out of the environment and .env",
         )
     if settings.telegram_access == "open" and settings.profile == "personal":
-        yield Risk(
+        yield SecurityFinding(
             grade="serious",
             what="anybody who finds the bot may talk with it, as with your own assistant",
             why="They spend your money, and reach whatever tools its agent has.",
             change="EVERTALK_TELEGRAM_ACCESS=pairing, or EVERTALK_PROFILE=public",
         )
     if strangers and settings.retention_days is None:
-        yield Risk(
+        yield SecurityFinding(
             grade="slight",
             what="conversations of strangers are kept until they ask to be forgotten",
             why="What is not there cannot be stolen, and laws want a time.",
             change="EVERTALK_RETENTION_DAYS=365",
         )
     if settings.log_level == "debug":
-        yield Risk(
+        yield SecurityFinding(
             grade="slight",
             what="the log says everything (EVERTALK_LOG_LEVEL=debug)",
             why="It has no words of people, but more of who did what when than anybody needs.",

@@ -16,7 +16,7 @@ async def check_sites(database_url: str) -> Finding:
     finally:
         await pool.close()
     problems = [
-        f"site {name}: {problem}" for name, row in sorted(sites.items()) for problem in _wrong_with(row)
+        f"site {name}: {problem}" for name, row in sorted(sites.items()) for problem in _find_problem(row)
     ]
     if not problems:
         return Finding(level="ok", what=f"{len(sites)} site{'' if len(sites) == 1 else 's'} can be used")
@@ -24,7 +24,7 @@ async def check_sites(database_url: str) -> Finding:
     return Finding(level="warn", what=what, advice="./evertalk site edit NAME changes a site.")
 
 
-def _wrong_with(site: SiteRow) -> tuple[str, ...]:
+def _find_problem(site: SiteRow) -> tuple[str, ...]:
     try:
         config = read_site_config(site.config)
     except BadSiteConfig as error:

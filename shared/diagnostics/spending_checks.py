@@ -11,10 +11,10 @@ _NEARLY_PERCENT = 80
 
 async def check_spending(settings: Settings, database_url: str) -> Finding:
     used, warned = await spent_today(database_url, timezone=settings.timezone)
-    return spending_finding(settings, used_micro=used, warned=warned)
+    return build_spending_finding(settings, used_micro=used, warned=warned)
 
 
-def spending_finding(settings: Settings, *, used_micro: int, warned: int) -> Finding:
+def build_spending_finding(settings: Settings, *, used_micro: int, warned: int) -> Finding:
     """`warned`: people and conversations that were near a cap of theirs today."""
     cap = settings.cap_total_per_day_usd
     whose = "1 person or conversation" if warned == 1 else f"{warned} people or conversations"

@@ -14,14 +14,14 @@ from shared.adapters.telegram_probe import (
     look_at_bot,
     look_at_webhook,
 )
-from shared.config.bots import BotConfig, configured_bots, remarks_about
+from shared.config.bots import BotConfig, find_remarks, load_bots
 from shared.config.settings import Settings
 from shared.diagnostics.findings import Finding
 
 
 async def check_bots(settings: Settings) -> Sequence[Finding]:
-    bots = configured_bots(settings)
-    findings = [Finding(level="warn", what=remark) for remark in remarks_about(bots, settings)]
+    bots = load_bots(settings)
+    findings = [Finding(level="warn", what=remark) for remark in find_remarks(bots, settings)]
     for bot in bots:
         findings += await _check_bot(bot, settings.telegram_api_url)
     return findings
@@ -40,10 +40,10 @@ async def _check_bot(bot: BotConfig, api_url: str) -> Sequence[Finding]:
         )
         return [Finding(level="warn", what=f"{bot.token_name}: {error}", advice=advice)]
     what = f"Telegram knows @{seen.username} ({bot.mode}, access {bot.access})"
-    return [Finding(level="ok", what=what), *_about_webhook(bot, seen, webhook)]
+    return [Finding(level="ok", what=what), *_check_webhook(bot, seen, webhook)]
 
 
-def _about_webhook(bot: BotConfig, seen: BotSeen, webhook: WebhookSeen) -> Iterator[Finding]:
+def _check_webhook(bot: BotConfig, seen: BotSeen, webhook: WebhookSeen) -> Iterator[Finding]:
     name = f"@{seen.username}"
     if bot.mode == "polling" and webhook.host:
         what = f"{name} is polled here, but Telegram posts its messages to {webhook.host}"
@@ -61,9 +61,9 @@ def _about_webhook(bot: BotConfig, seen: BotSeen, webhook: WebhookSeen) -> Itera
         yield Finding(level="warn", what=what, advice=advice)
 
 
-async def bots_in_service(settings: Settings, database_url: str) -> Sequence[Finding]:
+async def check_bots_in_service(settings: Settings, database_url: str) -> Sequence[Finding]:
     """Whether somebody serves them, what they complain of, and what may not have arrived."""
-    bots = configured_bots(settings)
+    bots = load_bots(settings)
     if not bots:
         return []
     pool = await open_pool(database_url, size=1)

@@ -6,24 +6,24 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from shared.replay.chat_evidence import ChatEvidence, ChatWitness
+from shared.replay.chat_evidence import ChatDatabaseProbe, ChatEvidence
 from shared.replay.evidence import Evidence
 from shared.replay.fake_telegram import FakeTelegram
 from shared.replay.mishaps import Mishaps
 from shared.replay.play import ANSWER_SECONDS, CHARS_PER_SECOND, LONGEST_TYPING_SECONDS, Speed, steps
-from shared.replay.scripts import Script
-from shared.replay.transcript import Reading, is_whole, lines_of, read
-from shared.replay.verdict import Verdict, judge_chat
+from shared.replay.scripts import ConversationScript
+from shared.replay.transcript import ChatReading, is_whole, lines_of, read
+from shared.replay.verdict import ReplayVerdict, judge_chat
 
 FIRST_PERSON = 1_001
 LOOK_SECONDS = 0.05
 
 
 @dataclass(slots=True, kw_only=True)
-class Chat:
+class PlayedChat:
     """One person's private chat with the bot while it is played; its id is the person's."""
 
-    script: Script
+    script: ConversationScript
     person: int
     sent: list[int] = field(default_factory=list)
     unacknowledged: set[int] = field(default_factory=set)
@@ -33,10 +33,10 @@ class Chat:
 
 
 async def play_chat(
-    chat: Chat,
+    chat: PlayedChat,
     *,
     telegram: FakeTelegram,
-    witness: ChatWitness,
+    witness: ChatDatabaseProbe,
     mishaps: Mishaps,
     speed: Speed,
     on_progress: Callable[[int, str], None],
@@ -52,16 +52,18 @@ async def play_chat(
             shown = await mishaps.after(chat.person, chat.sent[-1])
             if shown is not None:
                 chat.unacknowledged.add(shown)
-        if not await _sees_all(chat, telegram, witness, since=chat.sent[-len(step)]):
+        if not await _has_seen_all(chat, telegram, witness, since=chat.sent[-len(step)]):
             chat.given_up = f"no answer within {ANSWER_SECONDS:.0f} s"
             return
         on_progress(len(step), chat.script.id)
 
 
-async def _sees_all(chat: Chat, telegram: FakeTelegram, witness: ChatWitness, *, since: int) -> bool:
+async def _has_seen_all(
+    chat: PlayedChat, telegram: FakeTelegram, witness: ChatDatabaseProbe, *, since: int
+) -> bool:
     """Told that an answer may be missing, they look for it, and press the button where it is not there."""
     until = asyncio.get_running_loop().time() + ANSWER_SECONDS
-    while await _rests(chat, witness):
+    while await _is_idle(chat, witness):
         missing = await _missing(chat, telegram, witness, since=since)
         if not missing:
             return True
@@ -75,7 +77,9 @@ async def _sees_all(chat: Chat, telegram: FakeTelegram, witness: ChatWitness, *,
     return False
 
 
-async def _missing(chat: Chat, telegram: FakeTelegram, witness: ChatWitness, *, since: int) -> dict[int, str]:
+async def _missing(
+    chat: PlayedChat, telegram: FakeTelegram, witness: ChatDatabaseProbe, *, since: int
+) -> dict[int, str]:
     """The notices of answers that are not on the screen, with what their button says."""
     doubts = await witness.in_doubt(chat.person)
     if not doubts:
@@ -96,7 +100,7 @@ async def _missing(chat: Chat, telegram: FakeTelegram, witness: ChatWitness, *, 
     }
 
 
-async def _rests(chat: Chat, witness: ChatWitness) -> bool:
+async def _is_idle(chat: PlayedChat, witness: ChatDatabaseProbe) -> bool:
     until = asyncio.get_running_loop().time() + ANSWER_SECONDS
     while not await witness.is_resting(chat.person, messages=len(chat.sent)):
         if asyncio.get_running_loop().time() > until:
@@ -105,7 +109,7 @@ async def _rests(chat: Chat, witness: ChatWitness) -> bool:
     return True
 
 
-async def read_chat(chat: Chat, telegram: FakeTelegram, evidence: ChatEvidence) -> Reading:
+async def read_chat(chat: PlayedChat, telegram: FakeTelegram, evidence: ChatEvidence) -> ChatReading:
     calls = await telegram.calls("sendMessage", chat=chat.person)
     cut = {call["result"]["message_id"] for call in calls if call["outcome"] == "lost" and call["processed"]}
     lines = lines_of(await telegram.screen(chat.person))
@@ -113,8 +117,8 @@ async def read_chat(chat: Chat, telegram: FakeTelegram, evidence: ChatEvidence) 
 
 
 def verdict_of(
-    chat: Chat, told: ChatEvidence, reading: Reading, evidence: Evidence | None, *, restarts: int
-) -> Verdict:
+    chat: PlayedChat, told: ChatEvidence, reading: ChatReading, evidence: Evidence | None, *, restarts: int
+) -> ReplayVerdict:
     return judge_chat(
         chat.script.id,
         told.session,

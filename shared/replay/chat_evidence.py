@@ -54,13 +54,13 @@ class ChatEvidence:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InDoubt:
+class UncertainAnswer:
     answer: EndedTurn
     notice: int
     """The message with the button that brings it."""
 
 
-class ChatWitness:
+class ChatDatabaseProbe:
     """Reads only; asked between two messages whether all is quiet, and at the end what there is."""
 
     def __init__(self, pool: asyncpg.Pool[asyncpg.Record], bot_id: int) -> None:
@@ -69,10 +69,10 @@ class ChatWitness:
         self._deliveries = PostgresDeliveries(pool)
 
     @classmethod
-    async def call(cls, database_url: str, bot_id: int) -> ChatWitness:
+    async def connect(cls, database_url: str, bot_id: int) -> ChatDatabaseProbe:
         return cls(await open_pool(database_url, size=3), bot_id)
 
-    async def dismiss(self) -> None:
+    async def close(self) -> None:
         async with asyncio.timeout(10):
             await self._pool.close()
 
@@ -89,19 +89,19 @@ class ChatWitness:
             )
         )
 
-    async def in_doubt(self, chat: int) -> list[InDoubt]:
+    async def in_doubt(self, chat: int) -> list[UncertainAnswer]:
         """Answers that may not have arrived and what tells so; whether they are there, a person sees."""
         session = await self._session(chat)
         if session is None:
             return []
         rows = await self._pool.fetch(_IN_DOUBT, session["id"], timeout=SQL_SECONDS)
         return [
-            InDoubt(answer=answer, notice=row["message_id"])
+            UncertainAnswer(answer=answer, notice=row["message_id"])
             for row in rows
             if (answer := await self._deliveries.ended_turn(session["id"], row["turn_no"])) is not None
         ]
 
-    async def testify(self, chat: int) -> ChatEvidence:
+    async def collect(self, chat: int) -> ChatEvidence:
         session = await self._session(chat)
         if session is None:
             return ChatEvidence(session="", questions={}, turns={}, entries=0, model="")

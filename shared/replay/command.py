@@ -19,21 +19,28 @@ from shared.adapters.embedded import EmbeddedServerFailed
 from shared.config.settings import Settings, load_settings
 from shared.core.session.policy import ContradictoryPolicy, with_overrides
 from shared.core.session.presets import preset
-from shared.replay.evidence import Evidence, Witness
-from shared.replay.play import Played, Speed, play
-from shared.replay.progress import Bar
+from shared.replay.evidence import DatabaseProbe, Evidence
+from shared.replay.play import PlayedConversation, Speed, play
+from shared.replay.progress import ProgressBar
 from shared.replay.report import as_json, as_table
-from shared.replay.scripts import BadScript, Script, read_scripts
-from shared.replay.system import NoSystem, OwnSystem, System, at_url, running_here, window_settings
+from shared.replay.scripts import BadScript, ConversationScript, read_scripts
+from shared.replay.system import (
+    NoReplayTarget,
+    ReplayTarget,
+    TemporaryInstallation,
+    at_url,
+    running_here,
+    window_settings,
+)
 from shared.replay.telegram import replay_on_telegram
-from shared.replay.verdict import Verdict, judge
+from shared.replay.verdict import ReplayVerdict, judge
 
 EXIT_BROKEN = 1
 EXIT_BAD_INPUT = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class ReplayOptions:
     path: Path
     only: str | None
     channel: str
@@ -45,7 +52,7 @@ class Wish:
     url: str | None
 
 
-class _Refused(Exception):
+class _ReplayRefused(Exception):
     def __init__(self, message: str, *, advice: str = "") -> None:
         super().__init__(message)
         self.advice = advice
@@ -56,7 +63,7 @@ def main(arguments: Sequence[str], settings: Settings | None = None) -> int:
     wish = _parse(arguments)
     try:
         if wish.channel == "telegram" and wish.url:
-            raise _Refused(
+            raise _ReplayRefused(
                 "--channel telegram plays on a system of its own",
                 advice="Leave --url out: a bot that runs already talks with the real Telegram.",
             )
@@ -64,7 +71,7 @@ def main(arguments: Sequence[str], settings: Settings | None = None) -> int:
         settings = settings or load_settings()
         _check_window(wish, settings)
         return asyncio.run(_replay(scripts, wish, settings))
-    except (BadScript, NoSystem, EmbeddedServerFailed, _Refused) as error:
+    except (BadScript, NoReplayTarget, EmbeddedServerFailed, _ReplayRefused) as error:
         sys.stderr.write(f"evertalk replay: {error}\n")
         if error.advice:
             sys.stderr.write(f"  {error.advice}\n")
@@ -74,7 +81,7 @@ def main(arguments: Sequence[str], settings: Settings | None = None) -> int:
         return EXIT_BAD_INPUT
 
 
-async def _replay(scripts: Sequence[Script], wish: Wish, settings: Settings) -> int:
+async def _replay(scripts: Sequence[ConversationScript], wish: ReplayOptions, settings: Settings) -> int:
     on_channel = _on_telegram if wish.channel == "telegram" else _on_web
     verdicts, found = await on_channel(scripts, wish, settings)
     facts = {
@@ -88,8 +95,8 @@ async def _replay(scripts: Sequence[Script], wish: Wish, settings: Settings) -> 
 
 
 async def _on_web(
-    scripts: Sequence[Script], wish: Wish, settings: Settings
-) -> tuple[list[Verdict], dict[str, object]]:
+    scripts: Sequence[ConversationScript], wish: ReplayOptions, settings: Settings
+) -> tuple[list[ReplayVerdict], dict[str, object]]:
     async with AsyncExitStack() as stack:
         system = await _system(wish, settings, stack)
         began = time.monotonic()
@@ -106,28 +113,30 @@ async def _on_web(
 
 
 async def _on_telegram(
-    scripts: Sequence[Script], wish: Wish, settings: Settings
-) -> tuple[list[Verdict], dict[str, object]]:
+    scripts: Sequence[ConversationScript], wish: ReplayOptions, settings: Settings
+) -> tuple[list[ReplayVerdict], dict[str, object]]:
     sys.stderr.write("Starting a stand-in for Telegram and a system of its own …\n")
     return await replay_on_telegram(
         scripts, settings, window=wish.window, speed=wish.speed, together=wish.together
     )
 
 
-async def _system(wish: Wish, settings: Settings, stack: AsyncExitStack) -> System:
+async def _system(wish: ReplayOptions, settings: Settings, stack: AsyncExitStack) -> ReplayTarget:
     if wish.url:
         return await at_url(settings, wish.url)
     if wish.window is None and (running := await running_here(settings)) is not None:
         return running
     sys.stderr.write("Starting a system of its own …\n")
-    return await stack.enter_async_context(OwnSystem(settings, window=wish.window))
+    return await stack.enter_async_context(TemporaryInstallation(settings, window=wish.window))
 
 
-async def _play_all(scripts: Sequence[Script], wish: Wish, system: System) -> list[Played]:
+async def _play_all(
+    scripts: Sequence[ConversationScript], wish: ReplayOptions, system: ReplayTarget
+) -> list[PlayedConversation]:
     places = asyncio.Semaphore(wish.together)
-    bar = Bar(sum(len(script.messages) for script in scripts))
+    bar = ProgressBar(sum(len(script.messages) for script in scripts))
 
-    async def one(script: Script) -> Played:
+    async def one(script: ConversationScript) -> PlayedConversation:
         async with places:
             return await play(
                 script,
@@ -148,39 +157,41 @@ async def _play_all(scripts: Sequence[Script], wish: Wish, system: System) -> li
             bar.close()
 
 
-async def _all(talks: Sequence[Coroutine[Any, Any, Played]]) -> list[Played]:
+async def _all(talks: Sequence[Coroutine[Any, Any, PlayedConversation]]) -> list[PlayedConversation]:
     async with asyncio.TaskGroup() as tasks:
         running = [tasks.create_task(talk) for talk in talks]
     return [task.result() for task in running]
 
 
-async def _judge_all(played: Sequence[Played], system: System) -> tuple[list[Verdict], int]:
+async def _judge_all(
+    played: Sequence[PlayedConversation], system: ReplayTarget
+) -> tuple[list[ReplayVerdict], int]:
     """The database is asked once nothing silent runs any more."""
     if system.database_url is None:
         return [_judged(each, None) for each in played], 0
-    witness = await Witness.call(system.database_url)
+    witness = await DatabaseProbe.connect(system.database_url)
     try:
         left = await witness.wait_for_jobs([each.visitor.session for each in played if each.visitor.session])
         return [_judged(each, await _testimony(witness, each)) for each in played], left
     finally:
-        await witness.dismiss()
+        await witness.close()
 
 
-async def _testimony(witness: Witness, played: Played) -> Evidence | None:
-    return await witness.testify(played.visitor.session) if played.visitor.session else None
+async def _testimony(witness: DatabaseProbe, played: PlayedConversation) -> Evidence | None:
+    return await witness.collect(played.visitor.session) if played.visitor.session else None
 
 
-def _judged(played: Played, evidence: Evidence | None) -> Verdict:
+def _judged(played: PlayedConversation, evidence: Evidence | None) -> ReplayVerdict:
     visitor = played.visitor
     return judge(played.script.id, visitor.session, visitor.seen, evidence, given_up=played.given_up)
 
 
-def _check_window(wish: Wish, settings: Settings) -> None:
+def _check_window(wish: ReplayOptions, settings: Settings) -> None:
     """Said before anything starts, with the numbers."""
     if wish.window is None:
         return
     if wish.url:
-        raise _Refused(
+        raise _ReplayRefused(
             "--window needs a system that is started for it",
             advice="Leave --url out, or set EVERTALK_CONTEXT_WINDOW where that system is started.",
         )
@@ -188,12 +199,12 @@ def _check_window(wish: Wish, settings: Settings) -> None:
         numbers = window_settings(settings, wish.window)
         with_overrides(preset(settings.preset), keep_turns=settings.keep_turns, **numbers)
     except ContradictoryPolicy as error:
-        raise _Refused(
+        raise _ReplayRefused(
             f"--window {wish.window} cannot be: {error}", advice="Try 16000, or what your model really has."
         ) from None
 
 
-class _Parser(argparse.ArgumentParser):
+class _ReplayParser(argparse.ArgumentParser):
     """One line and a hint instead of the whole usage."""
 
     def error(self, message: str) -> NoReturn:
@@ -201,8 +212,8 @@ class _Parser(argparse.ArgumentParser):
         sys.exit(EXIT_BAD_INPUT)
 
 
-def _parse(arguments: Sequence[str]) -> Wish:
-    parser = _Parser(
+def _parse(arguments: Sequence[str]) -> ReplayOptions:
+    parser = _ReplayParser(
         prog="evertalk replay", description="Play recorded conversations through the running system."
     )
     parser.add_argument("path", type=Path, metavar="PATH", help="JSON in the format of LoCoMo")
@@ -214,7 +225,7 @@ def _parse(arguments: Sequence[str]) -> Wish:
     parser.add_argument("--together", type=_count, default=5, metavar="N", help="conversations at a time")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--url", type=_address, help="a system that runs already")
-    return Wish(**vars(parser.parse_args(arguments)))
+    return ReplayOptions(**vars(parser.parse_args(arguments)))
 
 
 def _count(text: str) -> int:

@@ -88,7 +88,7 @@ SELECT (SELECT count(*) FROM flushes WHERE session_id = $1 AND outcome IN ('save
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stored:
+class MessageEvidence:
     """One person's message as Postgres has it."""
 
     cid: str
@@ -99,7 +99,7 @@ class Stored:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    messages: tuple[Stored, ...]
+    messages: tuple[MessageEvidence, ...]
     misplaced: int
     """Event numbers that are missing, messages and answers that stand before an earlier one."""
     max_context: int
@@ -120,17 +120,17 @@ class Evidence:
     unknown_calls: int
 
 
-class Witness:
+class DatabaseProbe:
     """Reads only, after the talk is over."""
 
     def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
         self._pool = pool
 
     @classmethod
-    async def call(cls, database_url: str) -> Witness:
+    async def connect(cls, database_url: str) -> DatabaseProbe:
         return cls(await open_pool(database_url, size=2))
 
-    async def dismiss(self) -> None:
+    async def close(self) -> None:
         async with asyncio.timeout(10):
             await self._pool.close()
 
@@ -143,7 +143,7 @@ class Witness:
                 return left
             await asyncio.sleep(0.2)
 
-    async def testify(self, session: str) -> Evidence | None:
+    async def collect(self, session: str) -> Evidence | None:
         """None when this database knows no such session."""
         id_ = await self._pool.fetchval(_SESSION, session, timeout=SQL_SECONDS)
         if id_ is None:
@@ -152,7 +152,7 @@ class Witness:
         order, context, upkeep = [await self._row(sql, id_) for sql in (_ORDER, _CONTEXT, _UPKEEP)]
         return Evidence(
             messages=tuple(
-                Stored(cid=row["cid"], turn=row["turn_no"], ended=row["ended"], finals=row["finals"])
+                MessageEvidence(cid=row["cid"], turn=row["turn_no"], ended=row["ended"], finals=row["finals"])
                 for row in rows
             ),
             misplaced=sum(order.values()),

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from aiohttp import ClientError, ClientSession, ClientTimeout
 
-from shared.replay.system import ROOT, NoSystem
+from shared.replay.system import ROOT, NoReplayTarget
 
 START_SECONDS = 20.0
 STOP_SECONDS = 5.0
@@ -19,7 +19,7 @@ CONTROL_SECONDS = 60.0
 _MODULE = "tests.kit.fakes.bot_api"
 
 
-class Refused(Exception):
+class FakeTelegramRefused(Exception):
     """The stand-in cannot do that: no such person, button, rule."""
 
 
@@ -98,7 +98,7 @@ class FakeTelegram:
         async with self._http.post(f"{self._control_url}/{what}", json=wish) as response:
             found = await response.json()
             if response.status != 200:
-                raise Refused(str(found.get("error", response.status)))
+                raise FakeTelegramRefused(str(found.get("error", response.status)))
             return found
 
     # -- the process ------------------------------------------------------------------------------------
@@ -110,7 +110,7 @@ class FakeTelegram:
                 line = await process.stdout.readline()
             found: dict[str, Any] = json.loads(line)
         except (TimeoutError, ValueError):
-            raise NoSystem(
+            raise NoReplayTarget(
                 "the stand-in for Telegram does not start",
                 advice=f"`{sys.executable} -m {_MODULE}` in {ROOT} says why.",
             ) from None
@@ -134,10 +134,10 @@ class FakeTelegram:
 
 def _check_checkout() -> None:
     if not (ROOT / "tests" / "kit" / "fakes" / "bot_api" / "__main__.py").is_file():
-        raise NoSystem(
+        raise NoReplayTarget(
             f"there is no stand-in for Telegram here: {ROOT / 'tests'} is missing",
             advice="Run this in a whole checkout of Evertalk; the stand-in lives among its tests.",
         )
 
 
-__all__ = ["ClientError", "FakeTelegram", "Refused"]
+__all__ = ["ClientError", "FakeTelegram", "FakeTelegramRefused"]

@@ -9,8 +9,8 @@ from typing import Literal
 
 from aiohttp import ClientSession
 
-from shared.replay.scripts import Script
-from shared.replay.visitor import NoAnswer, TurnedAway, Visitor
+from shared.replay.scripts import ConversationScript
+from shared.replay.visitor import AnswerTimeout, SimulatedVisitor, VisitorRejected
 
 Speed = Literal["max", "real"]
 
@@ -23,26 +23,26 @@ _BURSTS = (2, 3)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Played:
-    script: Script
-    visitor: Visitor
+class PlayedConversation:
+    script: ConversationScript
+    visitor: SimulatedVisitor
     given_up: str
 
 
 async def play(
-    script: Script,
+    script: ConversationScript,
     *,
     http: ClientSession,
     url: str,
     speed: Speed,
     on_progress: Callable[[int, str], None],
-) -> Played:
-    visitor = Visitor(http, url)
+) -> PlayedConversation:
+    visitor = SimulatedVisitor(http, url)
     connected = asyncio.ensure_future(visitor.run())
     talking = asyncio.ensure_future(_talk(visitor, script, speed, on_progress))
     try:
         await asyncio.wait([connected, talking], return_when=asyncio.FIRST_COMPLETED)
-        return Played(script=script, visitor=visitor, given_up=_reason(connected, talking))
+        return PlayedConversation(script=script, visitor=visitor, given_up=_reason(connected, talking))
     finally:
         for task in (connected, talking):
             task.cancel()
@@ -50,7 +50,10 @@ async def play(
 
 
 async def _talk(
-    visitor: Visitor, script: Script, speed: Speed, on_progress: Callable[[int, str], None]
+    visitor: SimulatedVisitor,
+    script: ConversationScript,
+    speed: Speed,
+    on_progress: Callable[[int, str], None],
 ) -> None:
     for step in steps(script.messages):
         for text in step:
@@ -78,7 +81,7 @@ def _reason(connected: asyncio.Task[None], talking: asyncio.Task[None]) -> str:
         match task.exception():
             case None:
                 return ""
-            case NoAnswer() | TurnedAway() as error:
+            case AnswerTimeout() | VisitorRejected() as error:
                 return str(error)
             case error:
                 raise error

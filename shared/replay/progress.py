@@ -10,7 +10,7 @@ _WIDTH = 30
 _REDRAW_SECONDS = 0.1
 
 
-class Bar:
+class ProgressBar:
     def __init__(self, total: int, *, stream: TextIO | None = None) -> None:
         self._total, self._done, self._label = total, 0, ""
         self._stream = stream or sys.stderr

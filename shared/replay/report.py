@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 
-from shared.replay.verdict import Verdict, total
+from shared.replay.verdict import ReplayVerdict, total
 
 _COLUMNS = {
     "id": "conversation", "sent": "sent", "answered": "answered", "lost": "lost", "doubled": "doubled",
@@ -17,14 +17,14 @@ _COLUMNS = {
 _ON_TELEGRAM = ("uncertain", "strays")
 
 
-def as_json(verdicts: Sequence[Verdict], facts: Mapping[str, object]) -> str:
+def as_json(verdicts: Sequence[ReplayVerdict], facts: Mapping[str, object]) -> str:
     whole = total(verdicts).as_json()
     for name in ("id", "session", "given_up"):
         whole.pop(name)
     return json.dumps({**whole, **facts, "conversations": [verdict.as_json() for verdict in verdicts]})
 
 
-def as_table(verdicts: Sequence[Verdict], facts: Mapping[str, object]) -> str:
+def as_table(verdicts: Sequence[ReplayVerdict], facts: Mapping[str, object]) -> str:
     telegram = any(verdict.uncertain is not None for verdict in verdicts)
     columns = {name: head for name, head in _COLUMNS.items() if telegram or name not in _ON_TELEGRAM}
     rows = [list(columns.values()), *(_row(verdict, columns) for verdict in (*verdicts, total(verdicts)))]
@@ -61,7 +61,7 @@ def _mishaps(facts: Mapping[str, object]) -> list[str]:
     ]
 
 
-def _row(verdict: Verdict, columns: Iterable[str]) -> list[str]:
+def _row(verdict: ReplayVerdict, columns: Iterable[str]) -> list[str]:
     return [_shown(getattr(verdict, name)) for name in columns]
 
 

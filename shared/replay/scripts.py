@@ -23,7 +23,7 @@ class BadScript(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Script:
+class ConversationScript:
     """What one person says over many sessions, in order."""
 
     id: str
@@ -32,7 +32,9 @@ class Script:
     sessions: int
 
 
-def read_scripts(path: Path, *, only: str | None = None, limit: int | None = None) -> tuple[Script, ...]:
+def read_scripts(
+    path: Path, *, only: str | None = None, limit: int | None = None
+) -> tuple[ConversationScript, ...]:
     """Every conversation of the file, or the one with that id; raises BadScript."""
     found = [_script(value, number) for number, value in enumerate(_conversations(path), start=1)]
     chosen = [script for script in found if only in (None, script.id)]
@@ -57,7 +59,7 @@ def _conversations(path: Path) -> Sequence[Any]:
     return whole
 
 
-def _script(value: Any, number: int) -> Script:
+def _script(value: Any, number: int) -> ConversationScript:
     talk = value.get("conversation") if isinstance(value, dict) else None
     if not isinstance(talk, dict):
         raise BadScript(f"conversation {number} has no `conversation`", advice=_FORMAT)
@@ -69,7 +71,7 @@ def _script(value: Any, number: int) -> Script:
     messages = [text for date, lines in sessions for text in _words(lines, person, date, name)]
     if not messages:
         raise BadScript(f"{name} has no words of {person}", advice=_FORMAT)
-    return Script(id=name, person=person, messages=tuple(messages), sessions=len(sessions))
+    return ConversationScript(id=name, person=person, messages=tuple(messages), sessions=len(sessions))
 
 
 def _sessions(talk: Mapping[str, Any], name: str) -> Iterator[tuple[str, Sequence[Any]]]:
@@ -101,6 +103,6 @@ def _words(lines: Sequence[Any], person: str, date: str, name: str) -> Iterator[
         begun = True
 
 
-def _cut(script: Script, limit: int | None) -> Script:
+def _cut(script: ConversationScript, limit: int | None) -> ConversationScript:
     messages = script.messages[:limit]
-    return Script(id=script.id, person=script.person, messages=messages, sessions=script.sessions)
+    return ConversationScript(id=script.id, person=script.person, messages=messages, sessions=script.sessions)

@@ -22,7 +22,7 @@ from pydantic import SecretStr
 from shared.adapters.embedded.folders import is_held
 from shared.adapters.embedded.process import die_with_parent
 from shared.adapters.embedded.servers import are_running, urls_of
-from shared.config.settings import ENV_FILE_NAME, Settings, setting_names
+from shared.config.settings import ENV_FILE_NAME, Settings, list_setting_names
 from shared.core.session.presets import preset
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,7 +30,7 @@ READY_SECONDS = 120.0
 STOP_SECONDS = 20.0
 PROBE_SECONDS = 3.0
 GENEROUS_USD = "1000"
-_OURS_ALONE = frozenset(
+_PRIVATE_SETTINGS = frozenset(
     {
         "data_dir", "http_host", "http_port", "public_url", "database_url", "redis_url", "secret_key",
         "trusted_proxies", "allowed_origins", "profile", "crash_point",
@@ -42,7 +42,7 @@ _OURS_ALONE = frozenset(
 )  # fmt: skip
 
 
-class NoSystem(Exception):
+class NoReplayTarget(Exception):
     """There is nothing to play on; `advice` says what to do."""
 
     def __init__(self, message: str, *, advice: str) -> None:
@@ -51,24 +51,26 @@ class NoSystem(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class System:
+class ReplayTarget:
     url: str
     database_url: str | None
     """None when only the screen can be checked."""
     note: str
 
 
-async def at_url(settings: Settings, url: str) -> System:
+async def at_url(settings: Settings, url: str) -> ReplayTarget:
     """The system behind an address; its database, when it is the one that the settings know."""
     url = url.rstrip("/")
     if not await is_ready(url):
-        raise NoSystem(
+        raise NoReplayTarget(
             f"nothing answers at {url}", advice="Start it with `./evertalk up`, or leave --url out."
         )
-    return System(url=url, database_url=_known_database(settings), note="a running system, with its own caps")
+    return ReplayTarget(
+        url=url, database_url=_known_database(settings), note="a running system, with its own caps"
+    )
 
 
-async def running_here(settings: Settings) -> System | None:
+async def running_here(settings: Settings) -> ReplayTarget | None:
     """The `up` of the data folder, when it answers."""
     lock = settings.data_dir / "up.lock"
     if not is_held(lock):
@@ -77,7 +79,7 @@ async def running_here(settings: Settings) -> System | None:
     return await at_url(settings, url) if url and await is_ready(url) else None
 
 
-class OwnSystem:
+class TemporaryInstallation:
     """`evertalk up` as a process, in a folder that goes away with it."""
 
     def __init__(
@@ -89,7 +91,7 @@ class OwnSystem:
         self._process: subprocess.Popen[bytes] | None = None
         self.folder = Path()
 
-    async def __aenter__(self) -> System:
+    async def __aenter__(self) -> ReplayTarget:
         self.folder = Path(tempfile.mkdtemp(prefix="evertalk-replay-"))
         try:
             self._start()
@@ -98,7 +100,7 @@ class OwnSystem:
             await self._stop()
             raise
         window = f", a context window of {self._window:,} tokens" if self._window else ""
-        return System(
+        return ReplayTarget(
             url=url,
             database_url=urls_of(self.folder / "servers")[0],
             note=f"a system of its own{window}; spending caps raised to ${GENEROUS_USD} a day",
@@ -137,7 +139,7 @@ class OwnSystem:
                 return url
             await asyncio.sleep(0.1)
         words = " | ".join(log.read_text(errors="replace").split("\n")[-6:]).strip(" |")
-        raise NoSystem(
+        raise NoReplayTarget(
             f"a system of its own does not start: {words or 'it stays silent'}",
             advice="`./evertalk doctor` tells what is missing.",
         )
@@ -162,10 +164,12 @@ async def is_ready(url: str) -> bool:
 
 def environment_of(settings: Settings, *, folder: Path, window: int | None) -> dict[str, str]:
     """The operator's settings for a system beside theirs: other folder, other port, no cap that stops it."""
-    names = setting_names()
+    names = list_setting_names()
     kept = {name: value for name, value in os.environ.items() if name not in names.values()}
     settings = settings if window is None else settings.model_copy(update=window_settings(settings, window))
-    given = {names[field]: _written(getattr(settings, field)) for field in names if field not in _OURS_ALONE}
+    given = {
+        names[field]: _written(getattr(settings, field)) for field in names if field not in _PRIVATE_SETTINGS
+    }
     caps = [f"EVERTALK_CAP_{scope}_USD" for scope in ("TOTAL_PER_DAY", "VISITOR_PER_DAY")]
     return {
         **kept,

@@ -9,45 +9,51 @@ from collections.abc import Sequence
 from aiohttp import ClientError
 
 from shared.config.settings import Settings
-from shared.replay.chat import FIRST_PERSON, Chat, play_chat, read_chat, verdict_of
-from shared.replay.chat_evidence import ChatWitness
-from shared.replay.evidence import Witness
-from shared.replay.fake_telegram import FakeTelegram, Refused
+from shared.replay.chat import FIRST_PERSON, PlayedChat, play_chat, read_chat, verdict_of
+from shared.replay.chat_evidence import ChatDatabaseProbe
+from shared.replay.evidence import DatabaseProbe
+from shared.replay.fake_telegram import FakeTelegram, FakeTelegramRefused
 from shared.replay.mishaps import Mishaps
 from shared.replay.play import Speed
-from shared.replay.progress import Bar
-from shared.replay.scripts import Script
-from shared.replay.system import NoSystem, OwnSystem
-from shared.replay.verdict import Verdict
+from shared.replay.progress import ProgressBar
+from shared.replay.scripts import ConversationScript
+from shared.replay.system import NoReplayTarget, TemporaryInstallation
+from shared.replay.verdict import ReplayVerdict
 
 
 async def replay_on_telegram(
-    scripts: Sequence[Script], settings: Settings, *, window: int | None, speed: Speed, together: int
-) -> tuple[list[Verdict], dict[str, object]]:
+    scripts: Sequence[ConversationScript],
+    settings: Settings,
+    *,
+    window: int | None,
+    speed: Speed,
+    together: int,
+) -> tuple[list[ReplayVerdict], dict[str, object]]:
     """The verdicts, and the facts around them; raises NoSystem."""
     async with FakeTelegram() as telegram:
-        own = OwnSystem(settings, window=window, more=telegram.settings())
+        own = TemporaryInstallation(settings, window=window, more=telegram.settings())
         async with own as system:
             assert system.database_url is not None
             began = time.monotonic()
             messages = sum(len(script.messages) for script in scripts)
             mishaps = Mishaps(telegram, own.folder, messages=messages)
             chats = [
-                Chat(script=script, person=FIRST_PERSON + number) for number, script in enumerate(scripts)
+                PlayedChat(script=script, person=FIRST_PERSON + number)
+                for number, script in enumerate(scripts)
             ]
-            witness = await ChatWitness.call(system.database_url, telegram.bot_id)
+            witness = await ChatDatabaseProbe.connect(system.database_url, telegram.bot_id)
             try:
                 await _play_all(chats, telegram, witness, mishaps, speed=speed, together=together)
                 verdicts, left, model = await _judge(
                     chats, telegram, witness, system.database_url, restarts=mishaps.restarts
                 )
-            except (ClientError, Refused) as error:
-                raise NoSystem(
+            except (ClientError, FakeTelegramRefused) as error:
+                raise NoReplayTarget(
                     f"the stand-in for Telegram failed: {str(error) or type(error).__name__}",
                     advice="Is the folder tests/ of this checkout as it should be?",
                 ) from error
             finally:
-                await witness.dismiss()
+                await witness.close()
             return verdicts, {
                 "channel": "telegram",
                 "system": system.note,
@@ -63,18 +69,18 @@ async def replay_on_telegram(
 
 
 async def _play_all(
-    chats: Sequence[Chat],
+    chats: Sequence[PlayedChat],
     telegram: FakeTelegram,
-    witness: ChatWitness,
+    witness: ChatDatabaseProbe,
     mishaps: Mishaps,
     *,
     speed: Speed,
     together: int,
 ) -> None:
     places = asyncio.Semaphore(together)
-    bar = Bar(sum(len(chat.script.messages) for chat in chats))
+    bar = ProgressBar(sum(len(chat.script.messages) for chat in chats))
 
-    async def one(chat: Chat) -> None:
+    async def one(chat: PlayedChat) -> None:
         async with places:
             await play_chat(
                 chat,
@@ -96,16 +102,16 @@ async def _play_all(
 
 
 async def _judge(
-    chats: Sequence[Chat],
+    chats: Sequence[PlayedChat],
     telegram: FakeTelegram,
-    witness: ChatWitness,
+    witness: ChatDatabaseProbe,
     database_url: str,
     *,
     restarts: int,
-) -> tuple[list[Verdict], int, str]:
+) -> tuple[list[ReplayVerdict], int, str]:
     """Once nothing silent runs any more."""
-    told = [await witness.testify(chat.person) for chat in chats]
-    upkeep = await Witness.call(database_url)
+    told = [await witness.collect(chat.person) for chat in chats]
+    upkeep = await DatabaseProbe.connect(database_url)
     try:
         left = await upkeep.wait_for_jobs([each.session for each in told if each.session])
         verdicts = [
@@ -113,11 +119,11 @@ async def _judge(
                 chat,
                 each,
                 await read_chat(chat, telegram, each),
-                await upkeep.testify(each.session) if each.session else None,
+                await upkeep.collect(each.session) if each.session else None,
                 restarts=restarts,
             )
             for chat, each in zip(chats, told, strict=True)
         ]
     finally:
-        await upkeep.dismiss()
+        await upkeep.close()
     return verdicts, left, next((each.model for each in told if each.model), "")

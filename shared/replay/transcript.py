@@ -18,7 +18,7 @@ _TOLD_OTHERWISE = ("refused", "failed", "stopped")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class ChatLine:
     """A message that is in the chat at the end."""
 
     message_id: int
@@ -27,7 +27,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class ChatReading:
     """`strays` are halves of answers whose acknowledgement was lost on purpose: nobody can delete them."""
 
     answered: int
@@ -39,9 +39,9 @@ class Reading:
     notices: int
 
 
-def lines_of(screen: Mapping[str, Any]) -> list[Line]:
+def lines_of(screen: Mapping[str, Any]) -> list[ChatLine]:
     return [
-        Line(
+        ChatLine(
             message_id=int(line["message_id"]),
             by_bot=line["by"] == "bot",
             text=str(line.get("text") or line.get("caption") or ""),
@@ -51,7 +51,7 @@ def lines_of(screen: Mapping[str, Any]) -> list[Line]:
     ]
 
 
-def is_whole(lines: Sequence[Line], answer: EndedTurn, *, since: int) -> bool:
+def is_whole(lines: Sequence[ChatLine], answer: EndedTurn, *, since: int) -> bool:
     """Whether somebody who looks at what came since that message sees the whole answer."""
     evidence = ChatEvidence(session="", questions={}, turns={answer.turn: answer}, entries=0, model="")
     answers = _Answers([line for line in lines if line.message_id > since], evidence, ())
@@ -60,14 +60,14 @@ def is_whole(lines: Sequence[Line], answer: EndedTurn, *, since: int) -> bool:
 
 
 def read(
-    lines: Sequence[Line], sent: Sequence[int], evidence: ChatEvidence, *, unacknowledged: Collection[int]
-) -> Reading:
+    lines: Sequence[ChatLine], sent: Sequence[int], evidence: ChatEvidence, *, unacknowledged: Collection[int]
+) -> ChatReading:
     """`sent` are the person's messages; `unacknowledged` those of the bot of which it never heard."""
     answers = _Answers(lines, evidence, unacknowledged)
     answers.find()
     answered = sum(evidence.questions.get(number) in answers.whole for number in sent)
     twice_stored = max(0, evidence.entries - len(set(sent)))
-    return Reading(
+    return ChatReading(
         answered=answered,
         lost=len(sent) - answered,
         doubled=answers.doubled + twice_stored,
@@ -80,7 +80,7 @@ def read(
 
 class _Answers:
     def __init__(
-        self, lines: Sequence[Line], evidence: ChatEvidence, unacknowledged: Collection[int]
+        self, lines: Sequence[ChatLine], evidence: ChatEvidence, unacknowledged: Collection[int]
     ) -> None:
         self._evidence = evidence
         self._unacknowledged = unacknowledged
@@ -133,7 +133,7 @@ class _Answers:
         written = _letters(turn.text)
         return shown == written if written else bool(places)
 
-    def _sort_out(self, line: Line) -> None:
+    def _sort_out(self, line: ChatLine) -> None:
         """A message that no row knows: the double of an answer, half of one, or a notice."""
         said = _letters(line.text)
         texts = [_letters(turn.text) for turn in self._evidence.turns.values()]

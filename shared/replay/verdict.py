@@ -9,12 +9,12 @@ from itertools import pairwise
 from typing import Any
 
 from shared.replay.evidence import Evidence
-from shared.replay.transcript import Reading
-from shared.replay.visitor import Seen
+from shared.replay.transcript import ChatReading
+from shared.replay.visitor import VisitorScreen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class ReplayVerdict:
     """One conversation, or all of them; None where only the database could tell and nobody asked it."""
 
     id: str
@@ -58,8 +58,8 @@ class Verdict:
 
 
 def judge(
-    script_id: str, session: str, seen: Seen, evidence: Evidence | None, *, given_up: str = ""
-) -> Verdict:
+    script_id: str, session: str, seen: VisitorScreen, evidence: Evidence | None, *, given_up: str = ""
+) -> ReplayVerdict:
     shown: dict[str, Any] = {
         "id": script_id,
         "session": session,
@@ -73,11 +73,11 @@ def judge(
     twice = sum(count - 1 for count in seen.finals.values() if count > 1)
     if evidence is None:
         told: dict[str, Any] = dict.fromkeys(_ONLY_STORED)
-        return Verdict(
+        return ReplayVerdict(
             **shown, **told, answered=seen.answered, lost=len(unseen), doubled=twice, out_of_order=seen.gaps
         )
     unanswered = _unanswered(seen, evidence)
-    return Verdict(
+    return ReplayVerdict(
         **shown,
         answered=len(seen.acknowledged) - len(unseen | unanswered),
         lost=len(unseen | unanswered),
@@ -94,17 +94,17 @@ def judge_chat(
     *,
     sent: int,
     stored: int,
-    reading: Reading,
+    reading: ChatReading,
     evidence: Evidence | None,
     restarts: int,
     given_up: str = "",
-) -> Verdict:
+) -> ReplayVerdict:
     """Over Telegram: what the person sees at the end, and what Postgres has of it."""
     told: dict[str, Any] = dict.fromkeys(_ONLY_STORED)
     if evidence is not None:
         told = {name: getattr(evidence, name) for name in _ONLY_STORED if name != "usd"}
         told["usd"] = None if evidence.unknown_calls else evidence.cost_micro / 1_000_000
-    return Verdict(
+    return ReplayVerdict(
         **told,
         id=script_id,
         session=session,
@@ -122,7 +122,7 @@ def judge_chat(
     )
 
 
-def total(verdicts: Sequence[Verdict]) -> Verdict:
+def total(verdicts: Sequence[ReplayVerdict]) -> ReplayVerdict:
     """Sums; of sizes the largest."""
     largest = ("max_context", "limit", "hard")
     numbers: dict[str, int | float | None] = {}
@@ -131,10 +131,10 @@ def total(verdicts: Sequence[Verdict]) -> Verdict:
         known = [value for value in values if value is not None]
         whole = bool(known) and len(known) == len(values)
         numbers[name] = (max(known) if name in largest else sum(known)) if whole else None
-    return Verdict(id="all", session="", **numbers)  # type: ignore[arg-type]
+    return ReplayVerdict(id="all", session="", **numbers)  # type: ignore[arg-type]
 
 
-def _unanswered(seen: Seen, evidence: Evidence) -> set[str]:
+def _unanswered(seen: VisitorScreen, evidence: Evidence) -> set[str]:
     """Acknowledged, but not covered by exactly one ended turn that has its last words."""
     kept = {message.cid for message in evidence.messages if message.ended and message.finals > 0}
     return {cid for cid in seen.acknowledged if cid not in kept}
@@ -150,7 +150,7 @@ def _finals_twice(evidence: Evidence) -> int:
     return sum(n - 1 for n in finals.values() if n > 1)
 
 
-def _shuffled(seen: Seen, evidence: Evidence) -> int:
+def _shuffled(seen: VisitorScreen, evidence: Evidence) -> int:
     """Messages that stand before one that was sent earlier."""
     place = {cid: number for number, cid in enumerate(seen.sent)}
     sent = [place[message.cid] for message in evidence.messages if message.cid in place]

@@ -22,16 +22,16 @@ LONGEST_PAUSE_SECONDS = 5.0
 _DOOR_CLOSED = {4400: "the protocols differ", 4401: "the visitor is unknown", 4403: "the site is closed"}
 
 
-class TurnedAway(Exception):
+class VisitorRejected(Exception):
     """The server will not talk to this visitor, now or later."""
 
 
-class NoAnswer(Exception):
+class AnswerTimeout(Exception):
     """A message stayed without its answer for too long."""
 
 
 @dataclass(slots=True, kw_only=True)
-class Seen:
+class VisitorScreen:
     """What one screen was shown, as counts and orders."""
 
     sent: list[str] = field(default_factory=list)
@@ -63,7 +63,7 @@ class Seen:
         return cid in self.acknowledged and self.finals[self.turns.get(cid, -1)] > 0
 
 
-class Visitor:
+class SimulatedVisitor:
     """`run` keeps a socket open until it is cancelled; `say` and `settled` are for whoever plays."""
 
     def __init__(self, http: ClientSession, url: str) -> None:
@@ -77,7 +77,7 @@ class Visitor:
         self._token: str | None = None
         self.session = ""
         self.model = ""
-        self.seen = Seen()
+        self.seen = VisitorScreen()
 
     async def run(self) -> None:
         """Raises TurnedAway."""
@@ -107,7 +107,7 @@ class Visitor:
                     self._changed.clear()
                     await self._changed.wait()
         except TimeoutError:
-            raise NoAnswer(f"{len(self.seen.open)} messages without an answer") from None
+            raise AnswerTimeout(f"{len(self.seen.open)} messages without an answer") from None
 
     # One socket.
 
@@ -181,9 +181,9 @@ class Visitor:
 
     def _check_door(self, socket: ClientWebSocketResponse, frame: Mapping[str, Any] | None) -> None:
         if frame and frame.get("code") in ("unknown_token", "unknown_site"):
-            raise TurnedAway(str(frame.get("message")))
+            raise VisitorRejected(str(frame.get("message")))
         if reason := _DOOR_CLOSED.get(socket.close_code or 0):
-            raise TurnedAway(reason)
+            raise VisitorRejected(reason)
 
     # What is heard.
 

@@ -66,14 +66,14 @@ POINTS = (
 _EXIT_CODE = 9
 
 
-def no_crash(_name: str) -> None:
+def ignore_crash_point(_name: str) -> None:
     """What every process has that the fault suite does not aim at."""
 
 
-def crash_at(point: str | None) -> CrashPoint:
+def build_crash_point(point: str | None) -> CrashPoint:
     """`name` or `name:3` for its third passing. Raises ValueError for a name that no code passes."""
     if not point:
-        return no_crash
+        return ignore_crash_point
     name, _, nth = point.partition(":")
     if name not in POINTS:
         raise ValueError(f"no crash point is called {name!r}; there are {', '.join(POINTS)}")

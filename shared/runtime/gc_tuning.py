@@ -8,16 +8,16 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def nothing_searched() -> Iterator[None]:
+def pause_gc() -> Iterator[None]:
     """Around imports; also in a thread. Within another such block the inner end is the end of both."""
     gc.disable()
     try:
         yield
     finally:
-        keep_what_is_loaded()
+        freeze_loaded_objects()
 
 
-def keep_what_is_loaded() -> None:
+def freeze_loaded_objects() -> None:
     """What was loaded stays: no later search for garbage has to walk through it."""
     gc.freeze()
     gc.enable()

@@ -11,10 +11,10 @@ import structlog
 
 log = structlog.get_logger(__name__)
 
-AGAIN_SECONDS = 1.0
+RESTART_SECONDS = 1.0
 
 
-class Tasks:
+class BackgroundTasks:
     """Short ones may finish when the process ends; loops are cancelled."""
 
     def __init__(self) -> None:
@@ -27,9 +27,9 @@ class Tasks:
         task.add_done_callback(self._ended)
         return task
 
-    def forever(self, loop: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    def run_forever(self, loop: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Begun again whenever it fails."""
-        task = asyncio.get_running_loop().create_task(_again_and_again(loop))
+        task = asyncio.get_running_loop().create_task(_run_and_restart(loop))
         self._loops.add(task)
         task.add_done_callback(self._loops.discard)
 
@@ -53,7 +53,7 @@ class Tasks:
 
 
 @contextmanager
-def heeding_cancellation() -> Iterator[None]:
+def keep_cancellation() -> Iterator[None]:
     """Around a call into a client of Redis, which loses a cancellation that comes together with its answer.
 
     It waits by `asyncio.wait_for`, and before Python 3.12 that one returns what was ready in the same round.
@@ -67,7 +67,7 @@ def heeding_cancellation() -> Iterator[None]:
             raise asyncio.CancelledError
 
 
-async def _again_and_again(loop: Callable[[], Coroutine[Any, Any, None]]) -> None:
+async def _run_and_restart(loop: Callable[[], Coroutine[Any, Any, None]]) -> None:
     while True:
         try:
             await loop()
@@ -75,4 +75,4 @@ async def _again_and_again(loop: Callable[[], Coroutine[Any, Any, None]]) -> Non
             raise
         except Exception:
             log.exception("loop_failed", loop=getattr(loop, "__qualname__", "loop"))
-        await asyncio.sleep(AGAIN_SECONDS)
+        await asyncio.sleep(RESTART_SECONDS)

@@ -10,12 +10,12 @@ SpanName = Literal["turn", "model call", "job", "delivery"]
 Attribute = str | int | float | bool
 
 
-class Span(Protocol):
-    def note(self, **attributes: Attribute) -> None: ...
+class TraceSpan(Protocol):
+    def set_attributes(self, **attributes: Attribute) -> None: ...
 
 
 class Tracer(Protocol):
-    def span(self, name: SpanName, attributes: Mapping[str, Attribute]) -> AbstractContextManager[Span]:
+    def span(self, name: SpanName, attributes: Mapping[str, Attribute]) -> AbstractContextManager[TraceSpan]:
         """Begins with the block and ends with it, as failed when it raises; within another it is a part."""
         ...
 
@@ -27,21 +27,21 @@ class Tracer(Protocol):
 class _NoSpan:
     __slots__ = ()
 
-    def note(self, **attributes: Attribute) -> None:
+    def set_attributes(self, **attributes: Attribute) -> None:
         return None
 
 
-class NoTraces:
+class NullTracer:
     """What every process has that sends no traces: nothing is kept, nothing is made."""
 
     __slots__ = ()
     _block = nullcontext(_NoSpan())
 
-    def span(self, name: SpanName, attributes: Mapping[str, Attribute]) -> AbstractContextManager[Span]:
+    def span(self, name: SpanName, attributes: Mapping[str, Attribute]) -> AbstractContextManager[TraceSpan]:
         return self._block
 
     def close(self) -> None:
         return None
 
 
-NO_TRACES = NoTraces()
+NULL_TRACER = NullTracer()

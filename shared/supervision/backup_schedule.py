@@ -15,14 +15,14 @@ from pathlib import Path
 
 from shared.adapters.embedded.process import die_with_parent
 
-FIRST_LOOK_SECONDS = 120.0
-LOOK_SECONDS = 600.0
+FIRST_CHECK_SECONDS = 120.0
+CHECK_SECONDS = 600.0
 _PATIENCE_SECONDS = 6 * 3600.0
 _STOP_SECONDS = 3.0
 _ROOT = Path(__file__).resolve().parents[2]
 
 
-class DailyBackup:
+class BackupScheduler:
     """Run `run` as a task; each few minutes it asks whether a backup is due, which is mostly not so."""
 
     def __init__(
@@ -33,12 +33,12 @@ class DailyBackup:
         self._command = command or (sys.executable, "-P", "-m", "shared", "backup", "--daily")
 
     async def run(self) -> None:
-        await asyncio.sleep(FIRST_LOOK_SECONDS)
+        await asyncio.sleep(FIRST_CHECK_SECONDS)
         while True:
-            await self.once()
-            await asyncio.sleep(LOOK_SECONDS)
+            await self.run_if_due()
+            await asyncio.sleep(CHECK_SECONDS)
 
-    async def once(self) -> None:
+    async def run_if_due(self) -> None:
         """A backup when one is due; what went wrong is said, and nothing else stops for it."""
         try:
             code, words = await self._made()
@@ -73,14 +73,14 @@ async def _end(process: asyncio.subprocess.Process) -> None:
             await asyncio.wait_for(process.wait(), _STOP_SECONDS)
 
 
-async def keep_backing_up(say: Callable[[str], object]) -> None:
+async def run_backup_schedule(say: Callable[[str], object]) -> None:
     """Until SIGTERM or Ctrl-C; a backup in the making is ended."""
     path = os.pathsep.join(filter(None, (str(_ROOT), os.environ.get("PYTHONPATH", ""))))
-    running = asyncio.ensure_future(DailyBackup({**os.environ, "PYTHONPATH": path}, say).run())
+    running = asyncio.ensure_future(BackupScheduler({**os.environ, "PYTHONPATH": path}, say).run())
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, running.cancel)
     await asyncio.wait([running])
 
 
 if __name__ == "__main__":
-    asyncio.run(keep_backing_up(lambda line: sys.stderr.write(f"{line}\n")))
+    asyncio.run(run_backup_schedule(lambda line: sys.stderr.write(f"{line}\n")))

@@ -25,7 +25,7 @@ _LONGEST_PAUSE_SECONDS = 10.0
 _LONG_ENOUGH_SECONDS = 30.0
 _LONGEST_LINE_BYTES = 1024 * 1024
 _LOUD = ("warning", "error", "critical")
-_SAID_AGAIN_AFTER_SECONDS = 30.0
+_REPEAT_AFTER_SECONDS = 30.0
 """A warning that repeats itself is on the terminal once in this time; the log has each."""
 _CONFIGURATION_EXIT = 2
 
@@ -37,12 +37,12 @@ class _LogFile(RotatingFileHandler):
         raise
 
 
-class ChildRefused(Exception):
+class ChildMisconfigured(Exception):
     """A process ended at once because of its configuration: starting it again would not help."""
 
 
 @dataclass(slots=True, kw_only=True)
-class Child:
+class ChildProcess:
     """One of our processes; `run` keeps it alive until it is cancelled, then `stop` ends it."""
 
     name: str
@@ -72,7 +72,7 @@ class Child:
             code = await self._live_once()
             if code == _CONFIGURATION_EXIT:
                 words = [line for line in self._last_lines if not _parsed(line)]
-                raise ChildRefused("\n".join(words) or f"{self.name} refuses its configuration")
+                raise ChildMisconfigured("\n".join(words) or f"{self.name} refuses its configuration")
             lived = asyncio.get_running_loop().time() - began
             pause_seconds = _FIRST_PAUSE_SECONDS if lived > _LONG_ENOUGH_SECONDS else pause_seconds
             last_words = next((f": {line[:200]}" for line in self._last_lines[-1:] if code > 0), "")
@@ -136,8 +136,8 @@ class Child:
 
     def _say_once(self, words: str) -> None:
         now = asyncio.get_running_loop().time()
-        if now - self._said.get(words, -_SAID_AGAIN_AFTER_SECONDS) >= _SAID_AGAIN_AFTER_SECONDS:
-            self._said = {key: at for key, at in self._said.items() if now - at < _SAID_AGAIN_AFTER_SECONDS}
+        if now - self._said.get(words, -_REPEAT_AFTER_SECONDS) >= _REPEAT_AFTER_SECONDS:
+            self._said = {key: at for key, at in self._said.items() if now - at < _REPEAT_AFTER_SECONDS}
             self._said[words] = now
             self.say(words)
 
@@ -170,7 +170,7 @@ class Child:
         return self.folder / f"{self.name}.pid"
 
 
-def child_environment(given: Mapping[str, str]) -> dict[str, str]:
+def build_child_environment(given: Mapping[str, str]) -> dict[str, str]:
     """With what every program of ours needs so that it finds itself."""
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH", ""))))
     return {**given, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}

@@ -12,18 +12,18 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-PATIENCE_SECONDS = 20.0
+MAX_SILENCE_SECONDS = 20.0
 """A heart beats each second; a database that is away for a moment is no illness of the process."""
 
 
-def mark(file: Path | None) -> None:
+def touch_process_file(file: Path | None) -> None:
     """With each heartbeat that reached the database."""
     if file is not None:
         with suppress(OSError):
             os.utime(file)
 
 
-def why_not(file: str | None, *, now: float) -> str:
+def explain_unhealthy(file: str | None, *, now: float) -> str:
     """Empty when the process is well."""
     if not file:
         return "EVERTALK_PROCESS_FILE is not set: nobody marks a file"
@@ -31,11 +31,11 @@ def why_not(file: str | None, *, now: float) -> str:
         silent = now - Path(file).stat().st_mtime
     except OSError:
         return "the process has not begun"
-    return "" if silent <= PATIENCE_SECONDS else f"no heartbeat for {silent:.0f} seconds"
+    return "" if silent <= MAX_SILENCE_SECONDS else f"no heartbeat for {silent:.0f} seconds"
 
 
 def main(say: Callable[[str], None] = print) -> int:
-    reason = why_not(os.environ.get("EVERTALK_PROCESS_FILE"), now=time.time())
+    reason = explain_unhealthy(os.environ.get("EVERTALK_PROCESS_FILE"), now=time.time())
     if reason:
         say(reason)
     return int(bool(reason))

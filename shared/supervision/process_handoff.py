@@ -10,36 +10,36 @@ import structlog
 
 log = structlog.get_logger(__name__)
 
-MOST_ID = 2**63 - 1
+MAX_ID = 2**63 - 1
 
 
-class Register(Protocol):
+class WorkerRegistry(Protocol):
     async def register(self, role: str, *, instead_of: int | None = None) -> int: ...
 
 
-async def succeed(workers: Register, role: str, file: Path | None) -> int:
+async def take_over_process(workers: WorkerRegistry, role: str, file: Path | None) -> int:
     """The id under which this process works, left in `file` for whoever comes after it.
 
     The file belongs to one process at a time: whoever starts it again waits for the end of the one before.
     """
-    worker_id = await workers.register(role, instead_of=_left_by_the_last(file))
+    worker_id = await workers.register(role, instead_of=_read_previous_id(file))
     if file is not None:
         try:
             file.write_text(f"{worker_id}\n")
         except OSError as error:
-            log.warning("process_file_unwritten", reason=str(error))
+            log.warning("process_file_write_failed", reason=str(error))
     return worker_id
 
 
-def abandon(file: Path | None) -> None:
+def clear_process_file(file: Path | None) -> None:
     """The id is nobody's any more, or somebody else's: whoever comes next must not end it."""
     if file is not None:
         with suppress(OSError):
             file.write_text("")
 
 
-def _left_by_the_last(file: Path | None) -> int | None:
+def _read_previous_id(file: Path | None) -> int | None:
     if file is not None:
         with suppress(OSError, ValueError):
-            return min(int(file.read_text()), MOST_ID)
+            return min(int(file.read_text()), MAX_ID)
     return None

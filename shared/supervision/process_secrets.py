@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Literal
 
-from shared.config.settings import ENV_FILE_NAME, ORIGINS_NAME, setting_names, sources
+from shared.config.settings import ENV_FILE_NAME, ORIGINS_NAME, find_setting_sources, list_setting_names
 
-Process = Literal["web", "bot", "worker"]
-_ALL: tuple[Process, ...] = ("web", "bot", "worker")
+ProcessName = Literal["web", "bot", "worker"]
+_ALL: tuple[ProcessName, ...] = ("web", "bot", "worker")
 
-USERS: dict[str, tuple[Process, ...]] = {
+PROCESSES_BY_SETTING: dict[str, tuple[ProcessName, ...]] = {
     "anthropic_api_key": _ALL,
     "database_url": _ALL,
     "redis_url": _ALL,
@@ -29,13 +29,15 @@ USERS: dict[str, tuple[Process, ...]] = {
 """By field of the settings, every one that is secret."""
 
 
-def given_to(process: Process, everything: Mapping[str, str], *, tokens: Collection[str]) -> dict[str, str]:
+def select_environment(
+    process: ProcessName, everything: Mapping[str, str], *, tokens: Collection[str]
+) -> dict[str, str]:
     """What is set, by name, as far as this process works with it; `tokens` are variables of bots' tokens.
 
     The file is read once, for all: what it holds for others would be read again by each.
     """
-    names = setting_names()
-    others = {names[field] for field, users in USERS.items() if process not in users}
+    names = list_setting_names()
+    others = {names[field] for field, users in PROCESSES_BY_SETTING.items() if process not in users}
     others |= set() if process == "bot" else set(tokens)
     given = {name: value for name, value in everything.items() if name.upper() not in others}
     return {**given, ENV_FILE_NAME: "", ORIGINS_NAME: _origins()}
@@ -43,5 +45,7 @@ def given_to(process: Process, everything: Mapping[str, str], *, tokens: Collect
 
 def _origins() -> str:
     """For the page of settings: where each comes from, also those that only another process is given."""
-    names = setting_names()
-    return " ".join(f"{names[field]}={origin}" for field, origin in sources().items() if origin != "default")
+    names = list_setting_names()
+    return " ".join(
+        f"{names[field]}={origin}" for field, origin in find_setting_sources().items() if origin != "default"
+    )

@@ -53,14 +53,17 @@ _CARD = ModelCard(
 def measure_core(*, repeats: int = REPEATS) -> dict[str, Any]:
     """CPU alone: nothing here waits for anything."""
     counter = VocabularyCounter()
-    talk = entries_of(telegram(900, seed=1, tool_turns=0.3), counter.count)
+    talk = entries_of(telegram(900, seed=1, tool_turns=0.3), counter.count_tokens)
     portion = _first(talk, 25_000)
-    digested = _median_ms(lambda: digest(portion, Ledger(), counter.count, budget_tokens=1_000), repeats)
+    digested = _median_ms(
+        lambda: digest(portion, Ledger(), counter.count_tokens, budget_tokens=1_000), repeats
+    )
     view = _view(_first(talk, 200_000))
     policy = preset("steady")
-    built = build_context(view, policy=policy, system=default_layers(), count=counter.count)
+    built = build_context(view, policy=policy, system=default_layers(), count=counter.count_tokens)
     build = _median_ms(
-        lambda: build_context(view, policy=policy, system=default_layers(), count=counter.count), repeats
+        lambda: build_context(view, policy=policy, system=default_layers(), count=counter.count_tokens),
+        repeats,
     )
     request = ModelRequest(
         model="bench", system=built.system, messages=built.messages, cache_at=built.cache_at,

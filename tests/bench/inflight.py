@@ -103,7 +103,7 @@ async def _person(app: App, hub: Hub, log_turns: int) -> WholeTurns:
 
 async def _beat(app: App) -> None:
     while True:
-        await app.conversation.heartbeat()
+        await app.sessions.heartbeat()
         await asyncio.sleep(1.0)
 
 

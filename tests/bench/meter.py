@@ -32,7 +32,7 @@ from shared.core.values.messages import Author, Block, Text, Thinking, ToolResul
 from shared.core.values.model import ToolSpec
 from shared.core.values.tokens import estimate_blocks, learned_ratio, measure
 from shared.ports import ModelRequest
-from shared.services.turns.request_builder import Prepared, Prompting
+from shared.services.turns.request_builder import PreparedRequest, RequestBuilder
 from tests.bench.meter_texts import KINDS, texts, texts_of
 from tests.kit.fakes.messages_api import prefix
 
@@ -61,7 +61,7 @@ def vocabulary_truth(kind: str, *, factor: float, seed: int) -> Truth:
     @lru_cache(maxsize=100_000)
     def of_text(text: str) -> float:
         noise = 1 + random.Random(f"{seed} {text}").uniform(-0.04, 0.04)
-        return COUNTER.count(text) * factor * bias * noise
+        return COUNTER.count_tokens(text) * factor * bias * noise
 
     def truth(request: ModelRequest) -> int:
         body = counted_body(request, TABLE[MODEL], MODEL)
@@ -93,7 +93,7 @@ def _words(block: Mapping[str, Any]) -> str:
 class Talk:
     """A session without a database, measured with the services' own formulas."""
 
-    prompting: Prompting
+    prompting: RequestBuilder
     truth: Truth
     entries: list[Entry]
     anchor: int | None = None
@@ -104,16 +104,16 @@ class Talk:
         seq = len(self.entries) + 1
         entry = Entry(
             seq=seq, turn=self.turn, step=seq, role="assistant" if author == "assistant" else "user",
-            author=author, blocks=blocks, tokens=estimate_blocks(blocks, COUNTER.count),
+            author=author, blocks=blocks, tokens=estimate_blocks(blocks, COUNTER.count_tokens),
             at=START + timedelta(minutes=seq),
         )  # fmt: skip
         self.entries.append(entry)
         return entry
 
-    def prepared(self) -> Prepared:
+    def prepared(self) -> PreparedRequest:
         view = View(session_id=1, base_turn=0, flushed_turn=0, view_epoch=0, cycle=0, head=None,
                     entries=tuple(self.entries), open_turn=self.turn)  # fmt: skip
-        made = self.prompting.prepare(
+        made = self.prompting.build(
             view, card=TABLE[MODEL], agent_config={}, tools=(TOOL,), token_ratio=self.ratio,
             runtime_facts=f"It is 2026-05-08 09:{self.turn % 60:02d} UTC.",
         )  # fmt: skip
@@ -139,7 +139,7 @@ class Talk:
         whole = self.truth(replace(made.request, messages=(*made.request.messages, answer.message)))
         self.ratio = learned_ratio(made.ratio, counted, made.built.estimate)
         mine = [entry for entry in self.entries if entry.turn == self.turn]
-        fades = fading(mine, made.policy, COUNTER.count) + made.built.volatile
+        fades = fading(mine, made.policy, COUNTER.count_tokens) + made.built.volatile
         self.anchor = whole - round(self.ratio * fades)
         return shown, real
 
@@ -162,8 +162,8 @@ def offline(kind: str, words: Iterator[str], truth: Truth) -> float:
     return 100 * abs(made.estimate - real) / real
 
 
-def prompting() -> Prompting:
-    return Prompting(
+def prompting() -> RequestBuilder:
+    return RequestBuilder(
         policy=preset("steady"), chat_model=MODEL, summary_model=MODEL, max_output=8_192, counter=COUNTER
     )
 

@@ -92,7 +92,7 @@ async def _looks(few: House, many: House, rounds: int) -> dict[str, Any]:
         turns, upkeep = PostgresTurns(house.pool), PostgresUpkeep(house.pool)
 
         async def act() -> None:
-            found = [*await turns.unanswered("web"), *await upkeep.due_jobs()]
+            found = [*await turns.list_unanswered("web"), *await upkeep.due_jobs()]
             assert found == [], found
 
         return act

@@ -18,7 +18,7 @@ from shared.adapters.embedded.servers import urls_of
 from shared.adapters.postgres.db.pool import open_pool
 from shared.config.settings import Settings
 from shared.replay.play import play
-from shared.replay.scripts import Script
+from shared.replay.scripts import ConversationScript
 from shared.replay.system import environment_of, is_ready
 from shared.supervision.child_process import ROOT
 from tests.kit.fakes.messages_api.harness import running_fake
@@ -134,7 +134,7 @@ def _rss(up: Up) -> dict[str, float | None]:
 
 
 async def _talk(url: str, messages: Sequence[str]) -> None:
-    script = Script(id="bench", person="Ada", messages=tuple(messages), sessions=1)
+    script = ConversationScript(id="bench", person="Ada", messages=tuple(messages), sessions=1)
     async with ClientSession(cookie_jar=DummyCookieJar()) as http:
         played = await play(script, http=http, url=url, speed="max", on_progress=lambda *_: None)
     if played.given_up or played.visitor.seen.answered < len(messages):

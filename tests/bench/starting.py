@@ -76,9 +76,9 @@ async def _start(settings: dict[str, str], ada: Person) -> Start:
     bot, began = Program("bot", settings), time.monotonic()
     await bot.start()
     try:
-        await bot.said("bot_serves")
+        await bot.said("bot_serving")
         serves = time.monotonic() - began
-        await bot.said("bots_warm")
+        await bot.said("bots_warmed_up")
         warm = time.monotonic() - began
         await asyncio.sleep(SETTLE_SECONDS)
         at_rest = rss_mib(bot.pid) or 0.0

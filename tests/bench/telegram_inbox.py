@@ -12,7 +12,7 @@ from typing import Any
 import asyncpg
 from aiohttp import ClientSession, web
 
-from bot.telegram.webhook import PATH, SECRET_HEADER, make_webhook_handler
+from bot.telegram.inbound.webhook import PATH, SECRET_HEADER, make_webhook_handler
 from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.telegram.inbox import PostgresTelegramInbox
 

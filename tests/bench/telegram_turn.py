@@ -12,11 +12,11 @@ from unittest import mock
 
 import asyncpg
 
-from bot.telegram.service import TelegramService
+from bot.telegram.runtime.service import TelegramService
 from shared.adapters.postgres.db.pool import _read_json
 from shared.adapters.postgres.db.urls import driver_url
 from shared.bootstrap.app import open_app
-from shared.config.bots import configured_bots
+from shared.config.bots import load_bots
 from shared.config.settings import load_settings
 from tests.bench.whole import InstantModel
 from tests.kit.fakes.bot_api import TOKEN, LocalBotApi, Person, local_bot_api
@@ -131,7 +131,7 @@ async def _bot(
         mock.patch("shared.adapters.postgres.db.pool._read_json", meter.listen),
     ):
         app = await open_app(settings, role="bot")
-        service = TelegramService(app, configured_bots(settings), settings=settings)
+        service = TelegramService(app, load_bots(settings), settings=settings)
         service.start()
         try:
             yield

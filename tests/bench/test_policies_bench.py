@@ -20,7 +20,7 @@ from tests.bench.policies.reach import Recall, holds
 from tests.bench.policies.workload import recorded, telegram
 from tests.kit.builders import exchanges, view
 
-COUNT = VocabularyCounter().count
+COUNT = VocabularyCounter().count_tokens
 KEYS = {
     "uncached", "cached", "written", "out", "cost_tokens", "usd_per_1000_turns", "usd_per_compaction",
     "turns_per_compaction", "usd_per_flush", "saved_pct", "refused", "invalid", "reachable",

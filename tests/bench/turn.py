@@ -28,7 +28,7 @@ from shared.adapters.embedded import EmbeddedServers
 from shared.adapters.postgres.db.pool import open_pool
 from shared.bootstrap.app import App
 from shared.config.settings import Settings, load_settings
-from shared.runtime.gc_tuning import keep_what_is_loaded
+from shared.runtime.gc_tuning import freeze_loaded_objects
 from tests.bench import rest
 from tests.bench.floor import BareTurns
 from tests.bench.ground import ground, settings_of
@@ -109,7 +109,7 @@ async def _turns(
     bare_pool = await open_pool(servers.database_url, size=1)
     parts = make_parts(app, model=ModelShown(name="bench", offline=False))
     parts.hub.start()
-    keep_what_is_loaded()
+    freeze_loaded_objects()
     try:
         async with bare_pool.acquire() as connection:
             floor = BareTurns(connection, redis, answer=ANSWER)  # type: ignore[arg-type]

@@ -30,10 +30,10 @@ class InstantModel:
     def trace(self, tracer: object) -> None:
         """Nothing is traced."""
 
-    def load_soon(self) -> None:
+    def start_loading(self) -> None:
         """Nothing is loaded."""
 
-    async def loaded(self) -> None:
+    async def wait_until_loaded(self) -> None:
         """It is all there."""
 
     def states(self) -> dict[str, Any]:
@@ -48,7 +48,7 @@ class InstantModel:
     def body(self, request: ModelRequest) -> dict[str, Any]:
         return {}
 
-    async def card(self, model: str) -> ModelCard:
+    async def load_card(self, model: str) -> ModelCard:
         return ModelCard(
             name=model,
             window=200_000,
@@ -88,7 +88,7 @@ async def all_were_answered(app: App) -> None:
 class WholeTurns:
     def __init__(self, app: App, hub: Hub) -> None:
         self._hub = hub
-        self.conversation = app.conversation
+        self.conversation = app.sessions
         self._visitors = PostgresVisitors(app.pool)
         self._session = self._address = 0
 
@@ -112,6 +112,6 @@ class WholeTurns:
             dedupe_key=f"web:{cid}",
             cid=cid,
         )
-        accepted = await self.conversation.accept_and_begin(inbound)
+        accepted = await self.conversation.accept_and_claim(inbound)
         self._hub.durable(self._session, accepted.event_seq, "msg", {"mid": accepted.mid, "text": text})
         await self.conversation.answer(self._session, Room(self._hub, self._session))

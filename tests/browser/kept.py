@@ -73,11 +73,11 @@ class Profiles:
     browser: Browser
     _clean: dict[str, Profile] = field(default_factory=dict)
 
-    def take(self, options: dict[str, Any]) -> Profile:
+    def take_over(self, options: dict[str, Any]) -> Profile:
         kept = self._clean.pop(_name(options), None)
         return kept or Profile(self.browser.new_context(**options))
 
-    def give_back(self, profile: Profile, options: dict[str, Any], *origins: str) -> None:
+    def release(self, profile: Profile, options: dict[str, Any], *origins: str) -> None:
         if profile.cleaned(*origins):
             self._clean[_name(options)] = profile
 

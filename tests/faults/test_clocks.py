@@ -24,7 +24,7 @@ BY_ITS_OWN_CLOCK = {
     "shared/cli/restore.py": "the name under which the state of before is kept",
     "shared/diagnostics/security_files.py": "how old the newest copy is",
     "shared/cli/upgrade.py": "which copy is the newest",
-    "bot/telegram/runner.py": "the time of day at the start; from there on seconds are counted",
+    "bot/telegram/runtime/bot_runner.py": "the time of day at the start; from there on seconds are counted",
     "web/common_counts.py": "which minute or hour a caller's tries are counted in, over all processes",
     "web/dashboard/money.py": "which month a page begins with",
     "web/dashboard/pairing.py": "how a code is shown, not whether it is good",

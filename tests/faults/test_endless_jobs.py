@@ -12,7 +12,7 @@ from tests.kit.deployment.inner_faults import CONSTANTS
 from tests.kit.deployment.person import WALK, Person
 from tests.kit.fakes.messages_api.harness import RunningFake
 
-OURS = "shared.services.compaction.job_runner.WORK_SECONDS=10"
+OURS = "shared.services.compaction.job_runner.JOB_TIMEOUT_SECONDS=10"
 ARQS = "worker.jobs.JOB_SECONDS=10"
 JOBS = "SELECT state, epoch, last_error FROM jobs WHERE kind = 'compact' ORDER BY id"
 LOOKED = """SELECT count(*) > 0 FROM workers WHERE role = 'worker' AND stopped_at IS NULL

@@ -146,4 +146,4 @@ async def test_after_a_failover_nothing_is_stuck_and_what_was_lost_is_said_again
         # The worker holds nobody on the line, and may begin anew when Postgres falls.
         talking = [one for one in running if one.module != "worker"]
         assert [one.exits for one in talking] == [[], [], []], "\n".join(one.words() for one in talking)
-        assert logged(running[:2], "another_timeline") == 2
+        assert logged(running[:2], "database_promoted") == 2

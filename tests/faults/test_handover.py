@@ -181,15 +181,15 @@ async def _brings_words_and_falls(telegram: Telegram, point: str) -> None:
     async with telegram.bot(crash_point=point, **ON) as bot:
         await ada.ask("Good morning.")
         async with at_the_desk(telegram.case.database_url, ada.id) as desk:
-            await desk.take()
-            await desk.reply("Here I am.", cid="r1")
+            await desk.take_over()
+            await desk.record_reply("Here I am.", cid="r1")
             if "word" in point:
                 await ada.person.sees("Here I am.", within=SECONDS)
-                await desk.give_back()
+                await desk.release()
                 await bot.crashed()
             else:
                 await bot.crashed()
-                await desk.give_back()
+                await desk.release()
             assert bot.exits == [CRASHED], bot.words()
             await telegram.until("SELECT told NOT IN ('queued', 'sending') FROM handovers")
             await telegram.until(

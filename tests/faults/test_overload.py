@@ -103,7 +103,7 @@ async def test_a_crowd_at_one_of_two_processes_is_answered_once_and_fairly(
         print(told)
         assert helped > 0, told
         both = [web, idle]
-        assert logged(both, "turn_fenced") == logged(both, "beats_missed") == 0, told
+        assert logged(both, "turn_lease_lost") == logged(both, "beats_missed") == 0, told
         assert await case.value("SELECT max(attempt) FROM turns") == 1, "a turn was taken over"
         turns = await case.value("SELECT count(*) FROM turns")
         asked = [one for one in await fake.requests() if one["kind"] == "chat"]

@@ -194,7 +194,7 @@ async def test_a_stopped_process_that_wakes_up_does_not_answer_again(
 async def _fenced(web: Process) -> None:
     """The late answer is thrown away by whoever wrote it."""
     end = time.monotonic() + PATIENCE_SECONDS
-    while not logged([web], "turn_fenced"):
+    while not logged([web], "turn_lease_lost"):
         assert time.monotonic() < end, web.words()
         await asyncio.sleep(0.05)
 

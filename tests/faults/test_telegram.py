@@ -12,7 +12,7 @@ from random import Random
 
 import pytest
 
-from bot.telegram.texts import texts_for
+from bot.telegram.texts import get_texts
 from tests.faults.conftest import TEMPLATE
 from tests.faults.lengths import lasting
 from tests.faults.scenes import SCENE_SECONDS
@@ -84,7 +84,7 @@ ANSWERS: dict[str, dict[str, object]] = {
     "slowly": {"text": SLOW_ANSWER, "pace_ms": 150},
     "leisurely": {"text": SLOW_ANSWER, "pace_ms": 500},
 }
-UNCERTAIN = texts_for("en").uncertain
+UNCERTAIN = get_texts("en").uncertain
 TOLD_SECONDS = 5.0
 GONE_SECONDS = 30.0
 SECONDS_TO_END = 15.0
@@ -352,13 +352,13 @@ async def two_bots_at_once(telegram: Telegram, recovery: Recovery) -> None:
         async with telegram.bot() as other:
             await ada.ask("I live by the river.")
             await asyncio.sleep(1.5)
-            assert logged([other], "bot_serves") == 0, "it stands by"
+            assert logged([other], "bot_serving") == 0, "it stands by"
             await one.kill_for_good()
             await ada.say("And I have a boat there.")
             await telegram.serves(other)
             recovery.note("another bot took over", one.fell_at)
             await telegram.promises_hold()
-            assert logged([other], "polling_refused") == 0
+            assert logged([other], "polling_rejected") == 0
     assert other.exits == []
 
 

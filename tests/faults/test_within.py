@@ -55,7 +55,7 @@ async def test_who_computes_for_a_while_keeps_its_turn_and_ends_it(
         assert (answer := person.answer_to(cid)) is not None
         assert answer["text"] == LONG
         assert await case.value("SELECT max(attempt) FROM turns") == 1, "nobody took it over"
-        assert logged([blocked, second], "beats_missed") == logged([blocked, second], "turn_fenced") == 0
+        assert logged([blocked, second], "beats_missed") == logged([blocked, second], "turn_lease_lost") == 0
         assert blocked.exits == second.exits == []
         await case.promises_hold(person)
 
@@ -84,7 +84,7 @@ async def test_who_computes_without_end_is_replaced_and_says_nothing_late(
         await heard([blocked], "loop_stands_still")
         await heard([blocked], "beats_missed")
         await person.answered()
-        await heard([blocked], "turn_fenced")
+        await heard([blocked], "turn_lease_lost")
         await person.ask("Can you hear me again?")
         assert (answer := person.answer_to(cid)) is not None
         assert answer["text"] != LONG
@@ -156,7 +156,7 @@ async def test_a_clock_that_jumps_steals_no_lease_and_holds_none(
             await _a_summary_is_made(case, person, times)
         assert await case.value("SELECT max(attempt) FROM turns") == 1, "nobody took a turn over"
         assert await case.value("SELECT max(epoch) FROM jobs") == 1
-        assert not logged([web, right], "turn_fenced") + logged([web, right, worker], "beats_missed")
+        assert not logged([web, right], "turn_lease_lost") + logged([web, right, worker], "beats_missed")
         web.send(signal.SIGUSR1)
         await fake.script([{"match": {"kind": "chat"}, "times": 1, "action": {"text": LONG, "pace_ms": 300}}])
         await person.say("And once more, please.")

@@ -57,14 +57,14 @@ class Visit:
         )
 
     async def say(self, text: str, *, cid: str | None = None) -> Accepted:
-        return await self.app.conversation.accept(self.inbound(text, cid=cid))
+        return await self.app.sessions.accept(self.inbound(text, cid=cid))
 
     async def hear(self, event: ReplyEvent) -> None:
         self.heard.append(event)
 
     async def answered(self) -> str:
         """Everything that is due, answered; the words of the last answer."""
-        await self.app.conversation.answer(self.session_id, self.hear)
+        await self.app.sessions.answer(self.session_id, self.hear)
         return self.last_words
 
     async def ask(self, text: str) -> str:
@@ -78,7 +78,7 @@ class Visit:
 
     async def run_due_jobs(self) -> None:
         for job_id, _ in await self.app.upkeep.due_jobs():
-            await self.app.maintenance.run(job_id)
+            await self.app.job_runner.run(job_id)
 
     async def one(self, sql: str, *arguments: Any) -> Any:
         return await self.app.pool.fetchval(sql, *arguments)
@@ -119,7 +119,7 @@ class running_app:  # noqa: N801  reads as a function in `async with`
 
     async def _beat(self) -> None:
         while True:
-            await self._app.conversation.heartbeat()
+            await self._app.sessions.heartbeat()
             await asyncio.sleep(0.5)
 
 

@@ -20,9 +20,9 @@ from shared.core.session.session import Entry, View
 from shared.core.session.turns import Caps
 from shared.core.values.messages import Message, text_message, text_of
 from shared.ports import ModelCard, ModelReply, ModelRequest, OnText, Usage
-from shared.runtime.crash_points import no_crash
-from shared.services.compaction.summarizer import Summariser, Written
-from shared.services.turns.spend_tracker import Purse
+from shared.runtime.crash_points import ignore_crash_point
+from shared.services.compaction.summarizer import Summariser, SummaryResult
+from shared.services.turns.spend_tracker import SpendTracker
 from tests.kit.app_driver import Visit
 from tests.kit.builders import budget, view, words
 
@@ -36,7 +36,7 @@ Answer = str | Exception
 class Words:
     """A counter that one can do in one's head."""
 
-    def count(self, text: str) -> int:
+    def count_tokens(self, text: str) -> int:
         return words(text)
 
 
@@ -48,7 +48,7 @@ class ScriptedModel:
     window: int = 200_000
     requests: list[ModelRequest] = field(default_factory=list)
 
-    async def card(self, model: str) -> ModelCard:
+    async def load_card(self, model: str) -> ModelCard:
         return ModelCard(
             name=model, window=self.window, max_output=8_192, window_known=True, prices=None, token_factor=1.0
         )
@@ -90,13 +90,13 @@ def patch(*texts: str, narrative: str = "They talk about a journey.", **more: An
     return json.dumps({"narrative": narrative, "add": add, "replace": {}, "close": {}, **more})
 
 
-async def written(model: ScriptedModel, plan: CompactionPlan, *, focus: str | None = None) -> Written:
+async def written(model: ScriptedModel, plan: CompactionPlan, *, focus: str | None = None) -> SummaryResult:
     """The summary of a plan, by the cheap model and, if need be, the main one."""
     summariser = Summariser(
         model=model, counter=Words(), summary_model=CHEAP, chat_model=MAIN, fall_back=True,
-        crash_point=no_crash,
+        crash_point=ignore_crash_point,
     )  # fmt: skip
-    purse = Purse(NoMoney(), session_id=7, job_id=1, caps=NO_CAPS)
+    purse = SpendTracker(NoMoney(), session_id=7, job_id=1, caps=NO_CAPS)
     return await summariser.write(plan, purse=purse, focus=focus, on_progress=_unheard)
 
 

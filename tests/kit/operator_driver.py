@@ -12,8 +12,8 @@ from shared.adapters.models.token_counter import VocabularyCounter
 from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.people.handover import PostgresHandovers
 from shared.core.identity.handover import Moved, Reply
-from shared.runtime.crash_points import no_crash
-from shared.services.tools.handover import OperatorDesk
+from shared.runtime.crash_points import ignore_crash_point
+from shared.services.tools.handover import HandoverService
 
 
 class Unheard:
@@ -23,26 +23,26 @@ class Unheard:
     def listen(self) -> AsyncIterator[tuple[int, Mapping[str, Any]]]:
         raise NotImplementedError
 
-    async def follow(self, session_ids: object) -> None: ...
+    async def subscribe(self, session_ids: object) -> None: ...
 
 
 class AtTheDesk:
     """One operator and one conversation."""
 
     def __init__(self, pool: asyncpg.Pool[asyncpg.Record], session_id: int, operator_id: int) -> None:
-        self._desk = OperatorDesk(
-            PostgresHandovers(pool), Unheard(), VocabularyCounter(), crash_point=no_crash
+        self._desk = HandoverService(
+            PostgresHandovers(pool), Unheard(), VocabularyCounter(), crash_point=ignore_crash_point
         )
         self._session_id, self._operator_id = session_id, operator_id
 
-    async def take(self) -> Moved:
-        return await self._desk.take(self._session_id, operator_id=self._operator_id, name="Anna")
+    async def take_over(self) -> Moved:
+        return await self._desk.take_over(self._session_id, operator_id=self._operator_id, name="Anna")
 
-    async def reply(self, text: str, *, cid: str) -> Reply:
+    async def record_reply(self, text: str, *, cid: str) -> Reply:
         return await self._desk.reply(self._session_id, operator_id=self._operator_id, cid=cid, text=text)
 
-    async def give_back(self) -> Moved:
-        return await self._desk.give_back(self._session_id, operator_id=self._operator_id)
+    async def release(self) -> Moved:
+        return await self._desk.release(self._session_id, operator_id=self._operator_id)
 
 
 @asynccontextmanager

@@ -27,7 +27,7 @@ class Rivals:
     async def try_once(self, *, before_commit: Callable[[], Awaitable[object]] | None = None) -> None:
         """Plan, write a digest, commit; raises StaleView when the view has moved meanwhile."""
         store = self.guest.app.upkeep
-        seen = await store.state(self.guest.session_id)
+        seen = await store.load_state(self.guest.session_id)
         link = await self._link(seen)
         if before_commit is not None:
             await before_commit()
@@ -69,7 +69,7 @@ class Rivals:
 
 async def rivals_of(guest: Visit) -> Rivals:
     order = JobOrder(kind="compact", key=f"compact:{guest.session_id}:rivals", trigger="limit")
-    job_id = await guest.app.upkeep.ask(guest.session_id, order)
+    job_id = await guest.app.upkeep.request_job(guest.session_id, order)
     assert job_id is not None
     job = await guest.app.upkeep.claim_job(job_id, worker_id=guest.app.worker_id)
     assert job is not None

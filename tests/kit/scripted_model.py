@@ -16,9 +16,9 @@ from shared.core.session.turns import Caps
 from shared.core.values.messages import Text, text_of
 from shared.core.values.model import Prices
 from shared.ports import ModelCard, ModelReply, ModelRequest, OnText, Usage
-from shared.services.compaction.one_shot_completion import Bounds
-from shared.services.compaction.summarizer import Summariser, Written
-from shared.services.turns.spend_tracker import Purse
+from shared.services.compaction.one_shot_completion import CompletionTimeouts
+from shared.services.compaction.summarizer import Summariser, SummaryResult
+from shared.services.turns.spend_tracker import SpendTracker
 from tests.kit.builders import words
 
 CHEAP, MAIN = "cheap", "main"
@@ -26,7 +26,7 @@ Say = Callable[[ModelRequest], Any]
 
 
 class Words:
-    def count(self, text: str) -> int:
+    def count_tokens(self, text: str) -> int:
         return words(text)
 
 
@@ -49,7 +49,7 @@ class ScriptedModel:
     asked: list[ModelRequest] = field(default_factory=list)
     prices: Prices | None = None
 
-    async def card(self, model: str) -> ModelCard:
+    async def load_card(self, model: str) -> ModelCard:
         return ModelCard(
             name=model,
             window=self.window,
@@ -119,7 +119,7 @@ def summariser(model: ScriptedModel, *, fall_back: bool = True) -> Summariser:
         chat_model=MAIN,
         fall_back=fall_back,
         crash_point=lambda _: None,
-        bounds=Bounds(silence_seconds=0.02),
+        bounds=CompletionTimeouts(silence_seconds=0.02),
     )
 
 
@@ -146,9 +146,9 @@ def plan_of(entries: Sequence[Entry], *, window: int = 200_000, **more: Any) -> 
     return CompactionPlan(**{**values, **more})
 
 
-async def write(model: ScriptedModel, plan: CompactionPlan, **more: Any) -> Written:
+async def write(model: ScriptedModel, plan: CompactionPlan, **more: Any) -> SummaryResult:
     fall_back = more.pop("fall_back", True)
-    purse = Purse(
+    purse = SpendTracker(
         NoMoney(), session_id=1, job_id=1, caps=Caps(total=None, person=None, visitor=None, session=None)
     )
     told: list[tuple[int, str]] = more.pop("told", [])

@@ -21,10 +21,10 @@ from shared.adapters.postgres.turns.uploads import PostgresUploads
 from shared.config.settings import Settings
 from shared.core.identity.operators import Role
 from shared.core.values.errors import StorageUnavailable
-from shared.services.admin.context_inspector import Inspecting
-from shared.services.admin.job_admin import WorkDesk
-from shared.services.privacy.erasure import Announces
-from shared.services.tools.handover import OperatorDesk
+from shared.services.admin.context_inspector import ContextInspector
+from shared.services.admin.job_admin import JobAdmin
+from shared.services.privacy.erasure import ErasureAnnouncer
+from shared.services.tools.handover import HandoverService
 from web.dashboard.commands import CommandsLike
 from web.origins import Proxies
 
@@ -68,13 +68,13 @@ class Desk:
     commands: CommandsLike | None
     proxies: Proxies
     factors: SecondFactors | None = None
-    handovers: OperatorDesk | None = None
-    announcer: Announces | None = None
+    handovers: HandoverService | None = None
+    announcer: ErasureAnnouncer | None = None
     """Tells screens that something new is stored; None where nobody listens."""
     provider: OidcProvider | None = None
     breakers: Callable[[], Mapping[str, BreakerState]] | None = None
-    inspecting: Inspecting | None = None
-    work: WorkDesk | None = None
+    inspecting: ContextInspector | None = None
+    work: JobAdmin | None = None
     live: Live | None = None
 
     def open_streams(self) -> int:

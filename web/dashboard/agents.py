@@ -10,8 +10,15 @@ from typing import Any
 from aiohttp import web
 
 from shared.adapters.postgres.people.agents import AgentRow, PostgresAgents
-from shared.bootstrap.app import ground_of
-from shared.config.agents import MOST_CHARS, BadAgentConfig, Effective, Ground, check_config, effective
+from shared.bootstrap.app import build_agent_defaults
+from shared.config.agents import (
+    MOST_CHARS,
+    AgentDefaults,
+    BadAgentConfig,
+    EffectiveConfig,
+    check_config,
+    resolve_effective_config,
+)
 from shared.core.session.presets import PRESETS
 from shared.core.values.errors import EvertalkError
 from web.dashboard.access import Refusal, Route, Visit, answer
@@ -89,14 +96,14 @@ def _config(body: Mapping[str, Any]) -> Mapping[str, Any]:
     return config
 
 
-async def _ground(visit: Visit) -> Ground:
+async def _ground(visit: Visit) -> AgentDefaults:
     try:
-        return await asyncio.to_thread(ground_of, visit.desk.settings)
+        return await asyncio.to_thread(build_agent_defaults, visit.desk.settings)
     except EvertalkError as error:
         raise Refusal(503, error.code, error.advice) from None
 
 
-def _judged(config: Mapping[str, Any], ground: Ground) -> dict[str, Any]:
+def _judged(config: Mapping[str, Any], ground: AgentDefaults) -> dict[str, Any]:
     try:
         remarks = check_config(config, ground)
     except BadAgentConfig as error:
@@ -104,8 +111,8 @@ def _judged(config: Mapping[str, Any], ground: Ground) -> dict[str, Any]:
     return {"problems": [], "remarks": list(remarks), "effective": _numbers(config, ground)}
 
 
-def _numbers(config: Mapping[str, Any], ground: Ground) -> dict[str, Any]:
-    found: Effective = effective(config, ground)
+def _numbers(config: Mapping[str, Any], ground: AgentDefaults) -> dict[str, Any]:
+    found: EffectiveConfig = resolve_effective_config(config, ground)
     own = config.get("context") or {}
     settings = []
     for field in dataclasses.fields(found.policy):

@@ -29,7 +29,7 @@ async def me(visit: Visit) -> web.StreamResponse:
             "has_password": who.has_password,
             "by_provider": who.by_provider,
             "can_run_commands": acts and visit.desk.commands is not None,
-            "can_take": acts and hands_over and visit.desk.settings.hands_over,
+            "can_take": acts and hands_over and visit.desk.settings.has_handover,
             "has_handovers": hands_over,
             "can_inspect": visit.desk.inspecting is not None,
         }

@@ -13,7 +13,7 @@ from shared.adapters.postgres.privacy.export import PostgresExport
 from shared.bootstrap.app import SystemClock
 from shared.core.privacy.export import MIME, ExportFormat
 from shared.core.values.errors import EvertalkError
-from shared.services.privacy.export import Exporting
+from shared.services.privacy.export import DataExporter
 from web.dashboard.access import HEADERS, Visit
 
 log = structlog.get_logger(__name__)
@@ -34,18 +34,18 @@ def wanted_format(visit: Visit) -> ExportFormat:
 async def stream_person(visit: Visit, session_id: int) -> web.StreamResponse:
     """Everything that is kept of whoever is reached by the conversation."""
     kind, exporting = wanted_format(visit), _exporting(visit)
-    return await _streamed(visit, exporting.pieces(session_id, kind), exporting.file_name(kind), kind)
+    return await _streamed(visit, exporting.stream(session_id, kind), exporting.build_file_name(kind), kind)
 
 
 async def stream_conversation(visit: Visit, session_id: int, *, name: str) -> web.StreamResponse:
     """One conversation and what was remembered in it."""
     kind, exporting = wanted_format(visit), _exporting(visit)
-    pieces = exporting.pieces(session_id, kind, alone=True)
-    return await _streamed(visit, pieces, exporting.file_name(kind, of=name), kind)
+    pieces = exporting.stream(session_id, kind, alone=True)
+    return await _streamed(visit, pieces, exporting.build_file_name(kind, of=name), kind)
 
 
-def _exporting(visit: Visit) -> Exporting:
-    return Exporting(store=PostgresExport(visit.desk.pool), clock=SystemClock())
+def _exporting(visit: Visit) -> DataExporter:
+    return DataExporter(store=PostgresExport(visit.desk.pool), clock=SystemClock())
 
 
 async def _streamed(

@@ -12,7 +12,7 @@ from shared.adapters.postgres.dashboard.read_models import BadQuery
 from shared.core.identity.handover import AnswerRuns, Listed, Moved, TakenByOther
 from shared.core.session.client_payloads import iso
 from shared.core.values.errors import BadInput, EvertalkError, StorageUnavailable
-from shared.services.tools.handover import CID_CHARS, OperatorDesk
+from shared.services.tools.handover import CID_CHARS, HandoverService
 from web.dashboard.access import Refusal, Visit, answer
 from web.dashboard.bodies import read_json
 
@@ -25,10 +25,12 @@ async def handovers(visit: Visit) -> web.StreamResponse:
     if state not in ("", "waiting", "human"):
         raise BadQuery("state is waiting or human")
     desk = _desk(visit)
-    found = await desk.listed("waiting" if state == "waiting" else "human" if state == "human" else None)
+    found = await desk.list_handovers(
+        "waiting" if state == "waiting" else "human" if state == "human" else None
+    )
     record = visit.desk.operators.record_once if visit.refresh else visit.desk.operators.record
     await record(actor=visit.operator.name, action="read.handovers")
-    return answer({"enabled": visit.desk.settings.hands_over, "handovers": [_listed(one) for one in found]})
+    return answer({"enabled": visit.desk.settings.has_handover, "handovers": [_listed(one) for one in found]})
 
 
 async def handover(visit: Visit) -> web.StreamResponse:
@@ -39,13 +41,13 @@ async def handover(visit: Visit) -> web.StreamResponse:
         raise Refusal(400, "bad_input", "action is take or return.")
     desk, session_id = _desk(visit), await _session(visit)
     who = visit.operator
-    if action == "take" and not visit.desk.settings.hands_over:
+    if action == "take" and not visit.desk.settings.has_handover:
         raise Refusal(409, "handover_off", "Hand-over is switched off: EVERTALK_HANDOVER=on allows it.")
     try:
         if action == "take":
-            moved = await desk.take(session_id, operator_id=who.operator_id, name=who.name)
+            moved = await desk.take_over(session_id, operator_id=who.operator_id, name=who.name)
         else:
-            moved = await desk.give_back(session_id, operator_id=who.operator_id, any_ones=who.may("admin"))
+            moved = await desk.release(session_id, operator_id=who.operator_id, any_ones=who.may("admin"))
     except EvertalkError as error:
         return _refused(visit, error)
     return answer(_moved(moved))
@@ -69,7 +71,7 @@ async def reply(visit: Visit) -> web.StreamResponse:
     return answer({**told, "dup": True} if stored.repeated else told)
 
 
-def _desk(visit: Visit) -> OperatorDesk:
+def _desk(visit: Visit) -> HandoverService:
     if visit.desk.handovers is None:
         raise Refusal(503, "not_available", "Conversations cannot be taken from here just now.")
     return visit.desk.handovers
@@ -80,7 +82,7 @@ async def _session(visit: Visit) -> int:
         public_id = UUID(visit.request.match_info["id"])
     except ValueError:
         raise Refusal(404, "not_found", "There is no such conversation.") from None
-    session_id = await _desk(visit).session_of(public_id)
+    session_id = await _desk(visit).find_session(public_id)
     if session_id is None:
         raise Refusal(404, "not_found", "There is no such conversation.")
     return session_id

@@ -13,8 +13,8 @@ from aiohttp import web
 
 from shared.adapters.postgres.dashboard.job_queries import LIVE_TOPICS, WorkInsights
 from shared.core.values.errors import StorageUnavailable
-from shared.ports import DESK
-from shared.runtime.tasks import Tasks
+from shared.ports import DASHBOARD
+from shared.runtime.tasks import BackgroundTasks
 from web.dashboard.access import HEADERS, Handler, Refusal, Visit, cookie_name
 from web.listener import Connection
 
@@ -41,7 +41,7 @@ class DeskNews(Protocol):
 
     async def announce(self, session_id: int, message: Mapping[str, Any]) -> None: ...
     def listen(self) -> AsyncIterator[tuple[int, Mapping[str, Any]]]: ...
-    async def follow(self, session_ids: Sequence[int]) -> None: ...
+    async def subscribe(self, session_ids: Sequence[int]) -> None: ...
 
 
 class Line(Protocol):
@@ -116,7 +116,7 @@ class Live:
         self._news = news
         self._look_seconds = look_seconds
         self._followers: set[Follower] = set()
-        self._tasks: Tasks | None = None
+        self._tasks: BackgroundTasks | None = None
         self._look_now = asyncio.Event()
         self._seen: Mapping[str, str] = {}
 
@@ -133,10 +133,10 @@ class Live:
             return False
         self._followers.add(follower)
         if self._tasks is None:
-            self._tasks = Tasks()
-            self._tasks.forever(self._look)
+            self._tasks = BackgroundTasks()
+            self._tasks.run_forever(self._look)
             if self._news is not None:
-                self._tasks.forever(self._listen)
+                self._tasks.run_forever(self._listen)
         return True
 
     async def leave(self, follower: Follower) -> None:
@@ -156,7 +156,7 @@ class Live:
         """Somebody's login ended: every process looks at those of its streams."""
         self._look_at_logins()
         if self._news is not None:
-            await self._news.announce(DESK, SIGNED_OUT)
+            await self._news.announce(DASHBOARD, SIGNED_OUT)
 
     async def _look(self) -> None:
         while True:
@@ -180,14 +180,14 @@ class Live:
 
     async def _listen(self) -> None:
         assert self._news is not None
-        await self._news.follow((DESK,))
+        await self._news.subscribe((DASHBOARD,))
         async for where, message in self._news.listen():
-            if where == DESK and message.get("t") == PROGRESS:
+            if where == DASHBOARD and message.get("t") == PROGRESS:
                 self._tell_progress(message)
                 continue
-            if where == DESK and message.get("t") == SIGNED_OUT["t"]:
+            if where == DASHBOARD and message.get("t") == SIGNED_OUT["t"]:
                 self._look_at_logins()
-            elif where == DESK and isinstance(named := message.get("topics"), list):
+            elif where == DASHBOARD and isinstance(named := message.get("topics"), list):
                 self._tell({topic for topic in TOPICS if topic in named})
             self._look_now.set()
 

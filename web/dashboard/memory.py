@@ -78,7 +78,7 @@ async def change(visit: Visit) -> web.StreamResponse:
     if seen != found.shown["etag"]:
         return stale(visit, yours={"text": text}, theirs=await _standing(visit, found))
     store = PostgresNotes(visit.desk.pool)
-    old = await store.note(found.short_id, found.source)
+    old = await store.find_note(found.short_id, found.source)
     if old is None:
         raise _unknown()
     try:
@@ -99,7 +99,7 @@ async def put_away(visit: Visit) -> web.StreamResponse:
     if found.shown["state"] == "kept":
         await _record(visit, "note.put_away", found)
     return await _answered(
-        visit, found.source, await PostgresNotes(visit.desk.pool).put_away(found.short_id, found.source)
+        visit, found.source, await PostgresNotes(visit.desk.pool).archive(found.short_id, found.source)
     )
 
 

@@ -12,8 +12,8 @@ from shared.adapters.postgres.people.people_directory import PostgresPersons
 from shared.adapters.postgres.privacy.erasure import PostgresErasure
 from shared.core.privacy.erasure import COUNTED
 from shared.core.values.errors import OnHold
-from shared.runtime.crash_points import crash_at
-from shared.services.privacy.erasure import Forgetting
+from shared.runtime.crash_points import build_crash_point
+from shared.services.privacy.erasure import ErasureService
 from web.dashboard.access import Refusal, Route, Visit, answer
 from web.dashboard.bodies import read_json
 from web.dashboard.changes import Unheard, public_id
@@ -63,7 +63,7 @@ async def export(visit: Visit) -> web.StreamResponse:
 async def erasure(visit: Visit) -> web.StreamResponse:
     """What would go, and how far the newest erasure is."""
     session_id, _ = await _reached(visit)
-    preview = await PostgresErasure(visit.desk.pool).preview(session_id)
+    preview = await PostgresErasure(visit.desk.pool).load_preview(session_id)
     running = await PeopleInsights(visit.desk.pool).erasure(public_id(visit, "person"))
     counts = {name: preview.counts.get(name, 0) for name in COUNTED}
     return answer({"counts": counts, "erasure": running})
@@ -79,11 +79,11 @@ async def erase(visit: Visit) -> web.StreamResponse:
     if shown["hold"] is not None:
         raise Refusal(409, OnHold.code, OnHold.advice)
     await visit.desk.operators.record(actor=visit.operator.name, action="person.erase", about=about)
-    forgetting = Forgetting(
+    forgetting = ErasureService(
         store=PostgresErasure(visit.desk.pool), announcer=visit.desk.announcer or Unheard(),
-        crash_point=crash_at(visit.desk.settings.crash_point),
+        crash_point=build_crash_point(visit.desk.settings.crash_point),
     )  # fmt: skip
-    report = await forgetting.everything(
+    report = await forgetting.erase_everything(
         session_id, f"operator:{visit.operator.operator_id}", patience=ERASE_SECONDS
     )
     return answer({"erasure": report.erasure_id, "finished": report.finished, "counts": dict(report.counts)})

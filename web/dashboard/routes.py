@@ -17,11 +17,11 @@ from shared.adapters.postgres.people.operator_auth import Operators
 from shared.adapters.postgres.people.second_factors import SecondFactors
 from shared.adapters.postgres.turns.uploads import PostgresUploads
 from shared.config.settings import BadSettings, Settings, resolve_secret_key
-from shared.runtime.crash_points import crash_at
-from shared.services.admin.context_inspector import Inspecting
-from shared.services.admin.job_admin import WorkDesk
-from shared.services.privacy.erasure import Announces
-from shared.services.tools.handover import OperatorDesk
+from shared.runtime.crash_points import build_crash_point
+from shared.services.admin.context_inspector import ContextInspector
+from shared.services.admin.job_admin import JobAdmin
+from shared.services.privacy.erasure import ErasureAnnouncer
+from shared.services.tools.handover import HandoverService
 from web.dashboard import (
     access,
     agents,
@@ -137,11 +137,11 @@ def add_dashboard(
     pool: Pool,
     settings: Settings,
     commands: CommandsLike | None,
-    announcer: Announces | None = None,
+    announcer: ErasureAnnouncer | None = None,
     news: DeskNews | None = None,
-    handovers: OperatorDesk | None = None,
-    inspecting: Inspecting | None = None,
-    work_desk: WorkDesk | None = None,
+    handovers: HandoverService | None = None,
+    inspecting: ContextInspector | None = None,
+    work_desk: JobAdmin | None = None,
     breakers: Callable[[], Mapping[str, BreakerState]] | None = None,
 ) -> Desk:
     """Adds the routes; the desk that comes back knows who is signed in.
@@ -156,7 +156,10 @@ def add_dashboard(
         insights=Insights(pool, timezone=settings.timezone),
         operators=known,
         factors=SecondFactors(
-            pool, operators=known, vault=_vault_of(settings), crash_point=crash_at(settings.crash_point)
+            pool,
+            operators=known,
+            vault=_vault_of(settings),
+            crash_point=build_crash_point(settings.crash_point),
         ),
         files=PostgresUploads(pool),
         settings=settings,

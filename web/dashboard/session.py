@@ -16,7 +16,12 @@ from shared.core.compaction.summary_diff import compare, says
 from shared.core.session.ledger import ledger_from_json
 from shared.core.values.errors import EvertalkError
 from shared.core.values.messages import block_from_json, text_of
-from shared.services.admin.context_inspector import Estimate, Inspecting, Now, Replay
+from shared.services.admin.context_inspector import (
+    CompactionEstimate,
+    ContextInspector,
+    ContextSnapshot,
+    ReplayedCall,
+)
 from web.dashboard.access import Refusal, Route, Visit, answer
 from web.dashboard.bodies import read_json
 from web.dashboard.exports import stream_conversation, wanted_format
@@ -70,7 +75,7 @@ async def now(visit: Visit) -> web.StreamResponse:
     session_id = await _session(visit)
     inspecting = _inspecting(visit)
     try:
-        return answer(_now(await inspecting.now(session_id)))
+        return answer(_now(await inspecting.load_snapshot(session_id)))
     except EvertalkError as error:
         raise Refusal(409, error.code, error.advice) from error
 
@@ -81,10 +86,10 @@ async def replay(visit: Visit) -> web.StreamResponse:
     inspecting = _inspecting(visit)
     newest = await _reads(visit).newest_turn(session_id)
     turn = _number(visit, "turn") or newest or 0
-    found = await inspecting.replay(session_id, turn, _number(visit, "call")) if turn else None
+    found = await inspecting.replay_call(session_id, turn, _number(visit, "call")) if turn else None
     page = _replay(found, turn)
     if found is not None and found.request is not None and visit.request.query.get("body") == "1":
-        page["body"] = dict(await inspecting.body(found.request))
+        page["body"] = dict(await inspecting.build_body(found.request))
     if not visit.refresh:
         await visit.desk.operators.record(
             actor=visit.operator.name, action="read.replay", about=visit.request.match_info["id"],
@@ -183,7 +188,7 @@ def _pin(pin: Mapping[str, Any], summary: str) -> dict[str, Any]:
     return {"seq": pin["seq"], "turn": pin["turn"], "text": words, "said": says(summary, words)}
 
 
-def _now(found: Now) -> dict[str, Any]:
+def _now(found: ContextSnapshot) -> dict[str, Any]:
     budget, gauge = found.budget, found.gauge
     used = gauge.used if gauge else None
     return {
@@ -210,7 +215,7 @@ def _now(found: Now) -> dict[str, Any]:
     }
 
 
-def _replay(found: Replay | None, turn: int) -> dict[str, Any]:
+def _replay(found: ReplayedCall | None, turn: int) -> dict[str, Any]:
     if found is None:
         return {"turn": turn, "call": 0, "calls": 0, "gone": GONE["none"], "pieces": []}
     return {
@@ -225,7 +230,7 @@ def _replay(found: Replay | None, turn: int) -> dict[str, Any]:
     }
 
 
-def _estimate(found: Estimate) -> dict[str, Any]:
+def _estimate(found: CompactionEstimate) -> dict[str, Any]:
     return asdict(found)
 
 
@@ -233,7 +238,7 @@ def _reads(visit: Visit) -> SessionInsights:
     return SessionInsights(visit.desk.pool)
 
 
-def _inspecting(visit: Visit) -> Inspecting:
+def _inspecting(visit: Visit) -> ContextInspector:
     if visit.desk.inspecting is None:
         raise Refusal(503, "not_available", "This cannot be looked at from here just now.")
     return visit.desk.inspecting

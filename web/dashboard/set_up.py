@@ -11,7 +11,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from aiohttp import web
 
-from shared.config.settings import Settings, is_secret, setting_names, sources
+from shared.config.settings import Settings, find_setting_sources, is_secret, list_setting_names
 from web.dashboard.access import Route, Visit, answer
 
 README = Path(__file__).resolve().parents[2] / "README.md"
@@ -27,8 +27,8 @@ async def settings(visit: Visit) -> web.StreamResponse:
 
 
 def _all(given: Settings) -> list[dict[str, Any]]:
-    told, origins = _readme(), sources()
-    return [_shown(given, field, name, told, origins[field]) for field, name in setting_names().items()]
+    told, origins = _readme(), find_setting_sources()
+    return [_shown(given, field, name, told, origins[field]) for field, name in list_setting_names().items()]
 
 
 def _shown(

@@ -15,7 +15,7 @@ from shared.adapters.postgres.people.agents import PostgresAgents
 from shared.adapters.postgres.people.sites import PostgresSites, SiteShown, secret_about, site_from, whole_of
 from shared.config.bots import DEFAULT_AGENT
 from shared.config.settings import BadSettings, resolve_secret_key
-from shared.config.sites import OF_THE_ROW, BadSiteConfig, check_site, read_site_config, shown_to_all
+from shared.config.sites import ROW_FIELDS, BadSiteConfig, build_public_config, check_site, read_site_config
 from shared.core.session.client_payloads import iso
 from web.dashboard.access import HEADERS, Refusal, Route, Visit, answer
 from web.dashboard.bodies import read_json
@@ -79,10 +79,10 @@ async def check(visit: Visit) -> web.StreamResponse:
     body = await read_json(visit)
     settings, language = _settings(body), body.get("language", "en")
     problems = await _problems(visit, settings)
-    config = {key: value for key, value in settings.items() if key not in OF_THE_ROW and value is not None}
+    config = {key: value for key, value in settings.items() if key not in ROW_FIELDS and value is not None}
     look = None
     if not problems and isinstance(language, str):
-        look = shown_to_all(read_site_config(config), language[:40])
+        look = build_public_config(read_site_config(config), language[:40])
     return answer({"problems": problems, "look": look})
 
 

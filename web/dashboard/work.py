@@ -12,7 +12,7 @@ from aiohttp import web
 from shared.adapters.postgres.dashboard.job_queries import DeliveryQuery, WorkInsights, check_match
 from shared.adapters.postgres.dashboard.read_models import MAX_LIMIT, BadQuery
 from shared.core.ops.job_views import DeliveryVerb, JobMatch, JobVerb, PartKey, WorkChanged
-from shared.services.admin.job_admin import WorkDesk
+from shared.services.admin.job_admin import JobAdmin
 from web.dashboard.access import Handler, Refusal, Route, Visit, answer
 from web.dashboard.bodies import read_json
 
@@ -61,20 +61,20 @@ async def change_jobs(verb: JobVerb, visit: Visit) -> web.StreamResponse:
     desk, body, who = _desk(visit), await read_json(visit), visit.operator.name
     if "match" in body:
         through = _number(body.get("through"))
-        done = await desk.all_jobs(verb, _match(body["match"]), through=through, actor=who)
+        done = await desk.change_matching_jobs(verb, _match(body["match"]), through=through, actor=who)
     else:
-        done = await desk.jobs(verb, _ids(body.get("ids")), actor=who)
+        done = await desk.change_jobs(verb, _ids(body.get("ids")), actor=who)
     return answer(_told(done))
 
 
 async def change_parts(verb: DeliveryVerb, visit: Visit) -> web.StreamResponse:
     """`{"parts": [{"session", "turn", "part"}]}`; sending again may show a person the same words twice."""
     desk, body = _desk(visit), await read_json(visit)
-    done = await desk.deliveries(verb, _parts(body.get("parts")), actor=visit.operator.name)
+    done = await desk.change_deliveries(verb, _parts(body.get("parts")), actor=visit.operator.name)
     return answer(_told(done))
 
 
-def _desk(visit: Visit) -> WorkDesk:
+def _desk(visit: Visit) -> JobAdmin:
     if visit.desk.work is None:
         raise Refusal(503, "not_available", "Nothing can be changed from here just now.")
     return visit.desk.work

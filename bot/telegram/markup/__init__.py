@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from bot.telegram.markup.classic import plain, render
-from bot.telegram.markup.messages import DOCUMENT_NAME, MOST_PARTS, Messages, as_messages
-from bot.telegram.markup.rich import RichBlock, rich_blocks
+from bot.telegram.markup.answer_messages import DOCUMENT_NAME, MAX_PARTS, AnswerMessages, build_messages
+from bot.telegram.markup.entity_text import render, render_plain
+from bot.telegram.markup.message_parts import MessagePart, RenderedText, TextEntity, count_units
+from bot.telegram.markup.rich_blocks import RichBlock, build_rich_blocks
 from bot.telegram.markup.splitting import LIVE_UNITS, MESSAGE_UNITS, split
-from bot.telegram.markup.values import Entity, Part, Rendered, units
 
 __all__ = [
     "render",
-    "plain",
+    "render_plain",
     "split",
-    "as_messages",
-    "rich_blocks",
-    "Entity",
-    "Rendered",
-    "Part",
-    "Messages",
+    "build_messages",
+    "build_rich_blocks",
+    "TextEntity",
+    "RenderedText",
+    "MessagePart",
+    "AnswerMessages",
     "RichBlock",
-    "units",
+    "count_units",
     "LIVE_UNITS",
     "MESSAGE_UNITS",
-    "MOST_PARTS",
+    "MAX_PARTS",
     "DOCUMENT_NAME",
 ]

@@ -5,45 +5,45 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-Styles: TypeAlias = frozenset[str]
+TextStyles: TypeAlias = frozenset[str]
 """Of bold, italic, strikethrough, code and math."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Span:
+class TextSpan:
     """`tex` is the formula without its signs, which `text` has."""
 
     text: str
-    styles: Styles = frozenset()
+    styles: TextStyles = frozenset()
     url: str | None = None
     tex: str | None = None
 
 
-Spans: TypeAlias = tuple[Span, ...]
+TextSpans: TypeAlias = tuple[TextSpan, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Paragraph:
-    spans: Spans
+class ParagraphBlock:
+    spans: TextSpans
     spaced: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Heading:
+class HeadingBlock:
     level: int
-    spans: Spans
+    spans: TextSpans
     spaced: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Code:
+class CodeBlock:
     text: str
     language: str | None = None
     spaced: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Formula:
+class FormulaBlock:
     """`text` as it was written, `tex` without the signs around."""
 
     text: str
@@ -52,40 +52,49 @@ class Formula:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class DividerBlock:
     spaced: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
+class TableBlock:
     """The first row is the header; `aligns` has left, center or right for each column."""
 
     aligns: tuple[str, ...]
-    rows: tuple[tuple[Spans, ...], ...]
+    rows: tuple[tuple[TextSpans, ...], ...]
     spaced: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Item:
-    blocks: tuple[Block, ...]
+class ListItem:
+    blocks: tuple[MarkdownBlock, ...]
     checked: bool | None = None
     spaced: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listing:
+class ListBlock:
     """`start` is the first number, None means bullets."""
 
-    items: tuple[Item, ...]
+    items: tuple[ListItem, ...]
     start: int | None = None
     spaced: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Quote:
-    blocks: tuple[Block, ...]
+class QuoteBlock:
+    blocks: tuple[MarkdownBlock, ...]
     spaced: bool = False
 
 
 # Every block's `spaced` says whether a blank line stood before it.
-Block: TypeAlias = Paragraph | Heading | Code | Formula | Rule | Table | Listing | Quote
+MarkdownBlock: TypeAlias = (
+    ParagraphBlock
+    | HeadingBlock
+    | CodeBlock
+    | FormulaBlock
+    | DividerBlock
+    | TableBlock
+    | ListBlock
+    | QuoteBlock
+)

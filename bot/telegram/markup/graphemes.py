@@ -12,7 +12,7 @@ _TAGS = range(0xE0020, 0xE0080)
 _HANGUL_TAILS = range(0x1160, 0x1200)
 
 
-def is_border(text: str, at: int) -> bool:
+def is_grapheme_boundary(text: str, at: int) -> bool:
     """Whether a person would see the characters around `at` as two."""
     if not 0 < at < len(text):
         return True
@@ -46,13 +46,13 @@ def is_visible(text: str) -> bool:
     return any(unicodedata.category(char)[0] in "LNPS" for char in text)
 
 
-def width(text: str) -> int:
+def measure_width(text: str) -> int:
     """Columns in a fixed-width font, where East Asian characters and pictures take two."""
     if text.isascii():
         return len(text)
     columns, start = 0, 0
     for at in range(1, len(text) + 1):
-        if is_border(text, at):
+        if is_grapheme_boundary(text, at):
             columns += _cluster_width(text[start:at])
             start = at
     return columns

@@ -6,8 +6,8 @@ from bisect import bisect_right
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
-from bot.telegram.markup.graphemes import is_border, is_visible
-from bot.telegram.markup.values import Entity, Part, Rendered
+from bot.telegram.markup.graphemes import is_grapheme_boundary, is_visible
+from bot.telegram.markup.message_parts import MessagePart, RenderedText, TextEntity
 
 MESSAGE_UNITS = 4_096
 LIVE_UNITS = 3_800
@@ -21,13 +21,13 @@ _EMPTIEST = 2
 """A part is cut at a better place only if it is then at least one half full."""
 
 
-def split(rendered: Rendered, *, limit: int = MESSAGE_UNITS) -> tuple[Part, ...]:
+def split(rendered: RenderedText, *, limit: int = MESSAGE_UNITS) -> tuple[MessagePart, ...]:
     """Parts in order; the texts joined with the gaps behind them are the rendered text.
 
     While a text grows, all parts but the last two stay as they are, as long as the limit does.
     """
-    text = _Measured.of(rendered)
-    parts: list[Part] = []
+    text = _MeasuredText.of(rendered)
+    parts: list[MessagePart] = []
     start = 0
     while start < len(text.text):
         end = text.furthest(start, limit)
@@ -41,16 +41,16 @@ def split(rendered: Rendered, *, limit: int = MESSAGE_UNITS) -> tuple[Part, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Measured:
+class _MeasuredText:
     """`offsets` has the UTF-16 offset of every character and of the end; `blocks` the code blocks' ranges."""
 
     text: str
     offsets: list[int]
-    entities: tuple[Entity, ...]
+    entities: tuple[TextEntity, ...]
     blocks: tuple[tuple[int, int], ...]
 
     @classmethod
-    def of(cls, rendered: Rendered) -> _Measured:
+    def of(cls, rendered: RenderedText) -> _MeasuredText:
         offsets = [0, *accumulate(2 if ord(char) > 0xFFFF else 1 for char in rendered.text)]
         at = {offset: index for index, offset in enumerate(offsets)}
         blocks = tuple((at[e.offset], at[e.end]) for e in rendered.entities if e.type == "pre")
@@ -84,7 +84,7 @@ class _Measured:
                     break
         if best:
             return best
-        return next((at for at in range(end, start, -1) if is_border(self.text, at)), end)
+        return next((at for at in range(end, start, -1) if is_grapheme_boundary(self.text, at)), end)
 
     def _rank(self, at: int) -> int:
         """How good a cut before the character at `at` is; 0 is none."""
@@ -99,7 +99,7 @@ class _Measured:
         number = bisect_right(self.blocks, (at, -1)) - 1
         return number >= 0 and self.blocks[number][0] < at < self.blocks[number][1]
 
-    def part(self, start: int, cut: int) -> tuple[Part, int]:
+    def part(self, start: int, cut: int) -> tuple[MessagePart, int]:
         """The part up to `cut`, and where the next begins: behind whitespace, but with code's indentation."""
         end = cut
         while end > start + 1 and self.text[end - 1].isspace():
@@ -111,9 +111,9 @@ class _Measured:
             line = self.text.rfind("\n", cut, after)
             after = line + 1 if line >= 0 else cut
         gap = self.text[end:after]
-        return Part(text=self.text[start:end], entities=self._within(start, end), gap=gap), after
+        return MessagePart(text=self.text[start:end], entities=self._within(start, end), gap=gap), after
 
-    def _within(self, start: int, end: int) -> tuple[Entity, ...]:
+    def _within(self, start: int, end: int) -> tuple[TextEntity, ...]:
         first, last = self.offsets[start], self.offsets[end]
         found = []
         for entity in self.entities:

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from bot.telegram.markup.blocks import Span, Spans, Table
-from bot.telegram.markup.graphemes import width
+from bot.telegram.markup.blocks import TableBlock, TextSpan, TextSpans
+from bot.telegram.markup.graphemes import measure_width
 
-WIDEST_COLUMN = 32
+MAX_COLUMN_CHARS = 32
 """One long cell must not push every row off the screen: it stands out, and its row alone is crooked."""
 
 _BETWEEN = " | "
 
 
-def table_text(table: Table) -> str:
-    rows = [[cell_text(cell) for cell in row] for row in table.rows]
-    widths = [min(WIDEST_COLUMN, max(map(width, column))) for column in zip(*rows, strict=True)]
+def render_table(table: TableBlock) -> str:
+    rows = [[render_cell(cell) for cell in row] for row in table.rows]
+    widths = [min(MAX_COLUMN_CHARS, max(map(measure_width, column))) for column in zip(*rows, strict=True)]
     lines = [_line(row, widths, table.aligns) for row in rows]
     rule = "-+-".join("-" * max(columns, 1) for columns in widths)
     return "\n".join([lines[0], rule, *lines[1:]])
 
 
-def cell_text(spans: Spans) -> str:
+def render_cell(spans: TextSpans) -> str:
     return " ".join("".join(span.text for span in spans).split())
 
 
@@ -33,15 +33,15 @@ def _line(row: Sequence[str], widths: Sequence[int], aligns: Sequence[str]) -> s
 
 
 def _padded(cell: str, columns: int, align: str) -> str:
-    missing = max(0, columns - width(cell))
+    missing = max(0, columns - measure_width(cell))
     left = {"right": missing, "center": missing // 2}.get(align, 0)
     return " " * left + cell + " " * (missing - left)
 
 
-def table_links(table: Table) -> Iterator[Span]:
+def find_table_links(table: TableBlock) -> Iterator[TextSpan]:
     """The links of all cells, for a line below: nothing within fixed-width text can be clicked."""
     seen: set[tuple[str, str]] = set()
     for span in (span for row in table.rows for cell in row for span in cell):
         if span.url and (span.text, span.url) not in seen:
             seen.add((span.text, span.url))
-            yield Span(text=span.text.strip() or span.url, url=span.url)
+            yield TextSpan(text=span.text.strip() or span.url, url=span.url)

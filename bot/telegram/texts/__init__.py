@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from bot.telegram.texts.english import Texts
-from bot.telegram.texts.german import German
-from bot.telegram.texts.shown import Markdown, Plain, literal
+from bot.telegram.texts.german import GermanTexts
+from bot.telegram.texts.markdown_text import Markdown, Plain, escape_markdown
 
-__all__ = ["Texts", "texts_for", "LANGUAGES", "Markdown", "Plain", "literal"]
+__all__ = ["Texts", "get_texts", "LANGUAGES", "Markdown", "Plain", "escape_markdown"]
 
 LANGUAGES = ("en", "de")
-_ENGLISH, _GERMAN = Texts(), German()
+_ENGLISH, _GERMAN = Texts(), GermanTexts()
 
 
-def texts_for(language_code: str) -> Texts:
+def get_texts(language_code: str) -> Texts:
     """By Telegram's `language_code` (IETF, may be empty) or by a chat's own choice; English for all else."""
     return _GERMAN if language_code.lower().partition("-")[0].partition("_")[0] == "de" else _ENGLISH

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bot.telegram.texts.shown import Markdown, Plain, literal
+from bot.telegram.texts.markdown_text import Markdown, Plain, escape_markdown
 from shared.core.commands.public_messages import advice_for_public
 
-_CANNOT = {
+_UNSUPPORTED_MEDIA = {
     "voice": "I cannot listen to voice messages yet.",
     "audio": "I cannot listen to sound files yet.",
     "video": "I cannot watch videos.",
@@ -32,14 +32,14 @@ _SETTINGS = {
     "receipts": "Mark what I have read",
     "model": "Model",
 }
-_AT_WORK = {
+_STATUS_BY_TOOL = {
     "calculate": "Calculating …",
     "current_time": "Looking at the clock …",
     "open_artifact": "Reading on …",
     "recall": "Looking back at what was said …",
     "search_memory": "Looking at what I know …",
 }
-_AT_WORK_ON = {"fetch_url": "Looking at {subject} …", "mcp": "Asking {subject} …"}
+_STATUS_WITH_SUBJECT = {"fetch_url": "Looking at {subject} …", "mcp": "Asking {subject} …"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,13 +142,13 @@ class Texts:
 
     def at_work(self, tool: str, subject: str) -> Plain:
         """While a tool runs; `subject` is a host or a server, where the tool says."""
-        if subject and tool in _AT_WORK_ON:
-            return _AT_WORK_ON[tool].replace("{subject}", subject)
-        return _AT_WORK.get(tool, self.busy)
+        if subject and tool in _STATUS_WITH_SUBJECT:
+            return _STATUS_WITH_SUBJECT[tool].replace("{subject}", subject)
+        return _STATUS_BY_TOOL.get(tool, self.busy)
 
     def hello(self, *, name: str = "", demo: bool = False, public: bool = False) -> Markdown:
         """The first words to somebody who may talk; `demo`: no real model answers."""
-        greeting = f"Hello {literal(name, most=40)}!" if name.strip() else "Hello!"
+        greeting = f"Hello {escape_markdown(name, most=40)}!" if name.strip() else "Hello!"
         who = (
             "I am an AI assistant." if public else "I am an AI assistant, and I remember what we talk about."
         )
@@ -164,7 +164,7 @@ class Texts:
     def hello_group(self, *, username: str, hears_all: bool) -> Markdown:
         """When the bot was added to a group; `hears_all`: privacy mode is off."""
         hint = self.group_hint(hears_all=hears_all)
-        return f"Hello! Mention me as @{literal(username)} or reply to me, and I answer. {hint}"
+        return f"Hello! Mention me as @{escape_markdown(username)} or reply to me, and I answer. {hint}"
 
     def group_hint(self, *, hears_all: bool) -> Markdown:
         """Also for /help."""
@@ -177,7 +177,9 @@ class Texts:
 
     def help(self, *, commands: Sequence[tuple[str, str]], groups: str = "") -> Markdown:
         """`commands`: as one types them, and what they do; `groups`: the hint, when asked in a group."""
-        rows = "\n".join(f"- {literal(call)} – {literal(what, most=200)}" for call, what in commands)
+        rows = "\n".join(
+            f"- {escape_markdown(call)} – {escape_markdown(what, most=200)}" for call, what in commands
+        )
         head = "Just write to me; pictures, PDFs and text files work too. You can also send:"
         return "\n\n".join([head, rows, *([groups] if groups else [])])
 
@@ -189,28 +191,28 @@ class Texts:
 
     def asks_for_access(self, *, name: str, username: str, code: str) -> Markdown:
         """To an owner, with the buttons `allow` and `deny`."""
-        who = f"{literal(name)} (@{literal(username)})" if username else literal(name)
+        who = f"{escape_markdown(name)} (@{escape_markdown(username)})" if username else escape_markdown(name)
         return f"{who} would like to talk with me. Code: `{code}`"
 
     def let_in(self, *, name: str) -> Markdown:
-        return f"{literal(name)} can talk with me now."
+        return f"{escape_markdown(name)} can talk with me now."
 
     def kept_out(self, *, name: str) -> Markdown:
-        return f"{literal(name)} was refused."
+        return f"{escape_markdown(name)} was refused."
 
     def cannot(self, *, kind: str) -> Markdown:
         """By the kind of a message: voice, video, sticker …"""
-        words = _CANNOT.get(kind, "I cannot read this kind of message.")
+        words = _UNSUPPORTED_MEDIA.get(kind, "I cannot read this kind of message.")
         return f"{words} Please write to me instead."
 
     def file_too_large(self, *, name: str, limit_mb: int) -> Markdown:
-        return f"{literal(name)} is too large: I can read files of up to {limit_mb} MB."
+        return f"{escape_markdown(name)} is too large: I can read files of up to {limit_mb} MB."
 
     def file_unreadable(self, *, name: str) -> Markdown:
-        return f"I cannot read {literal(name)}. Pictures, PDFs with text, and text files work."
+        return f"I cannot read {escape_markdown(name)}. Pictures, PDFs with text, and text files work."
 
     def file_shortened(self, *, name: str) -> Markdown:
-        return f"{literal(name)} is long, so I read only its beginning."
+        return f"{escape_markdown(name)} is long, so I read only its beginning."
 
     def advice(self, *, code: str, advice: str, public: bool) -> Markdown:
         """Why there is no answer, in one line; `advice` is what the error itself says, in English."""
@@ -238,4 +240,4 @@ class Texts:
 
     def put_away(self, *, text: str) -> Markdown:
         """Below the list, or where a search stood, with the button `undo`."""
-        return f"~~{literal(text, most=200)}~~ Put away; for 30 days you can have it back."
+        return f"~~{escape_markdown(text, most=200)}~~ Put away; for 30 days you can have it back."

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bot.telegram.texts.english import Texts
-from bot.telegram.texts.shown import Markdown, Plain, literal
+from bot.telegram.texts.markdown_text import Markdown, Plain, escape_markdown
 
-_CANNOT = {
+_UNSUPPORTED_MEDIA = {
     "voice": "Sprachnachrichten kann ich noch nicht anhören.",
     "audio": "Tondateien kann ich noch nicht anhören.",
     "video": "Videos kann ich nicht ansehen.",
@@ -134,22 +134,22 @@ _SETTINGS = {
 }
 
 
-def _number(value: int) -> str:
+def _format_number(value: int) -> str:
     return f"{value:,}".replace(",", ".")
 
 
-_AT_WORK = {
+_STATUS_BY_TOOL = {
     "calculate": "Ich rechne …",
     "current_time": "Ich sehe auf die Uhr …",
     "open_artifact": "Ich lese weiter …",
     "recall": "Ich sehe nach, was gesagt wurde …",
     "search_memory": "Ich sehe nach, was ich weiß …",
 }
-_AT_WORK_ON = {"fetch_url": "Ich sehe mir {subject} an …", "mcp": "Ich frage {subject} …"}
+_STATUS_WITH_SUBJECT = {"fetch_url": "Ich sehe mir {subject} an …", "mcp": "Ich frage {subject} …"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class German(Texts):
+class GermanTexts(Texts):
     language: str = "de"
 
     about: Plain = "Sprich mit mir über alles. Ich weiß noch, was wir gesagt haben."
@@ -242,12 +242,12 @@ class German(Texts):
     demo_advice: Markdown = "Mein Besitzer kann mir mit `./evertalk setup` ein echtes Modell geben."
 
     def at_work(self, tool: str, subject: str) -> Plain:
-        if subject and tool in _AT_WORK_ON:
-            return _AT_WORK_ON[tool].replace("{subject}", subject)
-        return _AT_WORK.get(tool, self.busy)
+        if subject and tool in _STATUS_WITH_SUBJECT:
+            return _STATUS_WITH_SUBJECT[tool].replace("{subject}", subject)
+        return _STATUS_BY_TOOL.get(tool, self.busy)
 
     def hello(self, *, name: str = "", demo: bool = False, public: bool = False) -> Markdown:
-        greeting = f"Hallo {literal(name, most=40)}!" if name.strip() else "Hallo!"
+        greeting = f"Hallo {escape_markdown(name, most=40)}!" if name.strip() else "Hallo!"
         who = "Ich bin ein KI-Assistent" + ("." if public else " und weiß noch, worüber wir reden.")
         lines = [
             f"{greeting} {who} Schreib mir einfach, zum Beispiel:",
@@ -260,7 +260,8 @@ class German(Texts):
 
     def hello_group(self, *, username: str, hears_all: bool) -> Markdown:
         hint = self.group_hint(hears_all=hears_all)
-        return f"Hallo! Erwähnt mich als @{literal(username)} oder antwortet mir, dann antworte ich. {hint}"
+        name = escape_markdown(username)
+        return f"Hallo! Erwähnt mich als @{name} oder antwortet mir, dann antworte ich. {hint}"
 
     def group_hint(self, *, hears_all: bool) -> Markdown:
         if hears_all:
@@ -271,7 +272,9 @@ class German(Texts):
         )
 
     def help(self, *, commands: Sequence[tuple[str, str]], groups: str = "") -> Markdown:
-        rows = "\n".join(f"- {literal(call)} – {literal(what, most=200)}" for call, what in commands)
+        rows = "\n".join(
+            f"- {escape_markdown(call)} – {escape_markdown(what, most=200)}" for call, what in commands
+        )
         head = "Schreib mir einfach; Bilder, PDFs und Textdateien gehen auch. Außerdem kannst du senden:"
         return "\n\n".join([head, rows, *([groups] if groups else [])])
 
@@ -282,27 +285,27 @@ class German(Texts):
         )
 
     def asks_for_access(self, *, name: str, username: str, code: str) -> Markdown:
-        who = f"{literal(name)} (@{literal(username)})" if username else literal(name)
+        who = f"{escape_markdown(name)} (@{escape_markdown(username)})" if username else escape_markdown(name)
         return f"{who} möchte mit mir reden. Code: `{code}`"
 
     def let_in(self, *, name: str) -> Markdown:
-        return f"{literal(name)} kann jetzt mit mir reden."
+        return f"{escape_markdown(name)} kann jetzt mit mir reden."
 
     def kept_out(self, *, name: str) -> Markdown:
-        return f"{literal(name)} wurde abgelehnt."
+        return f"{escape_markdown(name)} wurde abgelehnt."
 
     def cannot(self, *, kind: str) -> Markdown:
-        words = _CANNOT.get(kind, "Diese Art von Nachricht kann ich nicht lesen.")
+        words = _UNSUPPORTED_MEDIA.get(kind, "Diese Art von Nachricht kann ich nicht lesen.")
         return f"{words} Bitte schreib mir stattdessen."
 
     def file_too_large(self, *, name: str, limit_mb: int) -> Markdown:
-        return f"{literal(name)} ist zu groß: Ich kann Dateien bis {limit_mb} MB lesen."
+        return f"{escape_markdown(name)} ist zu groß: Ich kann Dateien bis {limit_mb} MB lesen."
 
     def file_unreadable(self, *, name: str) -> Markdown:
-        return f"{literal(name)} kann ich nicht lesen. Bilder, PDFs mit Text und Textdateien gehen."
+        return f"{escape_markdown(name)} kann ich nicht lesen. Bilder, PDFs mit Text und Textdateien gehen."
 
     def file_shortened(self, *, name: str) -> Markdown:
-        return f"{literal(name)} ist lang, darum lese ich nur den Anfang."
+        return f"{escape_markdown(name)} ist lang, darum lese ich nur den Anfang."
 
     def advice(self, *, code: str, advice: str, public: bool) -> Markdown:
         special = _PUBLIC_ADVICE.get(code) if public else None
@@ -317,17 +320,17 @@ class German(Texts):
     def summarised(self, *, messages: int) -> Markdown:
         if messages == 1:
             return "Ich habe eine ältere Nachricht zusammengefasst."
-        return f"Ich habe {_number(messages)} ältere Nachrichten zusammengefasst."
+        return f"Ich habe {_format_number(messages)} ältere Nachrichten zusammengefasst."
 
     def export_caption(self, *, messages: int) -> Plain:
         return (
             "Unser Gespräch: eine Nachricht"
             if messages == 1
-            else f"Unser Gespräch: {_number(messages)} Nachrichten"
+            else f"Unser Gespräch: {_format_number(messages)} Nachrichten"
         )
 
     def setting(self, *, name: str, value: str) -> Plain:
         return f"{_SETTINGS.get(name, name)}: {value}"
 
     def put_away(self, *, text: str) -> Markdown:
-        return f"~~{literal(text, most=200)}~~ Weggelegt; 30 Tage lang kannst du es zurückholen."
+        return f"~~{escape_markdown(text, most=200)}~~ Weggelegt; 30 Tage lang kannst du es zurückholen."

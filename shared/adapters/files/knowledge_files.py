@@ -43,12 +43,12 @@ class KnowledgeFiles:
     def __init__(self, root: Path) -> None:
         self._root = root
 
-    async def look(self, folder: str) -> Shelf:
+    async def scan(self, folder: str) -> Shelf:
         """Raises TimeoutError."""
         async with asyncio.timeout(LIST_SECONDS):
             return await asyncio.to_thread(shelf_of, self._folder(folder))
 
-    async def passages(self, folder: str, path: str) -> tuple[Passage, ...]:
+    async def read_passages(self, folder: str, path: str) -> tuple[Passage, ...]:
         """Raises UnreadableKnowledge."""
         content = await asyncio.to_thread(self._content, folder, path)
         try:

@@ -47,7 +47,7 @@ class WorkspaceFiles:
         self._other_paths = asyncio.Event()
         self._watched: tuple[Path, ...] = ()
 
-    def of(self, folder: str) -> Workspace:
+    def load(self, folder: str) -> Workspace:
         """As it was read last. Only a folder that nobody named before is read at once: a few small files."""
         if folder not in self._known:
             self._take(folder, read_workspace(self.path_of(folder)))

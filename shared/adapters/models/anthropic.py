@@ -79,7 +79,7 @@ class AnthropicModel:
         """For who knows that there will be a call soon."""
         await self._provider.load()
 
-    async def card(self, model: str) -> ModelCard:
+    async def load_card(self, model: str) -> ModelCard:
         """The entry's own card, whatever the name; asks the provider's model list once a day."""
         if self._entry.window is None:
             await self._provider.windows(self._entry.wire_name)
@@ -117,7 +117,7 @@ class AnthropicModel:
     async def body(self, request: ModelRequest) -> Json:
         """What the provider is sent for it at the first attempt, with thinking and a schema."""
         return {
-            **request_body(request, await self.card(request.model), self._entry.wire_name),
+            **request_body(request, await self.load_card(request.model), self._entry.wire_name),
             "stream": True,
         }
 
@@ -258,7 +258,7 @@ class AnthropicModel:
         if not usage.known or is_possible(usage, request, words=words):
             return usage
         _log.warning("%s: nothing can have been counted so: %s", self._entry.name, usage)
-        count, factor = self._counter.count, self._card().token_factor
+        count, factor = self._counter.count_tokens, self._card().token_factor
         return Usage(
             input_tokens=round(factor * size_of(request, count)),
             output_tokens=round(factor * count(words)),

@@ -80,7 +80,7 @@ class OfflineModel:
         self._window = window
         self._piece_seconds = piece_seconds
 
-    async def card(self, model: str) -> ModelCard:
+    async def load_card(self, model: str) -> ModelCard:
         return ModelCard(
             name=model,
             window=self._window,
@@ -130,7 +130,7 @@ class OfflineModel:
         )
 
     def _tokens(self, text: str) -> int:
-        return self._counter.count(text) if text else 0
+        return self._counter.count_tokens(text) if text else 0
 
 
 def _for_a_program(request: ModelRequest) -> bool:

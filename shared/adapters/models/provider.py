@@ -19,7 +19,7 @@ from shared.adapters.models.error_mapping import error_of, read_refusal
 from shared.adapters.models.limits import LARGEST_WINDOW, SMALLEST_WINDOW, Limits
 from shared.adapters.models.stream_parser import Event
 from shared.core.values.errors import ModelError, ModelRefusedAccount, ModelUnavailable
-from shared.runtime.gc_tuning import nothing_searched
+from shared.runtime.gc_tuning import pause_gc
 
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic, AsyncStream
@@ -280,7 +280,7 @@ class Line:
 
 
 def _load_sdk() -> None:
-    with nothing_searched():
+    with pause_gc():
         importlib.import_module("anthropic")
 
 

@@ -21,7 +21,7 @@ from shared.adapters.models.timeouts import Patience
 from shared.adapters.models.wire import request_body
 from shared.core.values.errors import ModelError, ModelRefusedAccount
 from shared.ports import ChatModel, ModelCard, ModelReply, ModelRequest, OnText, TokenCounter
-from shared.runtime.tracing import NO_TRACES, Tracer
+from shared.runtime.tracing import NULL_TRACER, Tracer
 
 DEFAULT_CHAT_MODEL = "claude-sonnet-5-5"
 DEFAULT_SUMMARY_MODEL = "claude-haiku-5-5"
@@ -55,7 +55,7 @@ class Models:
         self._routes = dict(routes)
         self._providers = tuple(providers)
         self._usual = usual
-        self._tracer: Tracer = NO_TRACES
+        self._tracer: Tracer = NULL_TRACER
         self._loading: asyncio.Future[None] | None = None
 
     @property
@@ -67,9 +67,9 @@ class Models:
         """Every model that can be asked for by name without guessing."""
         return tuple(self._routes)
 
-    async def card(self, model: str) -> ModelCard:
+    async def load_card(self, model: str) -> ModelCard:
         route = self._route(model)
-        return _unknown(model) if route is None else await route.model.card(model)
+        return _unknown(model) if route is None else await route.model.load_card(model)
 
     def trace(self, tracer: Tracer) -> None:
         """From now on each answer is a span, with the provider's own id of the request."""
@@ -78,7 +78,7 @@ class Models:
     async def reply(self, request: ModelRequest, *, on_text: OnText | None = None) -> ModelReply:
         with self._tracer.span("model call", {"model": request.model}) as span:
             reply = await self._reply(request, on_text)
-            span.note(
+            span.set_attributes(
                 request_id=reply.request_id,
                 answered_by=reply.model,
                 input_tokens=reply.usage.input_tokens,
@@ -110,7 +110,7 @@ class Models:
         route = self._route(request.model)
         if route is not None and isinstance(route.model, AnthropicModel):
             return await route.model.body(request)
-        return {**request_body(request, await self.card(request.model), request.model), "stream": True}
+        return {**request_body(request, await self.load_card(request.model), request.model), "stream": True}
 
     async def is_listed(self, model: str) -> bool | None:
         """Whether its provider's list of models has it; None where there is no such list."""
@@ -119,12 +119,12 @@ class Models:
             return None
         return await route.model.is_listed()
 
-    def load_soon(self) -> None:
+    def start_loading(self) -> None:
         """There will be a call: what it needs is loaded beside whatever comes before it."""
         if self._loading is None:
             self._loading = asyncio.ensure_future(self._load())
 
-    async def loaded(self) -> None:
+    async def wait_until_loaded(self) -> None:
         """When what was to be loaded is there, or cannot be: the call will say why."""
         if self._loading is not None:
             await asyncio.wait([self._loading])

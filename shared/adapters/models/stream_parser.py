@@ -135,7 +135,7 @@ class Reading:
         usage = self.usage()
         if self._told_output or not usage.known:
             return usage
-        estimate = round(counter.count(self.words()) * factor)
+        estimate = round(counter.count_tokens(self.words()) * factor)
         return replace(usage, output_tokens=max(usage.output_tokens, estimate))
 
     def words(self) -> str:

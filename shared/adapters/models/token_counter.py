@@ -48,7 +48,7 @@ class VocabularyCounter:
         """Why the vocabulary is not used, for `doctor`; None while nothing is known to be wrong."""
         return self._broken
 
-    def count(self, text: str) -> int:
+    def count_tokens(self, text: str) -> int:
         """Estimated tokens of a text before a model's factor; never raises."""
         return self._remembered(text) if len(text) <= _REMEMBERED_CHARS else self._count(text)
 

@@ -18,7 +18,7 @@ from shared.core.values.messages import (
     ToolResult,
     ToolUse,
 )
-from shared.ports import ModelCard, ModelRequest, Picture, SystemPart, ToolSpec
+from shared.ports import ModelCard, ModelRequest, PictureContent, SystemPart, ToolSpec
 
 MAX_BREAKPOINTS = 4
 _MAX_MESSAGE_BREAKPOINTS = 3
@@ -98,7 +98,7 @@ class _Takes:
     tools: bool
     thinking: bool
     provider: bool
-    pictures: Mapping[int, Picture]
+    pictures: Mapping[int, PictureContent]
 
 
 def _message(message: Message, takes: _Takes) -> Json:
@@ -129,7 +129,7 @@ def _block(block: Block, takes: _Takes) -> Json | None:
             )
 
 
-def _picture(picture: Picture) -> Json:
+def _picture(picture: PictureContent) -> Json:
     data = base64.b64encode(picture.body).decode("ascii")
     return {"type": "image", "source": {"type": "base64", "media_type": picture.mime, "data": data}}
 

@@ -17,8 +17,8 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
 from shared.adapters.redis.client import open_redis
-from shared.ports import EVERYBODY
-from shared.runtime.tasks import heeding_cancellation
+from shared.ports import ALL_PROCESSES
+from shared.runtime.tasks import keep_cancellation
 
 log = structlog.get_logger(__name__)
 
@@ -57,7 +57,7 @@ class RedisAnnouncer:
         self._publisher = open_redis(Redis, url, max_connections=4, **options)
         self._subscriber = open_redis(Redis, url, socket_timeout=LISTEN_SECONDS, **options)
         self._channel = channel_of(self._publisher)
-        self._for_all = f"{self._channel}{EVERYBODY}"
+        self._for_all = f"{self._channel}{ALL_PROCESSES}"
         """Followed always: a process without sessions hears what is for all, and when Redis is gone."""
         self._wanted: set[str] = {self._for_all}
         self._confirmed: set[str] = set()
@@ -90,7 +90,7 @@ class RedisAnnouncer:
 
     async def _publish(self, session_id: int, text: str, now: float) -> None:
         try:
-            with heeding_cancellation():
+            with keep_cancellation():
                 async with asyncio.timeout(PUBLISH_SECONDS):
                     heard = await self._publisher.publish(f"{self._channel}{session_id}", text)
         except _AWAY as error:
@@ -101,13 +101,13 @@ class RedisAnnouncer:
             return
         self._note_audience(session_id, int(heard), now)
 
-    async def follow(self, session_ids: Sequence[int]) -> None:
+    async def subscribe(self, session_ids: Sequence[int]) -> None:
         self._wanted = {self._for_all, *(f"{self._channel}{session_id}" for session_id in session_ids)}
         pubsub = self._pubsub
         if pubsub is None:
             return
         try:
-            with heeding_cancellation():
+            with keep_cancellation():
                 async with asyncio.timeout(FOLLOW_SECONDS):
                     await self._subscribe_to_wanted(pubsub)
                     await self._until_confirmed()

@@ -13,7 +13,7 @@ from arq.connections import ArqRedis
 from arq.constants import job_key_prefix
 
 from shared.adapters.redis.client import open_redis
-from shared.runtime.tasks import heeding_cancellation
+from shared.runtime.tasks import keep_cancellation
 
 log = structlog.get_logger(__name__)
 
@@ -67,7 +67,7 @@ class ArqDoorbell:
     async def ring(self, job_id: int, attempt: int) -> bool:
         """False when Redis is away, or when this very attempt is waiting there already."""
         try:
-            with heeding_cancellation():
+            with keep_cancellation():
                 async with asyncio.timeout(_RING_SECONDS):
                     if self._pool is None:
                         self._pool = open_queue(self._url)

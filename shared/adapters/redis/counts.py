@@ -14,7 +14,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
 from shared.adapters.redis.client import open_redis
-from shared.runtime.tasks import heeding_cancellation
+from shared.runtime.tasks import keep_cancellation
 
 log = structlog.get_logger(__name__)
 
@@ -42,7 +42,7 @@ class RedisCounts:
     ) -> Mapping[str, int] | None:
         """Into the last slice; what all have in `slices` together of what is asked. None: Redis is away."""
         try:
-            with heeding_cancellation():
+            with keep_cancellation():
                 async with asyncio.timeout(_SECONDS):
                     found = await self._add(kind, added, slices, asked, seconds)
         except (RedisError, OSError, TimeoutError) as error:

@@ -9,7 +9,7 @@ from typing import Any
 
 import structlog
 
-from shared.runtime.tracing import NO_TRACES, Attribute, Span, SpanName, Tracer
+from shared.runtime.tracing import NULL_TRACER, Attribute, SpanName, Tracer, TraceSpan
 
 log = structlog.get_logger(__name__)
 
@@ -20,7 +20,7 @@ PREFIX = "evertalk."
 def traces_to(endpoint: str | None, *, service: str) -> Tracer:
     """Nothing without an endpoint; without the packages nothing either, and a line in the log."""
     if not endpoint:
-        return NO_TRACES
+        return NULL_TRACER
     try:
         trace = import_module("opentelemetry.sdk.trace")
         export = import_module("opentelemetry.sdk.trace.export")
@@ -28,7 +28,7 @@ def traces_to(endpoint: str | None, *, service: str) -> Tracer:
         otlp = import_module("opentelemetry.exporter.otlp.proto.http.trace_exporter")
     except ImportError as error:
         log.warning("traces_not_sent", reason=str(error), advice="pip install 'evertalk[traces]'")
-        return NO_TRACES
+        return NULL_TRACER
     provider = trace.TracerProvider(resource=resources.Resource.create({"service.name": service}))
     exporter = otlp.OTLPSpanExporter(endpoint=endpoint, timeout=SEND_SECONDS)
     provider.add_span_processor(export.BatchSpanProcessor(exporter))
@@ -42,11 +42,11 @@ class OpenTelemetryTraces:
         self._provider = provider
         self._tracer = provider.get_tracer("evertalk")
 
-    def span(self, name: SpanName, attributes: Mapping[str, Attribute]) -> AbstractContextManager[Span]:
+    def span(self, name: SpanName, attributes: Mapping[str, Attribute]) -> AbstractContextManager[TraceSpan]:
         return self._span(name, attributes)
 
     @contextmanager
-    def _span(self, name: SpanName, attributes: Mapping[str, Attribute]) -> Iterator[Span]:
+    def _span(self, name: SpanName, attributes: Mapping[str, Attribute]) -> Iterator[TraceSpan]:
         # The text of an error may hold what somebody said: only its kind is told.
         with self._tracer.start_as_current_span(
             name, attributes=_named(attributes), record_exception=False, set_status_on_exception=False
@@ -65,7 +65,7 @@ class _Noted:
     def __init__(self, span: Any) -> None:
         self._span = span
 
-    def note(self, **attributes: Attribute) -> None:
+    def set_attributes(self, **attributes: Attribute) -> None:
         self._span.set_attributes(_named(attributes))
 
 

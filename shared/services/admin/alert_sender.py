@@ -14,15 +14,15 @@ import structlog
 
 from shared.core.ops.alerts import Outcome, Sending
 from shared.core.values.errors import StorageUnavailable
-from shared.runtime.crash_points import CrashPoint, no_crash
+from shared.runtime.crash_points import CrashPoint, ignore_crash_point
 
 log = structlog.get_logger(__name__)
 
-LOOK_SECONDS = 5.0
+SWEEP_SECONDS = 5.0
 SEND_SECONDS = 1.0
 
 
-class Swept(Protocol):
+class AlertSweep(Protocol):
     @property
     def opened(self) -> int: ...
     @property
@@ -32,36 +32,38 @@ class Swept(Protocol):
 class AlertStore(Protocol):
     """`rules` is whatever the store was built to understand."""
 
-    async def sweep(self, rules: Any, *, worker_id: int, targets: Sequence[str]) -> Swept | None: ...
+    async def sweep(self, rules: Any, *, worker_id: int, targets: Sequence[str]) -> AlertSweep | None: ...
     async def claim(self, targets: Sequence[str], *, worker_id: int) -> Sending | None: ...
-    async def ended(self, sending: Sending, outcome: Outcome, *, worker_id: int) -> bool: ...
+    async def record_outcome(self, sending: Sending, outcome: Outcome, *, worker_id: int) -> bool: ...
 
 
-class Carrier(Protocol):
+class AlertChannel(Protocol):
     """Brings one message, and always says what became of it."""
 
     async def send(self, sending: Sending) -> Outcome: ...
 
 
-class Bringing:
+class AlertSender:
     """Claims, sends and stores, one after another. What became of a message is known while this lives."""
 
-    def __init__(self, store: AlertStore, *, worker_id: int, crash_point: CrashPoint = no_crash) -> None:
+    def __init__(
+        self, store: AlertStore, *, worker_id: int, crash_point: CrashPoint = ignore_crash_point
+    ) -> None:
         self._store = store
         self._worker_id = worker_id
         self._crash_point = crash_point
         self._unstored: list[tuple[Sending, Outcome]] = []
 
-    async def catch_up(self) -> None:
+    async def store_pending_outcomes(self) -> None:
         """Store what could not be stored; raises StorageUnavailable."""
         while self._unstored:
             sending, outcome = self._unstored[0]
-            await self._store.ended(sending, outcome, worker_id=self._worker_id)
+            await self._store.record_outcome(sending, outcome, worker_id=self._worker_id)
             self._unstored.pop(0)
 
-    async def bring(self, carriers: Mapping[str, Carrier]) -> int:
+    async def send_due(self, carriers: Mapping[str, AlertChannel]) -> int:
         """How many were due; raises StorageUnavailable."""
-        await self.catch_up()
+        await self.store_pending_outcomes()
         done = 0
         while sending := await self._store.claim(tuple(carriers), worker_id=self._worker_id):
             self._crash_point("before_alert_send")
@@ -72,12 +74,12 @@ class Bringing:
                 outcome=type(outcome).__name__, code=getattr(outcome, "code", ""),
             )  # fmt: skip
             self._unstored.append((sending, outcome))
-            await self.catch_up()
+            await self.store_pending_outcomes()
             done += 1
         return done
 
 
-class Alerting:
+class AlertMonitor:
     """`watch` and `send` go on until they are cancelled; `look` and `bring` are one round of each."""
 
     def __init__(
@@ -86,9 +88,9 @@ class Alerting:
         *,
         rules: Any,
         targets: Sequence[str],
-        carriers: Mapping[str, Carrier],
+        carriers: Mapping[str, AlertChannel],
         worker_id: int,
-        crash_point: CrashPoint = no_crash,
+        crash_point: CrashPoint = ignore_crash_point,
     ) -> None:
         self._store = store
         self._rules = rules
@@ -96,13 +98,13 @@ class Alerting:
         self._carriers = dict(carriers)
         self._worker_id = worker_id
         self._crash_point = crash_point
-        self._bringing = Bringing(store, worker_id=worker_id, crash_point=crash_point)
+        self._bringing = AlertSender(store, worker_id=worker_id, crash_point=crash_point)
 
     @property
     def targets(self) -> tuple[str, ...]:
         return self._targets
 
-    async def look(self) -> Swept | None:
+    async def sweep_once(self) -> AlertSweep | None:
         """Open and end what is so; raises StorageUnavailable."""
         self._crash_point("before_alert_opens")
         swept = await self._store.sweep(self._rules, worker_id=self._worker_id, targets=self._targets)
@@ -112,23 +114,23 @@ class Alerting:
             log.warning("alerts_changed", opened=swept.opened, ended=swept.ended)
         return swept
 
-    async def bring(self) -> int:
-        return await self._bringing.bring(self._carriers)
+    async def send_due(self) -> int:
+        return await self._bringing.send_due(self._carriers)
 
-    async def watch(self) -> None:
+    async def run_sweeps(self) -> None:
         while True:
             try:
-                await self._bringing.catch_up()
-                await self.look()
+                await self._bringing.store_pending_outcomes()
+                await self.sweep_once()
             except StorageUnavailable as error:
-                log.warning("alerts_wait_for_storage", reason=str(error))
-            await asyncio.sleep(LOOK_SECONDS)
+                log.warning("alert_storage_unavailable", reason=str(error))
+            await asyncio.sleep(SWEEP_SECONDS)
 
-    async def send(self) -> None:
+    async def run_sends(self) -> None:
         while True:
             if self._carriers:
                 try:
-                    await self.bring()
+                    await self.send_due()
                 except StorageUnavailable as error:
-                    log.warning("alerts_wait_for_storage", reason=str(error))
+                    log.warning("alert_storage_unavailable", reason=str(error))
             await asyncio.sleep(SEND_SECONDS)

@@ -20,9 +20,9 @@ from shared.core.values.messages import Image
 from shared.core.values.model import Usage
 from shared.core.values.money import cost_micro
 from shared.ports import ChatModel, ModelCard, ModelRequest
-from shared.services.turns.agent_loop import measured
-from shared.services.turns.request_builder import Prepared, Prompting
-from shared.services.turns.request_replay import PartMissing, Remade, remake
+from shared.services.turns.agent_loop import measure_context
+from shared.services.turns.request_builder import PreparedRequest, RequestBuilder
+from shared.services.turns.request_replay import PromptPartErased, RebuiltRequest, rebuild_with_parts
 from shared.services.turns.toolbox import Toolbox
 
 SUMMARY_INSTRUCTION_TOKENS = 1_000
@@ -31,19 +31,19 @@ FLUSH_INSTRUCTION_TOKENS = 600
 FLUSH_ANSWER_TOKENS = 400
 """What a summary and a ghost turn usually take beside what they read; for an estimate, not for a cap."""
 
-Body = Callable[[ModelRequest], Awaitable[Mapping[str, Any]]]
+BuildBody = Callable[[ModelRequest], Awaitable[Mapping[str, Any]]]
 
 
-class StateStore(Protocol):
-    async def state(self, session_id: int) -> SessionState: ...
+class InspectorStateStore(Protocol):
+    async def load_state(self, session_id: int) -> SessionState: ...
 
 
 class ReplayStore(Protocol):
-    async def of_turn(self, session_id: int, turn: int) -> StoredTurn | None: ...
+    async def load_turn(self, session_id: int, turn: int) -> StoredTurn | None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Override:
+class PolicyOverride:
     """A number that is not the preset's own."""
 
     name: str
@@ -54,7 +54,7 @@ class Override:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Now:
+class ContextSnapshot:
     """The next request of a session, before anything new is said: the same build that answers."""
 
     gauge: ContextMeasured | None
@@ -64,13 +64,13 @@ class Now:
     preset: str
     policy: Mapping[str, Any]
     """Every number that holds, by name."""
-    overrides: tuple[Override, ...]
+    overrides: tuple[PolicyOverride, ...]
     unsent: int
     """Tokens of live messages that the policy leaves out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Replay:
+class ReplayedCall:
     """One call of a turn, made again from what is stored of it."""
 
     turn: int
@@ -88,7 +88,7 @@ class Replay:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Estimate:
+class CompactionEstimate:
     """What a summary or a flush would do if it were asked for now."""
 
     possible: bool
@@ -105,20 +105,20 @@ class Estimate:
     model: str = ""
     cost_micro: int | None = None
     """Without what the provider may still have in its cache; None is unknown."""
-    flush: Estimate | None = None
+    flush: CompactionEstimate | None = None
     """What is saved to memory first."""
 
 
-class Inspecting:
+class ContextInspector:
     def __init__(
         self,
         *,
-        states: StateStore,
+        states: InspectorStateStore,
         replays: ReplayStore,
         model: ChatModel,
-        prompting: Prompting,
+        prompting: RequestBuilder,
         toolbox: Toolbox,
-        body: Body,
+        body: BuildBody,
     ) -> None:
         self._states = states
         self._replays = replays
@@ -127,14 +127,14 @@ class Inspecting:
         self._toolbox = toolbox
         self._body = body
 
-    async def now(self, session_id: int) -> Now:
+    async def load_snapshot(self, session_id: int) -> ContextSnapshot:
         """Raises UnknownSession, ContradictoryPolicy."""
-        state = await self._states.state(session_id)
+        state = await self._states.load_state(session_id)
         prepared = await self._prepared(state)
         used = state.view.context_tokens or prepared.estimate
         known = state.context_limit > 0
-        return Now(
-            gauge=measured(prepared, used, estimated=True) if known else None,
+        return ContextSnapshot(
+            gauge=measure_context(prepared, used, estimated=True) if known else None,
             budget=prepared.budget,
             card=prepared.card,
             preset=prepared.policy.name,
@@ -143,20 +143,20 @@ class Inspecting:
             unsent=prepared.unsent,
         )
 
-    async def replay(self, session_id: int, turn: int, call: int | None = None) -> Replay | None:
+    async def replay_call(self, session_id: int, turn: int, call: int | None = None) -> ReplayedCall | None:
         """The turn's `call`-th request, from 1 on, the last one without it; None when none is on record."""
-        stored = await self._replays.of_turn(session_id, turn)
+        stored = await self._replays.load_turn(session_id, turn)
         if stored is None:
             return None
         calls = calls_of(_live(stored), turn)
         number = calls if call is None else max(1, min(call, calls))
         earlier = replace(stored, entries=before_call(stored.entries, turn, number))
         try:
-            remade = remake(earlier, count=self._prompting.counter.count)
-        except PartMissing:
-            return Replay(turn=turn, call=number, calls=calls, gone=_why_gone(stored))
+            remade = rebuild_with_parts(earlier, count=self._prompting.counter.count_tokens)
+        except PromptPartErased:
+            return ReplayedCall(turn=turn, call=number, calls=calls, gone=_why_gone(stored))
         differs = _differs(stored, remade, is_last=number == calls)
-        return Replay(
+        return ReplayedCall(
             turn=turn,
             call=number,
             calls=calls,
@@ -167,50 +167,58 @@ class Inspecting:
             request=remade.request,
         )
 
-    async def body(self, request: ModelRequest) -> Mapping[str, Any]:
+    async def build_body(self, request: ModelRequest) -> Mapping[str, Any]:
         """As the provider is sent it."""
         return await self._body(request)
 
-    async def estimate_compaction(self, session_id: int, *, force: bool = False) -> Estimate:
+    async def estimate_compaction(self, session_id: int, *, force: bool = False) -> CompactionEstimate:
         """What `/compact` would do now; asks no model and changes nothing."""
-        state = await self._states.state(session_id)
+        state = await self._states.load_state(session_id)
         prepared = await self._prepared(state)
         names = models_for(
             prepared.policy.summariser, summary_model=self._prompting.summary_model,
             own_model=prepared.card.name, falls_back=prepared.policy.summary_falls_back,
         )  # fmt: skip
-        card = await self._model.card(names[0])
+        card = await self._model.load_card(names[0])
         now_tokens = state.view.context_tokens + prepared.unsent
         plan = plan_compaction(
             state.view, budget=prepared.budget, policy=prepared.policy, force=force, now_tokens=now_tokens,
             summariser_window=card.window, ratio=prepared.ratio,
         )  # fmt: skip
         if isinstance(plan, NothingToCompact):
-            return Estimate(possible=False, reason=plan.reason, detail=plan.detail, before=now_tokens)
+            return CompactionEstimate(
+                possible=False, reason=plan.reason, detail=plan.detail, before=now_tokens
+            )
         warm = prepared.policy.summariser == "warm"
         return self._of_plan(state, prepared, plan, prepared.card if warm else card, warm=warm)
 
-    async def estimate_flush(self, session_id: int) -> Estimate:
+    async def estimate_flush(self, session_id: int) -> CompactionEstimate:
         """What saving to memory would read now; asks no model and changes nothing."""
-        state = await self._states.state(session_id)
+        state = await self._states.load_state(session_id)
         prepared = await self._prepared(state)
         found = self._flush(state, prepared, through=state.answered_turn)
         if found is not None:
             return found
-        return Estimate(possible=False, reason="all_read", through_turn=state.view.flushed_turn)
+        return CompactionEstimate(possible=False, reason="all_read", through_turn=state.view.flushed_turn)
 
-    async def _prepared(self, state: SessionState) -> Prepared:
-        card = await self._model.card(self._prompting.model_of(state.agent_config))
-        tools = self._toolbox.of(state.agent_config).specs
-        return self._prompting.next_request(state, card=card, tools=tools)
+    async def _prepared(self, state: SessionState) -> PreparedRequest:
+        card = await self._model.load_card(self._prompting.resolve_model(state.agent_config))
+        tools = self._toolbox.for_agent(state.agent_config).specs
+        return self._prompting.build_next(state, card=card, tools=tools)
 
     def _of_plan(
-        self, state: SessionState, prepared: Prepared, plan: CompactionPlan, card: ModelCard, *, warm: bool
-    ) -> Estimate:
+        self,
+        state: SessionState,
+        prepared: PreparedRequest,
+        plan: CompactionPlan,
+        card: ModelCard,
+        *,
+        warm: bool,
+    ) -> CompactionEstimate:
         calls = 1 if warm else max(1, len(plan.chunks))
         source = prepared.estimate if warm else round(card.token_factor * _tokens(plan.entries))
         reads = source + calls * SUMMARY_INSTRUCTION_TOKENS
-        return Estimate(
+        return CompactionEstimate(
             possible=True,
             from_turn=plan.from_turn,
             through_turn=plan.through_turn,
@@ -223,12 +231,14 @@ class Inspecting:
             flush=self._flush(state, prepared, through=plan.through_turn),
         )
 
-    def _flush(self, state: SessionState, prepared: Prepared, *, through: int) -> Estimate | None:
+    def _flush(
+        self, state: SessionState, prepared: PreparedRequest, *, through: int
+    ) -> CompactionEstimate | None:
         """None when nothing of the range is unread. The session's own model reads the whole view again."""
         if state.view.flushed_turn >= through:
             return None
         card, reads = prepared.card, prepared.estimate + FLUSH_INSTRUCTION_TOKENS
-        return Estimate(
+        return CompactionEstimate(
             possible=True,
             from_turn=state.view.flushed_turn + 1,
             through_turn=through,
@@ -238,7 +248,9 @@ class Inspecting:
             cost_micro=_cost(card, reads, FLUSH_ANSWER_TOKENS),
         )
 
-    def _overrides(self, policy: ContextPolicy, agent_config: Mapping[str, Any]) -> tuple[Override, ...]:
+    def _overrides(
+        self, policy: ContextPolicy, agent_config: Mapping[str, Any]
+    ) -> tuple[PolicyOverride, ...]:
         preset = PRESETS.get(policy.name)
         if preset is None:
             return ()
@@ -246,7 +258,7 @@ class Inspecting:
         named = set(own) if isinstance(own, Mapping) else set[str]()
         usual, holds = _numbers(preset), _numbers(policy)
         return tuple(
-            Override(
+            PolicyOverride(
                 name=name, preset=usual[name], effective=value, by="agent" if name in named else "operator"
             )
             for name, value in holds.items()
@@ -254,7 +266,7 @@ class Inspecting:
         )
 
 
-def _pieces(stored: StoredTurn, remade: Remade) -> tuple[Piece, ...]:
+def _pieces(stored: StoredTurn, remade: RebuiltRequest) -> tuple[Piece, ...]:
     audit, live = stored.audit, {entry.seq for entry in remade.view.entries}
     pins = {entry.seq for entry in remade.view.pins}
     return pieces_of(
@@ -287,7 +299,7 @@ def _why_gone(stored: StoredTurn) -> str:
     return "refused" if audit.overflow_rejected else "erased"
 
 
-def _differs(stored: StoredTurn, remade: Remade, *, is_last: bool) -> str:
+def _differs(stored: StoredTurn, remade: RebuiltRequest, *, is_last: bool) -> str:
     if not is_last and "fit" in stored.audit.recipe:
         return "fitted"
     if not is_last and not remade.request.tools:

@@ -6,72 +6,76 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from shared.core.ops.job_views import DeliveryVerb, JobMatch, JobVerb, PartKey, Skipped, WorkChanged
-from shared.ports import DESK, Announcer, Doorbell
+from shared.ports import DASHBOARD, Announcer, Doorbell
 from shared.runtime.crash_points import CrashPoint
 
 BATCH = 500
-AT_MOST = 10_000
+MAX_JOBS = 10_000
 """Jobs that one request changes; the answer says how many are left."""
-RINGS = 50
+MAX_RINGS = 50
 """The rest are found by the sweep within a second."""
 
 
-class WorkStore(Protocol):
-    async def matching(
+class JobAdminStore(Protocol):
+    async def list_matching(
         self, verb: JobVerb, match: JobMatch, *, after: int, through: int, limit: int
     ) -> list[int]: ...
     async def change_jobs(self, verb: JobVerb, ids: Sequence[int], *, actor: str) -> WorkChanged: ...
-    async def change_parts(
+    async def change_deliveries(
         self, verb: DeliveryVerb, parts: Sequence[PartKey], *, actor: str
     ) -> WorkChanged: ...
 
 
-class WorkDesk:
+class JobAdmin:
     """Who may, the caller has checked."""
 
     def __init__(
-        self, store: WorkStore, doorbell: Doorbell, announcer: Announcer, *, crash_point: CrashPoint
+        self, store: JobAdminStore, doorbell: Doorbell, announcer: Announcer, *, crash_point: CrashPoint
     ) -> None:
         self._store = store
         self._doorbell = doorbell
         self._announcer = announcer
         self._crash_point = crash_point
 
-    async def jobs(self, verb: JobVerb, ids: Sequence[int], *, actor: str) -> WorkChanged:
+    async def change_jobs(self, verb: JobVerb, ids: Sequence[int], *, actor: str) -> WorkChanged:
         """These jobs; what has moved on meanwhile is skipped, and told."""
         done = await self._store.change_jobs(verb, ids, actor=actor)
         self._crash_point("after_work_change")
         await self._ring(done)
-        await self._tell("jobs", done)
+        await self._announce("jobs", done)
         return done
 
-    async def all_jobs(self, verb: JobVerb, match: JobMatch, *, through: int, actor: str) -> WorkChanged:
+    async def change_matching_jobs(
+        self, verb: JobVerb, match: JobMatch, *, through: int, actor: str
+    ) -> WorkChanged:
         """All that match and existed when `through` was the newest, in batches: each is kept when it ends."""
         changed: list[str] = []
         skipped: list[Skipped] = []
         after = 0
-        while len(changed) < AT_MOST:
-            ids = await self._store.matching(verb, match, after=after, through=through, limit=BATCH)
+        while len(changed) < MAX_JOBS:
+            ids = await self._store.list_matching(verb, match, after=after, through=through, limit=BATCH)
             if not ids:
                 break
-            done = await self.jobs(verb, ids, actor=actor)
+            done = await self.change_jobs(verb, ids, actor=actor)
             changed += done.changed
             skipped += done.skipped
             after = ids[-1]
-        left = await self._store.matching(verb, match, after=after, through=through, limit=AT_MOST)
+        left = await self._store.list_matching(verb, match, after=after, through=through, limit=MAX_JOBS)
         return WorkChanged(changed=tuple(changed), skipped=tuple(skipped), more=len(left))
 
-    async def deliveries(self, verb: DeliveryVerb, parts: Sequence[PartKey], *, actor: str) -> WorkChanged:
-        done = await self._store.change_parts(verb, parts, actor=actor)
+    async def change_deliveries(
+        self, verb: DeliveryVerb, parts: Sequence[PartKey], *, actor: str
+    ) -> WorkChanged:
+        done = await self._store.change_deliveries(verb, parts, actor=actor)
         self._crash_point("after_work_change")
-        await self._tell("deliveries", done)
+        await self._announce("deliveries", done)
         return done
 
     async def _ring(self, done: WorkChanged) -> None:
-        for job_id, attempt in done.rung[:RINGS]:
+        for job_id, attempt in done.rung[:MAX_RINGS]:
             if not await self._doorbell.ring(job_id, attempt):
                 return
 
-    async def _tell(self, topic: str, done: WorkChanged) -> None:
+    async def _announce(self, topic: str, done: WorkChanged) -> None:
         if done.changed:
-            await self._announcer.announce(DESK, {"t": "changed", "topics": [topic]})
+            await self._announcer.announce(DASHBOARD, {"t": "changed", "topics": [topic]})

@@ -17,33 +17,35 @@ from shared.core.identity.people import (
     UnlinkRefusal,
     shown_code,
 )
-from shared.ports import EVERYBODY, MOVED, Announcer
-from shared.runtime.crash_points import CrashPoint, no_crash
-from shared.services.commands.command_call import Call, Doer, Passing, Said
+from shared.ports import ALL_PROCESSES, TELEGRAM_CHAT_MOVED, Announcer
+from shared.runtime.crash_points import CrashPoint, ignore_crash_point
+from shared.services.commands.command_call import CommandHandler, CommandInvocation, CommandReply, Ephemeral
 
 _NUMBER = re.compile(r"[1-9][0-9]{0,2}")
 
 
-class PeopleStore(Protocol):
+class AccountLinkStore(Protocol):
     async def issue_code(self, session_id: int, address_id: int) -> str | LinkRefusal: ...
-    async def join(self, session_id: int, address_id: int, words: str) -> Joined | LinkRefusal: ...
-    async def links(self, session_id: int) -> Sequence[LinkShown]: ...
-    async def part(self, session_id: int, address_id: int, link_id: int | None) -> Parted | UnlinkRefusal: ...
+    async def link_account(self, session_id: int, address_id: int, words: str) -> Joined | LinkRefusal: ...
+    async def list_links(self, session_id: int) -> Sequence[LinkShown]: ...
+    async def unlink_account(
+        self, session_id: int, address_id: int, link_id: int | None
+    ) -> Parted | UnlinkRefusal: ...
 
 
-class PeopleCommands:
+class AccountLinkCommands:
     def __init__(
-        self, people: PeopleStore, announcer: Announcer, *, crash_point: CrashPoint = no_crash
+        self, people: AccountLinkStore, announcer: Announcer, *, crash_point: CrashPoint = ignore_crash_point
     ) -> None:
         self._people = people
         self._announcer = announcer
         self._crash_point = crash_point
 
     @property
-    def doers(self) -> dict[str, Doer]:
+    def handlers(self) -> dict[str, CommandHandler]:
         return {"link": self._link, "unlink": self._unlink}
 
-    async def _link(self, call: Call) -> Said:
+    async def _link(self, call: CommandInvocation) -> CommandReply:
         if call.address_id is None:
             return False, call.texts.link_refusals["not_here"]
         if call.args:
@@ -53,38 +55,38 @@ class PeopleCommands:
         if refusal is not None:
             return False, refusal
         # A code that is stored in the log would be no secret of the one who asked for it.
-        return True, Passing(call.texts.link_code(code=shown_code(code), minutes=CODE_MINUTES))
+        return True, Ephemeral(call.texts.link_code(code=shown_code(code), minutes=CODE_MINUTES))
 
-    async def _join(self, call: Call, address_id: int) -> Said:
-        joined = await self._people.join(call.session_id, address_id, call.args)
+    async def _join(self, call: CommandInvocation, address_id: int) -> CommandReply:
+        joined = await self._people.link_account(call.session_id, address_id, call.args)
         if not isinstance(joined, Joined):
             return False, call.texts.link_refusals[joined]
         if joined.again:
             return True, call.texts.linked_before
         self._crash_point("after_link")
-        await self._announcer.announce(EVERYBODY, MOVED)
+        await self._announcer.announce(ALL_PROCESSES, TELEGRAM_CHAT_MOVED)
         words = call.texts.linked(
             channel=joined.other_channel, agent=joined.agent, other_agent=joined.other_agent
         )
         return True, words
 
-    async def _unlink(self, call: Call) -> Said:
+    async def _unlink(self, call: CommandInvocation) -> CommandReply:
         if call.address_id is None:
             return False, call.texts.link_refusals["not_here"]
-        links = await self._people.links(call.session_id)
+        links = await self._people.list_links(call.session_id)
         if not links:
             return False, call.texts.not_linked
-        meant = _meant(call.args, links)
+        meant = _find_link(call.args, links)
         if meant is None:
             return False, call.texts.which_link([_listed(link) for link in links])
-        parted = await self._people.part(call.session_id, call.address_id, meant.id)
+        parted = await self._people.unlink_account(call.session_id, call.address_id, meant.id)
         if not isinstance(parted, Parted):
             return False, call.texts.link_refusals.get(parted, call.texts.not_linked)
-        await self._announcer.announce(EVERYBODY, MOVED)
+        await self._announcer.announce(ALL_PROCESSES, TELEGRAM_CHAT_MOVED)
         return True, call.texts.unlinked(channel=parted.channel, here=parted.is_caller)
 
 
-def _meant(args: str, links: Sequence[LinkShown]) -> LinkShown | None:
+def _find_link(args: str, links: Sequence[LinkShown]) -> LinkShown | None:
     """By its number in the list, or the only one."""
     if not args:
         return links[0] if len(links) == 1 else None

@@ -7,15 +7,15 @@ from typing import Any, Protocol
 
 from shared.core.commands.texts import SettingsShown
 from shared.core.context.agents import GOAL_CHARS, models_of, modes_of, one_line, with_chosen_model
-from shared.services.commands.command_call import Call, Doer, Said
-from shared.services.turns.request_builder import Prompting
+from shared.services.commands.command_call import CommandHandler, CommandInvocation, CommandReply
+from shared.services.turns.request_builder import RequestBuilder
 
 NONE = "-"
 _DASHES = frozenset({NONE, "\N{EN DASH}", "\N{EM DASH}"})
 """Phones make one of the other."""
 
 
-class Chosen(Protocol):
+class ChosenSettings(Protocol):
     """What a conversation's people have chosen, and its agent's row."""
 
     @property
@@ -28,8 +28,8 @@ class Chosen(Protocol):
     def agent_config(self) -> Mapping[str, Any]: ...
 
 
-class ChoiceStore(Protocol):
-    async def chosen(self, session_id: int) -> Chosen: ...
+class SessionSettingsStore(Protocol):
+    async def load_chosen(self, session_id: int) -> ChosenSettings: ...
     async def choose_goal(self, session_id: int, goal: str) -> None: ...
     async def choose_mode(self, session_id: int, mode: str) -> None: ...
     async def choose_model(self, session_id: int, model: str) -> None:
@@ -37,19 +37,19 @@ class ChoiceStore(Protocol):
         ...
 
 
-class AgentCommands:
-    def __init__(self, *, store: ChoiceStore, prompting: Prompting) -> None:
+class SettingsCommands:
+    def __init__(self, *, store: SessionSettingsStore, prompting: RequestBuilder) -> None:
         self._store = store
         self._prompting = prompting
 
     @property
-    def doers(self) -> dict[str, Doer]:
+    def handlers(self) -> dict[str, CommandHandler]:
         return {"goal": self._goal, "mode": self._mode, "model": self._model, "settings": self._settings}
 
-    async def _goal(self, call: Call) -> Said:
+    async def _goal(self, call: CommandInvocation) -> CommandReply:
         texts, words = call.texts, one_line(call.args)
         if not words:
-            goal = (await self._store.chosen(call.session_id)).goal
+            goal = (await self._store.load_chosen(call.session_id)).goal
             return True, texts.goal(words=goal) if goal else texts.no_goal
         if words in _DASHES:
             await self._store.choose_goal(call.session_id, "")
@@ -59,8 +59,8 @@ class AgentCommands:
         await self._store.choose_goal(call.session_id, words)
         return True, texts.goal_set(words=words)
 
-    async def _mode(self, call: Call) -> Said:
-        chosen = await self._store.chosen(call.session_id)
+    async def _mode(self, call: CommandInvocation) -> CommandReply:
+        chosen = await self._store.load_chosen(call.session_id)
         modes = list(modes_of(chosen.agent_config))
         if not call.args:
             return True, call.texts.modes(mode=_mode_now(chosen), modes=modes)
@@ -70,9 +70,9 @@ class AgentCommands:
         await self._store.choose_mode(call.session_id, found)
         return True, call.texts.mode_set(mode=found)
 
-    async def _model(self, call: Call) -> Said:
-        chosen = await self._store.chosen(call.session_id)
-        own = self._prompting.model_of(chosen.agent_config)
+    async def _model(self, call: CommandInvocation) -> CommandReply:
+        chosen = await self._store.load_chosen(call.session_id)
+        own = self._prompting.resolve_model(chosen.agent_config)
         models = _offered(chosen, own)
         if not call.args:
             return True, call.texts.models(model=self._model_now(chosen), models=models)
@@ -82,28 +82,28 @@ class AgentCommands:
         await self._store.choose_model(call.session_id, "" if found == own else found)
         return True, call.texts.model_set(model=found)
 
-    async def _settings(self, call: Call) -> Said:
-        chosen = await self._store.chosen(call.session_id)
+    async def _settings(self, call: CommandInvocation) -> CommandReply:
+        chosen = await self._store.load_chosen(call.session_id)
         shown = SettingsShown(
             goal=chosen.goal,
             mode=_mode_now(chosen),
             modes=list(modes_of(chosen.agent_config)),
             model=self._model_now(chosen),
-            models=_offered(chosen, self._prompting.model_of(chosen.agent_config)),
+            models=_offered(chosen, self._prompting.resolve_model(chosen.agent_config)),
         )
         return True, call.texts.settings(shown)
 
-    def _model_now(self, chosen: Chosen) -> str:
-        return self._prompting.model_of(with_chosen_model(chosen.agent_config, chosen.model))
+    def _model_now(self, chosen: ChosenSettings) -> str:
+        return self._prompting.resolve_model(with_chosen_model(chosen.agent_config, chosen.model))
 
 
-def _mode_now(chosen: Chosen) -> str:
+def _mode_now(chosen: ChosenSettings) -> str:
     """A mode that the agent no longer has asks for nothing, as the first one does."""
     modes = modes_of(chosen.agent_config)
     return chosen.mode if chosen.mode in modes else next(iter(modes))
 
 
-def _offered(chosen: Chosen, own: str) -> tuple[str, ...]:
+def _offered(chosen: ChosenSettings, own: str) -> tuple[str, ...]:
     """With the agent's own model, so that one can go back to it."""
     models = models_of(chosen.agent_config)
     return models if own in models or not models else (own, *models)

@@ -12,25 +12,25 @@ from shared.core.session.session_state import SessionState
 from shared.core.session.turns import Caps
 from shared.core.values.money import are_old
 from shared.ports import ChatModel, Clock
-from shared.services.commands.command_call import Call, Doer, Said
-from shared.services.turns.request_builder import Prompting
+from shared.services.commands.command_call import CommandHandler, CommandInvocation, CommandReply
+from shared.services.turns.request_builder import RequestBuilder
 
 
-class SpendingStore(Protocol):
-    async def spending(self, session_id: int, *, caps: Caps) -> DaySpending: ...
+class DailySpendingStore(Protocol):
+    async def load_spending(self, session_id: int, *, caps: Caps) -> DaySpending: ...
 
 
-class StateStore(Protocol):
-    async def state(self, session_id: int) -> SessionState: ...
+class BudgetStateStore(Protocol):
+    async def load_state(self, session_id: int) -> SessionState: ...
 
 
 class BudgetCommands:
     def __init__(
         self,
         *,
-        spending: SpendingStore,
-        states: StateStore,
-        prompting: Prompting,
+        spending: DailySpendingStore,
+        states: BudgetStateStore,
+        prompting: RequestBuilder,
         model: ChatModel,
         caps: Caps,
         clock: Clock,
@@ -43,13 +43,13 @@ class BudgetCommands:
         self._clock = clock
 
     @property
-    def doers(self) -> dict[str, Doer]:
+    def handlers(self) -> dict[str, CommandHandler]:
         return {"budget": self._budget}
 
-    async def _budget(self, call: Call) -> Said:
-        day = await self._spending.spending(call.session_id, caps=self._caps)
-        state = await self._states.state(call.session_id)
-        card = await self._model.card(self._prompting.model_of(state.agent_config))
+    async def _budget(self, call: CommandInvocation) -> CommandReply:
+        day = await self._spending.load_spending(call.session_id, caps=self._caps)
+        state = await self._states.load_state(call.session_id)
+        card = await self._model.load_card(self._prompting.resolve_model(state.agent_config))
         prices = card.prices
         is_old = prices is not None and are_old(prices, self._clock.now().date())
         shown = BudgetShown(

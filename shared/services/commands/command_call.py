@@ -10,12 +10,12 @@ from shared.core.commands.commands import Audience, Channel, Command
 from shared.core.commands.texts import CommandTexts
 from shared.core.session.session_state import Refused
 
-Progress = Callable[[str, int | None], Awaitable[None]]
+ReportProgress = Callable[[str, int | None], Awaitable[None]]
 """`(message, percent)`"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+class CommandInvocation:
     session_id: int
     address_id: int | None
     """The place it was given in; None when an operator gives it."""
@@ -23,30 +23,30 @@ class Call:
     audience: Audience
     args: str
     offered: Sequence[Command]
-    progress: Progress
+    progress: ReportProgress
     language: str
     texts: CommandTexts
     cid: str | None = None
     """What the caller names this call, where it may come twice."""
 
 
-class Passing(str):
+class Ephemeral(str):
     """Words for the one who asks and for nobody later: they are said and not stored."""
 
     __slots__ = ()
 
 
-Said = tuple[bool, str]
+CommandReply = tuple[bool, str]
 """Whether it worked, and the words for the person."""
-Doer = Callable[[Call], Awaitable[Said]]
+CommandHandler = Callable[[CommandInvocation], Awaitable[CommandReply]]
 
 
-class Doers(Protocol):
+class CommandGroup(Protocol):
     """A room full of commands."""
 
     @property
-    def doers(self) -> dict[str, Doer]: ...
+    def handlers(self) -> dict[str, CommandHandler]: ...
 
 
-def refused(call: Call, refusal: Refused) -> Said:
+def build_refusal(call: CommandInvocation, refusal: Refused) -> CommandReply:
     return False, call.texts.refusals.get(refusal.reason) or refusal.advice

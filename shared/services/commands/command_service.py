@@ -11,14 +11,21 @@ from shared.core.commands.texts import command_texts, described
 from shared.core.session.turns import Caps
 from shared.core.values.errors import OnHold
 from shared.ports import Announcer, Doorbell
-from shared.services.commands.command_call import Call, Doer, Doers, Passing, Progress, Said
-from shared.services.commands.context import COMPACT_SECONDS, ViewCommands, ViewStore
+from shared.services.commands.command_call import (
+    CommandGroup,
+    CommandHandler,
+    CommandInvocation,
+    CommandReply,
+    Ephemeral,
+    ReportProgress,
+)
+from shared.services.commands.context import COMPACT_WAIT_SECONDS, ContextCommands, ContextCommandStore
 from shared.services.commands.pins import PinCommands, PinStore
-from shared.services.commands.usage import FigureStore, MeasureCommands
-from shared.services.turns.request_builder import Prompting
-from shared.services.turns.session_service import Conversation
+from shared.services.commands.usage import SessionStatsStore, UsageCommands
+from shared.services.turns.request_builder import RequestBuilder
+from shared.services.turns.session_service import SessionService
 
-__all__ = ["COMPACT_SECONDS", "CommandResult", "Commands", "Progress", "UnknownCommand"]
+__all__ = ["COMPACT_WAIT_SECONDS", "CommandResult", "CommandService", "ReportProgress", "CommandNotFound"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,15 +38,15 @@ class CommandResult:
     event_seq: int | None = None
 
 
-class UnknownCommand(Exception):
+class CommandNotFound(Exception):
     """No command has this name, or not for this caller."""
 
 
-class CommandStore(ViewStore, Protocol):
+class CommandStore(ContextCommandStore, Protocol):
     async def record_command(self, session_id: int, payload: Mapping[str, Any]) -> int: ...
 
 
-class Commands:
+class CommandService:
     """`public` widgets offer fewer; what is not offered is unknown."""
 
     def __init__(
@@ -47,37 +54,39 @@ class Commands:
         *,
         store: CommandStore,
         pins: PinStore,
-        figures: FigureStore,
-        conversation: Conversation,
-        prompting: Prompting,
+        figures: SessionStatsStore,
+        conversation: SessionService,
+        prompting: RequestBuilder,
         announcer: Announcer,
         doorbell: Doorbell,
         caps: Caps,
         model_name: str,
         humans: bool = True,
-        more: Sequence[Doers] = (),
+        more: Sequence[CommandGroup] = (),
     ) -> None:
         """`more` are commands of other rooms: memory, people, money; `humans` may take conversations."""
         self._humans = humans
         self._store = store
         self._conversation = conversation
         self._announcer = announcer
-        views = ViewCommands(store=store, conversation=conversation, announcer=announcer, doorbell=doorbell)
-        measures = MeasureCommands(
+        views = ContextCommands(
+            store=store, conversation=conversation, announcer=announcer, doorbell=doorbell
+        )
+        measures = UsageCommands(
             store=store, figures=figures, conversation=conversation, caps=caps, model_name=model_name
         )
-        self._doers: dict[str, Doer] = {
+        self._doers: dict[str, CommandHandler] = {
             "help": self._help,
             "start": self._start,
             "stop": self._stop,
-            **views.doers,
-            **measures.doers,
-            **PinCommands(pins=pins, store=store, conversation=conversation, prompting=prompting).doers,
+            **views.handlers,
+            **measures.handlers,
+            **PinCommands(pins=pins, store=store, conversation=conversation, prompting=prompting).handlers,
         }
         for room in more:
-            self._doers |= room.doers
+            self._doers |= room.handlers
 
-    def offered(self, *, channel: Channel, audience: Audience) -> tuple[Command, ...]:
+    def list_offered(self, *, channel: Channel, audience: Audience) -> tuple[Command, ...]:
         """What a person can give there; a channel may carry out more by itself than this service does."""
         table = commands_for(channel=channel, audience=audience, humans=self._humans)
         return tuple(command for command in table if command.name in self._doers or channel == "telegram")
@@ -90,7 +99,7 @@ class Commands:
         name: str,
         args: str = "",
         cid: str | None = None,
-        progress: Progress | None = None,
+        progress: ReportProgress | None = None,
         channel: Channel = "web",
         audience: Audience = "personal",
         language: str = "",
@@ -101,14 +110,14 @@ class Commands:
         """
         doer = self._doers.get(name)
         if doer is None:
-            raise UnknownCommand(name)
-        call = Call(
+            raise CommandNotFound(name)
+        call = CommandInvocation(
             session_id=session_id,
             address_id=address_id,
             channel=channel,
             audience=audience,
             args=args.strip(),
-            offered=self.offered(channel=channel, audience=audience),
+            offered=self.list_offered(channel=channel, audience=audience),
             progress=progress or _no_progress,
             language=language,
             texts=command_texts(language),
@@ -120,7 +129,7 @@ class Commands:
             success, words = False, str(error)
         except OnHold:
             success, words = False, call.texts.on_hold
-        if isinstance(words, Passing):
+        if isinstance(words, Ephemeral):
             return CommandResult(
                 command=name, success=success, result=str(words), error=None if success else str(words)
             )
@@ -133,17 +142,17 @@ class Commands:
             command=name, success=success, result=words, error=None if success else words, event_seq=event_seq
         )
 
-    async def _help(self, call: Call) -> Said:
+    async def _help(self, call: CommandInvocation) -> CommandReply:
         lines = []
         for command in call.offered:
             shown = f"/{command.name} {command.args}".rstrip()
             lines.append(f"- `{shown}` {described(command, call.language)}")
         return True, "\n".join(lines)
 
-    async def _start(self, call: Call) -> Said:
+    async def _start(self, call: CommandInvocation) -> CommandReply:
         return True, call.texts.hello
 
-    async def _stop(self, call: Call) -> Said:
+    async def _stop(self, call: CommandInvocation) -> CommandReply:
         stopped = await self._conversation.stop(call.session_id)
         return True, call.texts.stopped if stopped else call.texts.nothing_to_stop
 

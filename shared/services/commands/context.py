@@ -13,10 +13,16 @@ from shared.core.session.backoff import MANUAL
 from shared.core.session.session_state import LinkStored, Refused, SessionState
 from shared.core.session.turns import JobOrder
 from shared.ports import Announcer, Doorbell
-from shared.services.commands.command_call import Call, Doer, Passing, Said, refused
-from shared.services.turns.session_service import Conversation
+from shared.services.commands.command_call import (
+    CommandHandler,
+    CommandInvocation,
+    CommandReply,
+    Ephemeral,
+    build_refusal,
+)
+from shared.services.turns.session_service import SessionService
 
-COMPACT_SECONDS = 180.0
+COMPACT_WAIT_SECONDS = 180.0
 _LOOK_SECONDS = 0.1
 _FLUSHED = {
     "saved": "Saved to memory.",
@@ -26,31 +32,36 @@ _FLUSHED = {
 _FLUSH_GOES_ON = "This takes a while; it goes on in the background."
 
 
-class HideAll(Protocol):
+class HideLiveTurns(Protocol):
     async def __call__(self, session_id: int, *, fixed_tokens: int) -> LinkStored | Refused: ...
 
 
-class ViewStore(Protocol):
-    async def state(self, session_id: int) -> SessionState: ...
-    async def ask(self, session_id: int, order: JobOrder) -> int | None: ...
-    async def job_outcome(self, job_id: int) -> tuple[str, Mapping[str, Any]]: ...
-    async def waiting_job(self, session_id: int, key: str) -> int | None: ...
-    async def undo(
+class ContextCommandStore(Protocol):
+    async def load_state(self, session_id: int) -> SessionState: ...
+    async def request_job(self, session_id: int, order: JobOrder) -> int | None: ...
+    async def load_job_outcome(self, job_id: int) -> tuple[str, Mapping[str, Any]]: ...
+    async def find_waiting_job(self, session_id: int, key: str) -> int | None: ...
+    async def undo_compaction(
         self, session_id: int, *, limit_tokens: int, fixed_tokens: int, left_out: LeftOut | None = None
     ) -> LinkStored | Refused: ...
-    async def restore(
+    async def restore_compaction(
         self, session_id: int, *, fixed_tokens: int, left_out: LeftOut | None = None
     ) -> LinkStored | Refused: ...
     @property
-    def begin_anew(self) -> HideAll: ...
+    def start_new_conversation(self) -> HideLiveTurns: ...
     @property
-    def separate(self) -> HideAll: ...
-    async def due_job(self, session_id: int) -> int | None: ...
+    def insert_separator(self) -> HideLiveTurns: ...
+    async def find_due_job(self, session_id: int) -> int | None: ...
 
 
-class ViewCommands:
+class ContextCommands:
     def __init__(
-        self, *, store: ViewStore, conversation: Conversation, announcer: Announcer, doorbell: Doorbell
+        self,
+        *,
+        store: ContextCommandStore,
+        conversation: SessionService,
+        announcer: Announcer,
+        doorbell: Doorbell,
     ) -> None:
         self._store = store
         self._conversation = conversation
@@ -58,7 +69,7 @@ class ViewCommands:
         self._doorbell = doorbell
 
     @property
-    def doers(self) -> dict[str, Doer]:
+    def handlers(self) -> dict[str, CommandHandler]:
         return {
             "new": self._new,
             "separator": self._separator,
@@ -68,108 +79,118 @@ class ViewCommands:
             "restore": self._restore,
         }
 
-    async def _new(self, call: Call) -> Said:
-        return await self._hidden(
-            call, self._store.begin_anew, said=call.texts.fresh_start, already=call.texts.new_already
+    async def _new(self, call: CommandInvocation) -> CommandReply:
+        return await self._hide(
+            call,
+            self._store.start_new_conversation,
+            said=call.texts.fresh_start,
+            already=call.texts.new_already,
         )
 
-    async def _separator(self, call: Call) -> Said:
-        return await self._hidden(
-            call, self._store.separate, said=call.texts.separated, already=call.texts.separated_already
+    async def _separator(self, call: CommandInvocation) -> CommandReply:
+        return await self._hide(
+            call,
+            self._store.insert_separator,
+            said=call.texts.separated,
+            already=call.texts.separated_already,
         )
 
-    async def _hidden(self, call: Call, hide: HideAll, *, said: str, already: str) -> Said:
-        state = await self._store.state(call.session_id)
+    async def _hide(
+        self, call: CommandInvocation, hide: HideLiveTurns, *, said: str, already: str
+    ) -> CommandReply:
+        state = await self._store.load_state(call.session_id)
         done = await hide(call.session_id, fixed_tokens=state.fixed_tokens)
         if isinstance(done, Refused):
             return False, already
-        await self._told(call, done)
+        await self._announce(call, done)
         await self._ring_late_flush(call)
         return True, said
 
-    async def _ring_late_flush(self, call: Call) -> None:
+    async def _ring_late_flush(self, call: CommandInvocation) -> None:
         """What was hidden is still read once for what should be remembered."""
-        job_id = await self._store.due_job(call.session_id)
+        job_id = await self._store.find_due_job(call.session_id)
         if job_id is not None:
             await self._doorbell.ring(job_id, 0)
 
-    async def _undo(self, call: Call) -> Said:
-        state = await self._store.state(call.session_id)
-        room = await self._conversation.room(state)
-        done = await self._store.undo(
+    async def _undo(self, call: CommandInvocation) -> CommandReply:
+        state = await self._store.load_state(call.session_id)
+        room = await self._conversation.load_request_limits(state)
+        done = await self._store.undo_compaction(
             call.session_id,
             limit_tokens=room.hard,
             fixed_tokens=state.fixed_tokens,
             left_out=room.left_out,
         )
         if isinstance(done, Refused):
-            return refused(call, done)
-        await self._told(call, done)
+            return build_refusal(call, done)
+        await self._announce(call, done)
         return True, call.texts.undone(after=done.tokens_after)
 
-    async def _restore(self, call: Call) -> Said:
-        state = await self._store.state(call.session_id)
-        room = await self._conversation.room(state)
-        done = await self._store.restore(
+    async def _restore(self, call: CommandInvocation) -> CommandReply:
+        state = await self._store.load_state(call.session_id)
+        room = await self._conversation.load_request_limits(state)
+        done = await self._store.restore_compaction(
             call.session_id, fixed_tokens=state.fixed_tokens, left_out=room.left_out
         )
         if isinstance(done, Refused):
-            return refused(call, done)
-        await self._told(call, done)
+            return build_refusal(call, done)
+        await self._announce(call, done)
         return True, call.texts.restored(before=done.tokens_before, after=done.tokens_after)
 
-    async def _compact(self, call: Call) -> Said:
+    async def _compact(self, call: CommandInvocation) -> CommandReply:
         wish = compact_arguments(call.args)
         key = f"compact:{call.session_id}:manual"
         order = JobOrder(
             kind="compact", key=key, trigger="manual", payload={"force": wish.force, "focus": wish.focus}
         )
-        job_id = await self._store.ask(call.session_id, order)
+        job_id = await self._store.request_job(call.session_id, order)
         if job_id is None:
-            job_id = await self._store.waiting_job(call.session_id, key)
+            job_id = await self._store.find_waiting_job(call.session_id, key)
         if job_id is None:
             return False, call.texts.compact_running
         await self._doorbell.ring(job_id, 0)
         await call.progress(call.texts.organizing, 0)
-        ended = await self._ended(job_id)
-        return (True, call.texts.compact_goes_on) if ended is None else told_outcome(call.texts, *ended)
+        ended = await self._wait_for_job(job_id)
+        return (
+            (True, call.texts.compact_goes_on) if ended is None else describe_compaction(call.texts, *ended)
+        )
 
-    async def _flush(self, call: Call) -> Said:
+    async def _flush(self, call: CommandInvocation) -> CommandReply:
         """For operators: whoever asked hears what came of it, and no screen of the person does."""
-        state = await self._store.state(call.session_id)
+        state = await self._store.load_state(call.session_id)
         key = f"flush:{call.session_id}:{MANUAL}"
         payload = {"threshold": MANUAL, "cycle": state.view.cycle}
         order = JobOrder(kind="flush", key=key, trigger=MANUAL, payload=payload)
-        job_id = await self._store.ask(call.session_id, order)
+        job_id = await self._store.request_job(call.session_id, order)
         if job_id is None:
-            job_id = await self._store.waiting_job(call.session_id, key)
+            job_id = await self._store.find_waiting_job(call.session_id, key)
         if job_id is None:
-            return False, Passing(call.texts.compact_running)
+            return False, Ephemeral(call.texts.compact_running)
         await self._doorbell.ring(job_id, 0)
-        ended = await self._ended(job_id)
+        ended = await self._wait_for_job(job_id)
         if ended is None:
-            return True, Passing(_FLUSH_GOES_ON)
+            return True, Ephemeral(_FLUSH_GOES_ON)
         job_state, outcome = ended
         words = _FLUSHED.get(str(outcome.get("outcome")) if job_state == "done" else "", _FLUSHED["failed"])
-        return job_state == "done", Passing(words)
+        return job_state == "done", Ephemeral(words)
 
-    async def _ended(self, job_id: int) -> tuple[str, Mapping[str, Any]] | None:
+    async def _wait_for_job(self, job_id: int) -> tuple[str, Mapping[str, Any]] | None:
         """How a job ended; None when that takes too long."""
         try:
-            async with asyncio.timeout(COMPACT_SECONDS):
+            async with asyncio.timeout(COMPACT_WAIT_SECONDS):
                 while True:
-                    state, outcome = await self._store.job_outcome(job_id)
+                    state, outcome = await self._store.load_job_outcome(job_id)
                     if state in ("done", "dead"):
                         return state, outcome
                     await asyncio.sleep(_LOOK_SECONDS)
         except TimeoutError:
             return None
 
-    async def _told(self, call: Call, stored: LinkStored) -> None:
+    async def _announce(self, call: CommandInvocation, stored: LinkStored) -> None:
         await self._announcer.announce(call.session_id, {"event_seq": stored.event_seq})
 
 
-def told_outcome(texts: CommandTexts, state: str, outcome: Mapping[str, Any]) -> Said:
+def describe_compaction(texts: CommandTexts, state: str, outcome: Mapping[str, Any]) -> CommandReply:
     """What became of a compaction job, for the person who asked for it."""
     if state == "dead":
         advice = str(outcome.get("advice") or "") if texts.language == "en" else ""

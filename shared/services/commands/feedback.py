@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Protocol
 
 from shared.core.commands.commands import BadArguments
-from shared.services.commands.command_call import Call, Doer, Said
+from shared.services.commands.command_call import CommandHandler, CommandInvocation, CommandReply
 
 FEEDBACK_CHARS = 2_000
 
 
 class FeedbackStore(Protocol):
-    async def say(self, session_id: int, words: str, *, source: str) -> bool: ...
+    async def record_feedback(self, session_id: int, words: str, *, source: str) -> bool: ...
 
 
 class FeedbackCommands:
@@ -19,14 +19,14 @@ class FeedbackCommands:
         self._feedback = feedback
 
     @property
-    def doers(self) -> dict[str, Doer]:
+    def handlers(self) -> dict[str, CommandHandler]:
         return {"feedback": self._tell}
 
-    async def _tell(self, call: Call) -> Said:
+    async def _tell(self, call: CommandInvocation) -> CommandReply:
         """About the newest answer; operators read it beside that turn."""
         if not call.args:
             return False, call.texts.feedback_how
         if len(call.args) > FEEDBACK_CHARS:
             raise BadArguments(call.texts.feedback_too_long(most=FEEDBACK_CHARS))
-        told = await self._feedback.say(call.session_id, call.args, source=call.channel)
+        told = await self._feedback.record_feedback(call.session_id, call.args, source=call.channel)
         return told, call.texts.feedback_kept if told else call.texts.feedback_of_nothing

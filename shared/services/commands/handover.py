@@ -13,30 +13,30 @@ from shared.core.identity.handover import (
     shortened_reason,
 )
 from shared.ports import Announcer
-from shared.services.commands.command_call import Call, Doer, Said
-from shared.services.tools.handover import announce
+from shared.services.commands.command_call import CommandHandler, CommandInvocation, CommandReply
+from shared.services.tools.handover import announce_handover
 
-_TAKE_BACK = frozenset({"cancel", "off", "abbrechen", "aus"})
+_CANCEL_WORDS = frozenset({"cancel", "off", "abbrechen", "aus"})
 
 
-class HandoverStore(Protocol):
-    async def ask(self, new: NewHandover) -> Moved: ...
-    async def give_back(self, session_id: int, *, by: Literal["operator", "person"]) -> Moved: ...
+class HandoverCommandStore(Protocol):
+    async def request_handover(self, new: NewHandover) -> Moved: ...
+    async def release(self, session_id: int, *, by: Literal["operator", "person"]) -> Moved: ...
 
 
 class HandoverCommands:
-    def __init__(self, store: HandoverStore, announcer: Announcer, *, enabled: bool) -> None:
+    def __init__(self, store: HandoverCommandStore, announcer: Announcer, *, enabled: bool) -> None:
         """Where no operator looks, it says so instead of letting people wait."""
         self._store = store
         self._announcer = announcer
         self._enabled = enabled
 
     @property
-    def doers(self) -> dict[str, Doer]:
+    def handlers(self) -> dict[str, CommandHandler]:
         return {"human": self._human}
 
-    async def _human(self, call: Call) -> Said:
-        if call.args.strip().casefold() in _TAKE_BACK:
+    async def _human(self, call: CommandInvocation) -> CommandReply:
+        if call.args.strip().casefold() in _CANCEL_WORDS:
             return await self._take_back(call)
         if not self._enabled:
             return False, call.texts.no_humans
@@ -47,19 +47,19 @@ class HandoverCommands:
             reason=shortened_reason(call.args),
         )
         try:
-            moved = await self._store.ask(new)
+            moved = await self._store.request_handover(new)
         except AskedTooOften:
             return False, call.texts.human_too_often
         except NobodyComes:
             return False, call.texts.no_humans
         except CannotHandOver:
             return False, call.texts.link_refusals["moved"]
-        await announce(self._announcer, moved)
+        await announce_handover(self._announcer, moved)
         if moved.state == "human":
             return True, call.texts.human_is_here(name=moved.name)
         return True, call.texts.human_asked if moved.event_seq else call.texts.human_asked_before
 
-    async def _take_back(self, call: Call) -> Said:
-        moved = await self._store.give_back(call.session_id, by="person")
-        await announce(self._announcer, moved)
+    async def _take_back(self, call: CommandInvocation) -> CommandReply:
+        moved = await self._store.release(call.session_id, by="person")
+        await announce_handover(self._announcer, moved)
         return True, call.texts.human_taken_back if moved.event_seq else call.texts.human_not_asked

@@ -10,7 +10,7 @@ from shared.core.commands.commands import BadArguments
 from shared.core.commands.texts.memory import MemoryTexts
 from shared.core.context.memory import BadNote, note_from, search_stems
 from shared.core.context.notes import NewNote, NoteResult, NotesFound, NoteSource
-from shared.services.commands.command_call import Call, Doer, Said
+from shared.services.commands.command_call import CommandHandler, CommandInvocation, CommandReply
 
 LISTED = 20
 _NUMBER = re.compile(r"[1-9][0-9]{0,3}")
@@ -19,14 +19,14 @@ _OWN_IMPORTANCE = 8
 _WHAT_CHARS = 300
 
 
-class NoteStore(Protocol):
-    async def whose(self, session_id: int) -> NoteSource: ...
+class NoteCommandStore(Protocol):
+    async def load_owner(self, session_id: int) -> NoteSource: ...
     async def find(
         self, whose: NoteSource, stems: Sequence[str], *, limit: int, everything: bool = False
     ) -> NotesFound: ...
     async def save(self, note: NewNote, source: NoteSource) -> NoteResult: ...
     async def erase(self, whose: NoteSource, note_ids: Sequence[int]) -> int: ...
-    async def remember_list(
+    async def store_list(
         self, session_id: int, address_id: int, purpose: str, note_ids: Sequence[int]
     ) -> None: ...
     async def take_list(
@@ -35,17 +35,17 @@ class NoteStore(Protocol):
 
 
 class MemoryCommands:
-    def __init__(self, notes: NoteStore, *, everything: Doer) -> None:
+    def __init__(self, notes: NoteCommandStore, *, everything: CommandHandler) -> None:
         """`everything` does `/forget everything`, and hears the yes to it."""
         self._notes = notes
         self._everything = everything
 
     @property
-    def doers(self) -> dict[str, Doer]:
+    def handlers(self) -> dict[str, CommandHandler]:
         return {"memory": self._memory, "remember": self._remember, "forget": self._forget}
 
-    async def _memory(self, call: Call) -> Said:
-        texts, whose = call.texts.memory, await self._notes.whose(call.session_id)
+    async def _memory(self, call: CommandInvocation) -> CommandReply:
+        texts, whose = call.texts.memory, await self._notes.load_owner(call.session_id)
         stems = search_stems(_what(call)) if call.args else []
         found = await self._notes.find(whose, stems, limit=LISTED)
         if not found.notes:
@@ -53,7 +53,7 @@ class MemoryCommands:
         await self._shown(call, "list", found)
         return True, texts.listed(found.notes, total=found.total)
 
-    async def _remember(self, call: Call) -> Said:
+    async def _remember(self, call: CommandInvocation) -> CommandReply:
         texts = call.texts.memory
         if not call.args:
             return False, texts.remember_what
@@ -61,13 +61,13 @@ class MemoryCommands:
             note = note_from({"text": call.args, "importance": _OWN_IMPORTANCE})
         except BadNote as error:
             raise BadArguments(error.advice) from error
-        whose = await self._notes.whose(call.session_id)
+        whose = await self._notes.load_owner(call.session_id)
         result = await self._notes.save(note, _asked_by_person(whose))
         if result.outcome == "known":
             return True, texts.known_before
         return True, " ".join([texts.noted(note.text), *([texts.left_out] if note.redacted else [])])
 
-    async def _forget(self, call: Call) -> Said:
+    async def _forget(self, call: CommandInvocation) -> CommandReply:
         words = call.args.casefold().split()
         match words:
             case []:
@@ -81,33 +81,33 @@ class MemoryCommands:
             case _:
                 return await self._preview(call)
 
-    async def _preview(self, call: Call) -> Said:
+    async def _preview(self, call: CommandInvocation) -> CommandReply:
         """Also what is out of date or put away: to erase is to erase all of it."""
-        texts, whose = call.texts.memory, await self._notes.whose(call.session_id)
+        texts, whose = call.texts.memory, await self._notes.load_owner(call.session_id)
         found = await self._notes.find(whose, search_stems(_what(call)), limit=LISTED, everything=True)
         if not found.notes:
             return False, texts.nothing_about(call.args)
         await self._shown(call, "forget", found)
         return True, texts.preview(found.notes, total=found.total)
 
-    async def _confirmed(self, call: Call, *, number: int | None) -> Said:
+    async def _confirmed(self, call: CommandInvocation, *, number: int | None) -> CommandReply:
         texts = call.texts.memory
         ids = await self._notes.take_list(call.session_id, call.address_id or 0, number=number)
         if ids is None:
             return False, texts.no_list
-        erased = await self._notes.erase(await self._notes.whose(call.session_id), ids)
+        erased = await self._notes.erase(await self._notes.load_owner(call.session_id), ids)
         return True, self._report(texts, erased)
 
     def _report(self, texts: MemoryTexts, erased: int) -> str:
         return " ".join([texts.erased(erased), texts.stays, texts.everything_too])
 
-    async def _shown(self, call: Call, purpose: str, found: NotesFound) -> None:
-        await self._notes.remember_list(
+    async def _shown(self, call: CommandInvocation, purpose: str, found: NotesFound) -> None:
+        await self._notes.store_list(
             call.session_id, call.address_id or 0, purpose, [note.id for note in found.notes]
         )
 
 
-def _what(call: Call) -> str:
+def _what(call: CommandInvocation) -> str:
     return call.args[:_WHAT_CHARS]
 
 

@@ -9,10 +9,10 @@ from typing import Protocol
 from shared.core.commands.commands import BadArguments
 from shared.core.commands.texts import PinShown
 from shared.core.ops.session_stats import PinnedMessage
-from shared.services.commands.command_call import Call, Doer, Said
-from shared.services.commands.usage import StateStore
-from shared.services.turns.request_builder import Prompting
-from shared.services.turns.session_service import Conversation
+from shared.services.commands.command_call import CommandHandler, CommandInvocation, CommandReply
+from shared.services.commands.usage import UsageStateStore
+from shared.services.turns.request_builder import RequestBuilder
+from shared.services.turns.session_service import SessionService
 
 PIN_TOKENS = 2_000
 """The same before anything was measured."""
@@ -23,13 +23,18 @@ _NUMBER = re.compile(r"[1-9][0-9]{0,3}")
 class PinStore(Protocol):
     async def pin(self, session_id: int, seq: int, *, most_tokens: int) -> str: ...
     async def unpin(self, session_id: int, seq: int) -> str: ...
-    async def pinned(self, session_id: int) -> Sequence[PinnedMessage]: ...
-    async def message(self, session_id: int, seq: int | None) -> PinnedMessage | None: ...
+    async def list_pins(self, session_id: int) -> Sequence[PinnedMessage]: ...
+    async def find_message(self, session_id: int, seq: int | None) -> PinnedMessage | None: ...
 
 
 class PinCommands:
     def __init__(
-        self, *, pins: PinStore, store: StateStore, conversation: Conversation, prompting: Prompting
+        self,
+        *,
+        pins: PinStore,
+        store: UsageStateStore,
+        conversation: SessionService,
+        prompting: RequestBuilder,
     ) -> None:
         self._pins = pins
         self._store = store
@@ -37,15 +42,15 @@ class PinCommands:
         self._prompting = prompting
 
     @property
-    def doers(self) -> dict[str, Doer]:
+    def handlers(self) -> dict[str, CommandHandler]:
         return {"pin": self._pin, "unpin": self._unpin, "pins": self._list}
 
-    async def _pin(self, call: Call) -> Said:
+    async def _pin(self, call: CommandInvocation) -> CommandReply:
         """`m12` is a message by its id; without one the newest answer is meant."""
         meant = _MID.fullmatch(call.args)
         if call.args and meant is None:
             raise BadArguments("/pin takes a message's id, such as m12, or nothing for the newest answer.")
-        message = await self._pins.message(call.session_id, int(meant[1]) if meant else None)
+        message = await self._pins.find_message(call.session_id, int(meant[1]) if meant else None)
         if message is None:
             return False, call.texts.pin_unknown
         most = await self._most_tokens(call.session_id)
@@ -57,29 +62,29 @@ class PinCommands:
 
     async def _most_tokens(self, session_id: int) -> int:
         """All pins together hold at most the policy's share of the limit (engine.md, invariant 7)."""
-        measured = await self._conversation.gauge(session_id)
+        measured = await self._conversation.measure_context(session_id)
         if measured is None:
             return PIN_TOKENS
-        state = await self._store.state(session_id)
-        return int(self._prompting.policy_of(state.agent_config).pins_share * measured.limit)
+        state = await self._store.load_state(session_id)
+        return int(self._prompting.resolve_policy(state.agent_config).pins_share * measured.limit)
 
-    async def _unpin(self, call: Call) -> Said:
-        pinned = await self._pins.pinned(call.session_id)
+    async def _unpin(self, call: CommandInvocation) -> CommandReply:
+        pinned = await self._pins.list_pins(call.session_id)
         if not pinned:
             return False, call.texts.no_pins
         if not call.args and len(pinned) > 1:
             return False, f"{call.texts.which_pin}\n\n{call.texts.pins(_shown(pinned))}"
-        meant = _meant(call.args, pinned)
+        meant = _find_pin(call.args, pinned)
         if meant is None or await self._pins.unpin(call.session_id, meant.seq) != "unpinned":
             return False, call.texts.not_pinned
         return True, call.texts.unpinned(words=meant.text)
 
-    async def _list(self, call: Call) -> Said:
-        pinned = await self._pins.pinned(call.session_id)
+    async def _list(self, call: CommandInvocation) -> CommandReply:
+        pinned = await self._pins.list_pins(call.session_id)
         return True, call.texts.pins(_shown(pinned)) if pinned else call.texts.no_pins
 
 
-def _meant(args: str, pinned: Sequence[PinnedMessage]) -> PinnedMessage | None:
+def _find_pin(args: str, pinned: Sequence[PinnedMessage]) -> PinnedMessage | None:
     """By its id, by its number in the list, or the only one."""
     if not args:
         return pinned[0]

@@ -9,28 +9,28 @@ from typing import Protocol
 from shared.core.commands.commands import BadArguments
 from shared.core.commands.texts import ReminderShown
 from shared.core.tools.reminders import Reminder, shown_moment
-from shared.services.commands.command_call import Call, Doer, Said
-from shared.services.tools.reminders import zone_of
+from shared.services.commands.command_call import CommandHandler, CommandInvocation, CommandReply
+from shared.services.tools.reminders import resolve_zone
 
 _CANCEL = re.compile(r"cancel\s+([1-9][0-9]{0,3})", re.IGNORECASE)
 
 
-class ReminderStore(Protocol):
-    async def of_session(self, session_id: int) -> Sequence[Reminder]: ...
+class ReminderCommandStore(Protocol):
+    async def list_for_session(self, session_id: int) -> Sequence[Reminder]: ...
     async def cancel(self, session_id: int, reminder_id: int) -> bool: ...
 
 
 class ReminderCommands:
-    def __init__(self, store: ReminderStore, *, timezone: str) -> None:
+    def __init__(self, store: ReminderCommandStore, *, timezone: str) -> None:
         """`timezone` is for people whose own nobody knows."""
         self._store = store
         self._timezone = timezone
 
     @property
-    def doers(self) -> dict[str, Doer]:
+    def handlers(self) -> dict[str, CommandHandler]:
         return {"reminders": self._reminders}
 
-    async def _reminders(self, call: Call) -> Said:
+    async def _reminders(self, call: CommandInvocation) -> CommandReply:
         if not call.args:
             return await self._list(call)
         meant = _CANCEL.fullmatch(call.args)
@@ -38,16 +38,16 @@ class ReminderCommands:
             raise BadArguments("/reminders is sent alone, or as: /reminders cancel 2")
         return await self._cancel(call, int(meant[1]))
 
-    async def _list(self, call: Call) -> Said:
-        found = await self._store.of_session(call.session_id)
+    async def _list(self, call: CommandInvocation) -> CommandReply:
+        found = await self._store.list_for_session(call.session_id)
         waiting = [self._shown(one) for one in found if one.state == "pending"]
         failed = [self._shown(one) for one in found if one.state == "failed"]
         if not waiting and not failed:
             return True, call.texts.no_reminders
         return True, call.texts.reminders(waiting, failed)
 
-    async def _cancel(self, call: Call, number: int) -> Said:
-        found = await self._store.of_session(call.session_id)
+    async def _cancel(self, call: CommandInvocation, number: int) -> CommandReply:
+        found = await self._store.list_for_session(call.session_id)
         waiting = [one for one in found if one.state == "pending"]
         meant = waiting[number - 1] if number <= len(waiting) else None
         if meant is None or not await self._store.cancel(call.session_id, meant.id):
@@ -55,5 +55,5 @@ class ReminderCommands:
         return True, call.texts.reminder_cancelled(words=meant.text)
 
     def _shown(self, reminder: Reminder) -> ReminderShown:
-        zone = zone_of(reminder.timezone, self._timezone)
+        zone = resolve_zone(reminder.timezone, self._timezone)
         return ReminderShown(text=reminder.text, due=shown_moment(reminder.due_at, zone), zone=zone.key)

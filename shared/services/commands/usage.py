@@ -8,25 +8,25 @@ from shared.core.commands.texts import ContextShown, UsageShown
 from shared.core.ops.session_stats import SessionFigures
 from shared.core.session.session_state import SessionState
 from shared.core.session.turns import Caps
-from shared.services.commands.command_call import Call, Doer, Said
-from shared.services.turns.session_service import Conversation
+from shared.services.commands.command_call import CommandHandler, CommandInvocation, CommandReply
+from shared.services.turns.session_service import SessionService
 
 
-class StateStore(Protocol):
-    async def state(self, session_id: int) -> SessionState: ...
+class UsageStateStore(Protocol):
+    async def load_state(self, session_id: int) -> SessionState: ...
 
 
-class FigureStore(Protocol):
-    async def of(self, session_id: int) -> SessionFigures: ...
+class SessionStatsStore(Protocol):
+    async def load_stats(self, session_id: int) -> SessionFigures: ...
 
 
-class MeasureCommands:
+class UsageCommands:
     def __init__(
         self,
         *,
-        store: StateStore,
-        figures: FigureStore,
-        conversation: Conversation,
+        store: UsageStateStore,
+        figures: SessionStatsStore,
+        conversation: SessionService,
         caps: Caps,
         model_name: str,
     ) -> None:
@@ -37,12 +37,12 @@ class MeasureCommands:
         self._model_name = model_name
 
     @property
-    def doers(self) -> dict[str, Doer]:
+    def handlers(self) -> dict[str, CommandHandler]:
         return {"status": self._status, "context": self._context, "usage": self._usage}
 
-    async def _status(self, call: Call) -> Said:
-        state = await self._store.state(call.session_id)
-        measured = await self._conversation.gauge(call.session_id)
+    async def _status(self, call: CommandInvocation) -> CommandReply:
+        state = await self._store.load_state(call.session_id)
+        measured = await self._conversation.measure_context(call.session_id)
         gauge = "–"
         if measured is not None:
             gauge = call.texts.gauge(percent=measured.percent, used=measured.used, limit=measured.limit)
@@ -55,11 +55,11 @@ class MeasureCommands:
         )
         return True, words
 
-    async def _context(self, call: Call) -> Said:
-        measured = await self._conversation.gauge(call.session_id)
+    async def _context(self, call: CommandInvocation) -> CommandReply:
+        measured = await self._conversation.measure_context(call.session_id)
         if measured is None:
             return True, call.texts.context_empty
-        figures = await self._figures.of(call.session_id)
+        figures = await self._figures.load_stats(call.session_id)
         shown = ContextShown(
             percent=measured.percent,
             used=measured.used,
@@ -72,8 +72,8 @@ class MeasureCommands:
         )
         return True, call.texts.context(shown)
 
-    async def _usage(self, call: Call) -> Said:
-        figures = await self._figures.of(call.session_id)
+    async def _usage(self, call: CommandInvocation) -> CommandReply:
+        figures = await self._figures.load_stats(call.session_id)
         shown = UsageShown(
             turns=figures.answered_turns,
             summaries=figures.summaries,

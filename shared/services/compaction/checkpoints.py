@@ -25,36 +25,36 @@ from shared.core.values.errors import StaleView
 from shared.ports import Announcer
 from shared.runtime.crash_points import CrashPoint
 from shared.services.compaction.compaction_context import (
-    Case,
-    SpendingStore,
-    cost_of,
-    failures_of,
-    going_on,
-    link_of,
-    pay_for_nothing,
+    CompactionContext,
+    JobSpendingStore,
+    build_compaction,
+    continue_from_checkpoint,
+    list_failures,
+    record_unused_spending,
+    sum_cost,
 )
-from shared.services.compaction.flusher import Flushed
-from shared.services.compaction.summarizer import Summariser, Written
-from shared.services.compaction.writer_selection import Writers
+from shared.services.compaction.flusher import FlushResult
+from shared.services.compaction.summarizer import Summariser, SummaryResult
+from shared.services.compaction.writer_selection import WriterSelector
 
-UPGRADES_AT_MOST = 4
+MAX_UPGRADES = 4
 UPGRADE_SECONDS = 300.0
-UPGRADE_SECONDS_MOST = 21_600.0
-UPGRADE_GROWS = 4.0
+MAX_UPGRADE_SECONDS = 21_600.0
+UPGRADE_BACKOFF_FACTOR = 4.0
 """With one attempt of each model, a digest costs its four calls and two more for each of these tries."""
-MOVED_SECONDS = 60.0
-_NOBODY_ASKED = frozenset({"model_unavailable", "model_busy", "model_refused_account", "cap_reached"})
+VIEW_CHANGED_SECONDS = 60.0
+_NO_MODEL_CODES = frozenset({"model_unavailable", "model_busy", "model_refused_account", "cap_reached"})
 
 
-class SpareStore(Protocol):
-    async def pace(self, session_id: int) -> Pace: ...
+class CheckpointStore(Protocol):
+    async def load_pace(self, session_id: int) -> Pace: ...
     async def save_checkpoint(
         self, job: JobClaim, checkpoint: Checkpoint, *, spent: Sequence[Spending], party_id: int
     ) -> None: ...
-    async def checkpoint(
+    async def find_checkpoint(
         self, session_id: int, *, parent: int | None, from_turn: int
     ) -> Checkpoint | None: ...
-    async def digest(self, session_id: int, link_id: int) -> Hidden | None: ...
+    async def find_digest(self, session_id: int, link_id: int) -> Hidden | None: ...
     async def replace_digest(
         self,
         job: JobClaim,
@@ -66,13 +66,13 @@ class SpareStore(Protocol):
     ) -> LinkStored: ...
 
 
-class SpareSummaries:
+class CheckpointService:
     def __init__(
         self,
         *,
-        store: SpareStore,
-        spending: SpendingStore,
-        writers: Writers,
+        store: CheckpointStore,
+        spending: JobSpendingStore,
+        writers: WriterSelector,
         summariser: Summariser,
         announcer: Announcer,
         crash_point: CrashPoint,
@@ -86,27 +86,35 @@ class SpareSummaries:
 
     async def make_checkpoint(self, job: JobClaim, state: SessionState) -> bool:
         """A ledger of what the next compaction will hide; False when there is nothing to make one of."""
-        prepared = await self._writers.prepared(state)
-        purse = self._writers.purse(job)
-        case = Case(
-            job=job, state=state, prepared=prepared, pace=await self._store.pace(job.session_id), purse=purse
+        prepared = await self._writers.build_request(state)
+        purse = self._writers.open_spend_tracker(job)
+        case = CompactionContext(
+            job=job,
+            state=state,
+            prepared=prepared,
+            pace=await self._store.load_pace(job.session_id),
+            purse=purse,
         )
-        window = await self._writers.window(prepared)
+        window = await self._writers.load_window(prepared)
         plan = plan_compaction(
             state.view, budget=prepared.budget, policy=prepared.policy, force=True,
             now_tokens=state.view.context_tokens, summariser_window=window, ratio=prepared.ratio,
         )  # fmt: skip
-        able = self._writers.able(prepared, case.pace)
+        able = self._writers.list_available_models(prepared, case.pace)
         if isinstance(plan, NothingToCompact) or breaker_rest(case.pace.ends) or not able:
             return False
-        last = await self._store.checkpoint(job.session_id, parent=state.head_id, from_turn=plan.from_turn)
+        last = await self._store.find_checkpoint(
+            job.session_id, parent=state.head_id, from_turn=plan.from_turn
+        )
         if last is not None:
-            plan = going_on(plan, last)
+            plan = continue_from_checkpoint(plan, last)
             if not plan.entries:
                 return False
-        written = await self._summariser.write(plan, purse=purse, focus=None, on_progress=untold, models=able)
+        written = await self._summariser.write(
+            plan, purse=purse, focus=None, on_progress=ignore_progress, models=able
+        )
         if written.kind == "digest":
-            await pay_for_nothing(self._spending, case)
+            await record_unused_spending(self._spending, case)
             return False
         checkpoint = Checkpoint(
             parent=state.head_id,
@@ -114,42 +122,50 @@ class SpareSummaries:
             through_turn=plan.through_turn,
             ledger=written.ledger,
             audit=written.audit,
-            tokens=self._writers.count(render_summary(written.ledger)),
+            tokens=self._writers.count_tokens(render_summary(written.ledger)),
             model=written.model,
-            cost_micro=cost_of(purse),
+            cost_micro=sum_cost(purse),
         )
         await self._store.save_checkpoint(job, checkpoint, spent=purse.spent, party_id=state.party_id)
         return True
 
-    async def upgrade(self, job: JobClaim) -> JobDone:
+    async def upgrade_digest(self, job: JobClaim) -> JobDone:
         """A digest becomes a summary of the same range as soon as a model can write one."""
-        seen = await self._store.digest(job.session_id, int(job.payload.get("link", 0)))
+        seen = await self._store.find_digest(job.session_id, int(job.payload.get("link", 0)))
         if seen is None:
             return JobDone(outcome={"nothing": "gone", "detail": "The digest is not in use any more."})
-        seen = replace(seen, state=await self._writers.told(seen.state))
-        pace = await self._store.pace(job.session_id)
+        seen = replace(seen, state=await self._writers.with_descriptions(seen.state))
+        pace = await self._store.load_pace(job.session_id)
         if rest := breaker_rest(pace.ends):
             return JobDone(outcome={"resting": "breaker"}, state="due", retry_seconds=rest)
-        prepared = await self._writers.prepared(seen.state)
-        able = self._writers.able(prepared, pace)
+        prepared = await self._writers.build_request(seen.state)
+        able = self._writers.list_available_models(prepared, pace)
         if not able:
-            rest = self._writers.rest(prepared, pace)
+            rest = self._writers.seconds_until_available(prepared, pace)
             return JobDone(outcome={"resting": "unusable"}, state="due", retry_seconds=rest)
-        case = Case(job=job, state=seen.state, prepared=prepared, pace=pace, purse=self._writers.purse(job))
+        case = CompactionContext(
+            job=job,
+            state=seen.state,
+            prepared=prepared,
+            pace=pace,
+            purse=self._writers.open_spend_tracker(job),
+        )
         plan = await self._plan_again(case, seen)
         if plan is None:
             return JobDone(outcome={"nothing": "pins", "detail": "all messages of the range are pinned"})
         written = await self._summariser.write(
-            plan, purse=case.purse, focus=None, on_progress=untold, models=able, attempts=1
+            plan, purse=case.purse, focus=None, on_progress=ignore_progress, models=able, attempts=1
         )
         if written.kind == "digest":
-            await pay_for_nothing(self._spending, case)
+            await record_unused_spending(self._spending, case)
             return _upgrade_later(job, written)
-        tokens = self._writers.count(render_summary(written.ledger))
+        tokens = self._writers.count_tokens(render_summary(written.ledger))
         if why_not_committed(plan, tokens, budget=prepared.budget, policy=prepared.policy, force=True):
-            await pay_for_nothing(self._spending, case)
+            await record_unused_spending(self._spending, case)
             return _upgrade_later(job, written)
-        link = link_of(case, plan, written, Flushed(through=plan.through_turn), self._writers.count)
+        link = build_compaction(
+            case, plan, written, FlushResult(through=plan.through_turn), self._writers.count_tokens
+        )
         try:
             stored = await self._store.replace_digest(
                 job,
@@ -159,8 +175,8 @@ class SpareSummaries:
                 left_out=leaves_out(prepared.policy, channel=prepared.channel, ratio=prepared.ratio),
             )
         except StaleView:
-            await pay_for_nothing(self._spending, case)
-            return JobDone(outcome={"resting": "moved"}, state="due", retry_seconds=MOVED_SECONDS)
+            await record_unused_spending(self._spending, case)
+            return JobDone(outcome={"resting": "moved"}, state="due", retry_seconds=VIEW_CHANGED_SECONDS)
         self._crash_point("after_compaction")
         await self._announcer.announce(job.session_id, {"event_seq": stored.event_seq})
         return JobDone(
@@ -168,13 +184,13 @@ class SpareSummaries:
                 "link": stored.link_id, "kind": "summary", "before": stored.tokens_before,
                 "after": stored.tokens_after, "turns": plan.through_turn - plan.from_turn + 1,
             },
-            failures=failures_of(job, written),
+            failures=list_failures(job, written),
         )  # fmt: skip
 
-    async def _plan_again(self, case: Case, seen: Hidden) -> CompactionPlan | None:
+    async def _plan_again(self, case: CompactionContext, seen: Hidden) -> CompactionPlan | None:
         """Everything of the range; the summary may take what the digest took and what is left to land."""
         policy, budget = case.prepared.policy, case.prepared.budget
-        window = await self._writers.window(case.prepared)
+        window = await self._writers.load_window(case.prepared)
         whole = replace(policy, keep_turns=0, keep_turns_least=0, tail_share_most=0.0)
         plan = plan_compaction(
             case.state.view, budget=budget, policy=whole, force=True,
@@ -189,18 +205,18 @@ class SpareSummaries:
         return replace(plan, summary_limit=most)
 
 
-def _upgrade_later(job: JobClaim, written: Written) -> JobDone:
+def _upgrade_later(job: JobClaim, written: SummaryResult) -> JobDone:
     """Ever more rarely; while nobody can be asked at all, nothing is held against the digest."""
-    if written.attempts and all(attempt.code in _NOBODY_ASKED for attempt in written.attempts):
+    if written.attempts and all(attempt.code in _NO_MODEL_CODES for attempt in written.attempts):
         return JobDone(outcome={"resting": "no_model"}, state="due", retry_seconds=BREAKER_SECONDS)
     return JobDone(
         outcome={"nothing": "no_model", "detail": "No model could write the summary."},
-        state="dead" if job.faults + 1 >= UPGRADES_AT_MOST else "due",
+        state="dead" if job.faults + 1 >= MAX_UPGRADES else "due",
         error="the digest stays: no model could write the summary",
-        retry_seconds=min(UPGRADE_SECONDS_MOST, UPGRADE_SECONDS * UPGRADE_GROWS**job.faults),
-        failures=failures_of(job, written),
+        retry_seconds=min(MAX_UPGRADE_SECONDS, UPGRADE_SECONDS * UPGRADE_BACKOFF_FACTOR**job.faults),
+        failures=list_failures(job, written),
     )
 
 
-async def untold(_percent: int, _stage: str) -> None:
+async def ignore_progress(_percent: int, _stage: str) -> None:
     """Checkpoints and upgrades are nobody's wait."""

@@ -14,29 +14,29 @@ from shared.core.session.session import Entry
 from shared.core.session.session_state import Checkpoint, JobClaim, JobDone, NewLink, Pace, SessionState
 from shared.core.session.summary import five_fields, render_summary
 from shared.core.session.turns import Spending, total_cost
-from shared.services.compaction.flusher import Flushed
-from shared.services.compaction.summarizer import Written
-from shared.services.turns.request_builder import Prepared
-from shared.services.turns.spend_tracker import Purse
+from shared.services.compaction.flusher import FlushResult
+from shared.services.compaction.summarizer import SummaryResult
+from shared.services.turns.request_builder import PreparedRequest
+from shared.services.turns.spend_tracker import SpendTracker
 
 IDLE_TOLERANCE_SECONDS = 1.0
 
 
-class SpendingStore(Protocol):
+class JobSpendingStore(Protocol):
     async def record_spending(
         self, job: JobClaim, *, purpose: str, spent: Sequence[Spending], party_id: int
     ) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class CompactionContext:
     """A compaction that is about to be planned."""
 
     job: JobClaim
     state: SessionState
-    prepared: Prepared
+    prepared: PreparedRequest
     pace: Pace
-    purse: Purse
+    purse: SpendTracker
     resting: bool = False
     """No model is asked: background compaction rests, and this one cannot wait."""
 
@@ -53,7 +53,7 @@ class Case:
         return float(self.job.payload.get("cache_seconds", CACHE_SECONDS))
 
 
-def over(case: Case) -> JobDone | None:
+def check_obsolete(case: CompactionContext) -> JobDone | None:
     """What asked for this compaction is past: another one was made, or a person took the last one back."""
     view, payload = case.state.view, case.job.payload
     if int(payload.get("cycle", view.cycle)) != view.cycle:
@@ -66,7 +66,7 @@ def over(case: Case) -> JobDone | None:
     return None
 
 
-def waits(case: Case) -> JobDone | None:
+def check_delay(case: CompactionContext) -> JobDone | None:
     """Background work that should not be done now, but later."""
     job, pace = case.job, case.pace
     if job.trigger == "idle":
@@ -83,8 +83,8 @@ def waits(case: Case) -> JobDone | None:
     return None
 
 
-def largest(
-    prepared: Prepared, state: SessionState
+def list_largest_parts(
+    prepared: PreparedRequest, state: SessionState
 ) -> tuple[list[tuple[str, int]], list[tuple[str, str, int]]]:
     """The three biggest parts of a request, and of its messages by id and author; never anybody's words."""
     parts = sorted(prepared.built.parts.items(), key=lambda part: -part[1])[:3]
@@ -95,7 +95,7 @@ def largest(
     )
 
 
-def rest_of(case: Case, reason: RestReason, turns: int) -> Rest:
+def build_backoff(case: CompactionContext, reason: RestReason, turns: int) -> Rest:
     return rest_from_now(
         case.state.view,
         reason=reason,
@@ -105,8 +105,12 @@ def rest_of(case: Case, reason: RestReason, turns: int) -> Rest:
     )
 
 
-def link_of(
-    case: Case, plan: CompactionPlan, written: Written, flushed: Flushed, count: Callable[[str], int]
+def build_compaction(
+    case: CompactionContext,
+    plan: CompactionPlan,
+    written: SummaryResult,
+    flushed: FlushResult,
+    count: Callable[[str], int],
 ) -> NewLink:
     summary = render_summary(written.ledger)
     return NewLink(
@@ -123,14 +127,14 @@ def link_of(
         tokens=count(summary),
         tokens_before=case.state.view.context_tokens,
         model=written.model,
-        cost_micro=cost_of(case.purse),
+        cost_micro=sum_cost(case.purse),
         duration_ms=written.duration_ms,
         flush_id=flushed.ticket.id if flushed.ticket else None,
         focus=case.focus or "",
     )
 
 
-def going_on(plan: CompactionPlan, made: Checkpoint) -> CompactionPlan:
+def continue_from_checkpoint(plan: CompactionPlan, made: Checkpoint) -> CompactionPlan:
     """The same plan, going on from a ledger that covers its beginning."""
 
     def rest(entries: Sequence[Entry]) -> tuple[Entry, ...]:
@@ -140,7 +144,7 @@ def going_on(plan: CompactionPlan, made: Checkpoint) -> CompactionPlan:
     return replace(plan, former=made.ledger, entries=rest(plan.entries), chunks=chunks)
 
 
-def failures_of(job: JobClaim, written: Written) -> tuple[Mapping[str, Any], ...]:
+def list_failures(job: JobClaim, written: SummaryResult) -> tuple[Mapping[str, Any], ...]:
     """For operators: which model failed at what, and never anybody's words."""
     return tuple(
         {
@@ -155,12 +159,12 @@ def failures_of(job: JobClaim, written: Written) -> tuple[Mapping[str, Any], ...
     )
 
 
-def cost_of(purse: Purse) -> int | None:
+def sum_cost(purse: SpendTracker) -> int | None:
     return total_cost(purse.spent)
 
 
-async def pay_for_nothing(store: SpendingStore, case: Case) -> None:
+async def record_unused_spending(store: JobSpendingStore, case: CompactionContext) -> None:
     """What was asked led to nothing that could be committed; the calls are paid for all the same."""
     await store.record_spending(
-        case.job, purpose="compact", spent=case.purse.take(), party_id=case.state.party_id
+        case.job, purpose="compact", spent=case.purse.take_spent(), party_id=case.state.party_id
     )

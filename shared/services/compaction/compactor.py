@@ -41,33 +41,33 @@ from shared.core.session.session_state import (
 from shared.core.session.summary import render_summary
 from shared.core.session.turns import Spending
 from shared.core.values.errors import StaleView, StorageUnavailable
-from shared.ports import DESK, Announcer
+from shared.ports import DASHBOARD, Announcer
 from shared.runtime.crash_points import CrashPoint
 from shared.services.compaction.compaction_context import (
-    Case,
-    SpendingStore,
-    failures_of,
-    going_on,
-    largest,
-    link_of,
-    over,
-    pay_for_nothing,
-    rest_of,
-    waits,
+    CompactionContext,
+    JobSpendingStore,
+    build_backoff,
+    build_compaction,
+    check_delay,
+    check_obsolete,
+    continue_from_checkpoint,
+    list_failures,
+    list_largest_parts,
+    record_unused_spending,
 )
-from shared.services.compaction.flusher import Flushed, Flusher
-from shared.services.compaction.summarizer import Attempt, Summariser, Written
-from shared.services.compaction.writer_selection import Writers
+from shared.services.compaction.flusher import Flusher, FlushResult
+from shared.services.compaction.summarizer import Summariser, SummaryAttempt, SummaryResult
+from shared.services.compaction.writer_selection import WriterSelector
 
 log = structlog.get_logger(__name__)
 
-PLANS_AT_MOST = 4
+MAX_PLANS = 4
 
-Told = Callable[[int, str], Awaitable[None]]
+ReportStage = Callable[[int, str], Awaitable[None]]
 
 
-class CompactionStore(SpendingStore, Protocol):
-    async def state(self, session_id: int) -> SessionState: ...
+class CompactionStore(JobSpendingStore, Protocol):
+    async def load_state(self, session_id: int) -> SessionState: ...
     async def record_compaction(
         self,
         job: JobClaim,
@@ -77,13 +77,13 @@ class CompactionStore(SpendingStore, Protocol):
         spent: Sequence[Spending],
         left_out: LeftOut | None = None,
     ) -> LinkStored: ...
-    async def compaction_of(self, job: JobClaim) -> Mapping[str, Any] | None: ...
+    async def find_compaction(self, job: JobClaim) -> Mapping[str, Any] | None: ...
 
 
-class PaceStore(Protocol):
-    async def pace(self, session_id: int) -> Pace: ...
-    async def let_rest(self, job: JobClaim, rest: Rest) -> None: ...
-    async def checkpoint(
+class CompactionPaceStore(Protocol):
+    async def load_pace(self, session_id: int) -> Pace: ...
+    async def record_backoff(self, job: JobClaim, rest: Rest) -> None: ...
+    async def find_checkpoint(
         self, session_id: int, *, parent: int | None, from_turn: int
     ) -> Checkpoint | None: ...
 
@@ -93,9 +93,9 @@ class Compactor:
         self,
         *,
         store: CompactionStore,
-        pace: PaceStore,
+        pace: CompactionPaceStore,
         flusher: Flusher,
-        writers: Writers,
+        writers: WriterSelector,
         summariser: Summariser,
         announcer: Announcer,
         crash_point: CrashPoint,
@@ -109,46 +109,46 @@ class Compactor:
         self._crash_point = crash_point
 
     async def compact(self, job: JobClaim) -> JobDone:
-        if job.attempt > 1 and (done := await self._store.compaction_of(job)) is not None:
+        if job.attempt > 1 and (done := await self._store.find_compaction(job)) is not None:
             # An earlier attempt died after its commit: what was asked for is there.
             return JobDone(outcome=dict(done))
         if job.trigger == "window":
             return await self._slide(job)
-        purse = self._writers.purse(job)
-        for _ in range(PLANS_AT_MOST):
-            state = await self._writers.told(await self._store.state(job.session_id))
-            prepared = await self._writers.prepared(state)
-            pace = await self._pace.pace(job.session_id)
-            case = Case(job=job, state=state, prepared=prepared, pace=pace, purse=purse)
+        purse = self._writers.open_spend_tracker(job)
+        for _ in range(MAX_PLANS):
+            state = await self._writers.with_descriptions(await self._store.load_state(job.session_id))
+            prepared = await self._writers.build_request(state)
+            pace = await self._pace.load_pace(job.session_id)
+            case = CompactionContext(job=job, state=state, prepared=prepared, pace=pace, purse=purse)
             if job.trigger != MANUAL:
-                not_now = over(case) or await self._thrashing(case) or waits(case)
+                not_now = check_obsolete(case) or await self._stop_thrashing(case) or check_delay(case)
                 if not_now is not None:
                     return not_now
                 case = replace(case, resting=breaker_rest(pace.ends) > 0)
             plan = await self._plan(case)
             if isinstance(plan, NothingToCompact):
-                return await self._nothing(case, plan)
+                return await self._end_without_compaction(case, plan)
             try:
                 return await self._carry_out(case, plan)
             except StaleView:
-                log.info("compaction_planned_again", job_id=job.id, session_id=job.session_id)
-                await pay_for_nothing(self._store, case)
+                log.info("compaction_replanned", job_id=job.id, session_id=job.session_id)
+                await record_unused_spending(self._store, case)
             except asyncio.CancelledError:
                 with suppress(StorageUnavailable):
-                    await pay_for_nothing(self._store, case)
+                    await record_unused_spending(self._store, case)
                 raise
         return JobDone(outcome={"nothing": "busy", "detail": "The conversation kept changing."})
 
     async def _slide(self, job: JobClaim) -> JobDone:
         """Hide turns that can never be sent again, without a model; the summary before them goes on."""
-        for _ in range(PLANS_AT_MOST):
-            state = await self._store.state(job.session_id)
-            prepared = await self._writers.prepared(state)
+        for _ in range(MAX_PLANS):
+            state = await self._store.load_state(job.session_id)
+            prepared = await self._writers.build_request(state)
             through = window_through(state.view, prepared.policy)
             if through is None:
                 detail = "nothing has left the window for good"
                 return JobDone(outcome={"nothing": "nothing_old", "detail": detail})
-            flushed = await self._flusher.before_hiding(job, state, through=through)
+            flushed = await self._flusher.flush_before_compaction(job, state, through=through)
             ticket = flushed.ticket
             link = window_link(state.view, through, flush_id=ticket.id if ticket else None)
             try:
@@ -167,7 +167,7 @@ class Compactor:
             return JobDone(outcome={"link": stored.link_id, "kind": "window", "turns": turns})
         return JobDone(outcome={"nothing": "busy", "detail": "The conversation kept changing."})
 
-    async def _plan(self, case: Case) -> CompactionPlan | NothingToCompact:
+    async def _plan(self, case: CompactionContext) -> CompactionPlan | NothingToCompact:
         return plan_compaction(
             case.state.view,
             budget=case.prepared.budget,
@@ -175,18 +175,18 @@ class Compactor:
             force=case.force,
             # What a window leaves out is summarised, too: the gain is measured on all of it.
             now_tokens=case.state.view.context_tokens + case.prepared.unsent,
-            summariser_window=await self._writers.window(case.prepared),
+            summariser_window=await self._writers.load_window(case.prepared),
             ratio=case.prepared.ratio,
         )
 
-    async def _nothing(self, case: Case, plan: NothingToCompact) -> JobDone:
+    async def _end_without_compaction(self, case: CompactionContext, plan: NothingToCompact) -> JobDone:
         """The turn that asked saw something to do: it is not asked again after every turn."""
         if case.job.trigger in BY_SIZE:
             turns = 1 if plan.reason in ("nothing_old", "unanswered") else NOTHING_TURNS
-            await self._pace.let_rest(case.job, rest_of(case, "nothing", turns))
+            await self._pace.record_backoff(case.job, build_backoff(case, "nothing", turns))
         return JobDone(outcome={"nothing": plan.reason, "detail": plan.detail})
 
-    async def _thrashing(self, case: Case) -> JobDone | None:
+    async def _stop_thrashing(self, case: CompactionContext) -> JobDone | None:
         """Compacting again would not help: it stops, and the operator is told what fills the context."""
         now_turn = case.state.answered_turn
         soft = case.prepared.policy.soft_budget
@@ -194,10 +194,10 @@ class Compactor:
             return None
         if case.job.trigger not in BY_SIZE or not is_thrashing(case.pace.ends, now_turn=now_turn):
             return None
-        await self._pace.let_rest(case.job, rest_of(case, "thrashing", REST_TURNS))
-        parts, messages = largest(case.prepared, case.state)
+        await self._pace.record_backoff(case.job, build_backoff(case, "thrashing", REST_TURNS))
+        parts, messages = list_largest_parts(case.prepared, case.state)
         named = ", ".join(f"{name} {tokens:,}" for name, tokens in parts)
-        log.warning("compaction_thrashes", session_id=case.job.session_id, largest=parts, messages=messages)
+        log.warning("compaction_thrashing", session_id=case.job.session_id, largest=parts, messages=messages)
         detail = f"above {case.prepared.budget.limit:,} tokens again and again; largest parts: {named}"
         return JobDone(
             state="dead",
@@ -210,20 +210,22 @@ class Compactor:
             },
         )
 
-    async def _carry_out(self, case: Case, plan: CompactionPlan) -> JobDone:
+    async def _carry_out(self, case: CompactionContext, plan: CompactionPlan) -> JobDone:
         job, state = case.job, case.state
-        await self.progress(job, 0, "saving what should be kept")
-        flushed = await self._flusher.before_hiding(job, state, through=plan.through_turn)
-        written = await self._written(case, plan, flushed)
+        await self.report_progress(job, 0, "saving what should be kept")
+        flushed = await self._flusher.flush_before_compaction(job, state, through=plan.through_turn)
+        written = await self._write_summary(case, plan, flushed)
         if self._why_not(case, plan, written) is not None:
-            written = await self._smaller(case, plan, written)
+            written = await self._shrink_digest(case, plan, written)
         if (why_not := self._why_not(case, plan, written)) is not None:
-            await pay_for_nothing(self._store, case)
-            await self.progress(job, 100, "nothing to gain", state="done")
-            return replace(await self._nothing(case, why_not), failures=failures_of(job, written))
-        link = link_of(case, plan, written, flushed, self._writers.count)
+            await record_unused_spending(self._store, case)
+            await self.report_progress(job, 100, "nothing to gain", state="done")
+            return replace(
+                await self._end_without_compaction(case, why_not), failures=list_failures(job, written)
+            )
+        link = build_compaction(case, plan, written, flushed, self._writers.count_tokens)
         prepared = case.prepared
-        spent = case.purse.take()
+        spent = case.purse.take_spent()
         try:
             stored = await self._store.record_compaction(
                 job,
@@ -237,7 +239,7 @@ class Compactor:
             raise
         self._crash_point("after_compaction")
         await self._announcer.announce(job.session_id, {"event_seq": stored.event_seq})
-        await self.progress(job, 100, "done", state="done")
+        await self.report_progress(job, 100, "done", state="done")
         outcome: dict[str, Any] = {
             "link": stored.link_id,
             "kind": written.kind,
@@ -248,71 +250,79 @@ class Compactor:
         }
         if case.resting:
             outcome["resting"] = True
-        return JobDone(outcome=outcome, failures=failures_of(job, written))
+        return JobDone(outcome=outcome, failures=list_failures(job, written))
 
-    async def _written(self, case: Case, plan: CompactionPlan, flushed: Flushed) -> Written:
-        models, warm = await self._writers.who(case, plan, flushed)
+    async def _write_summary(
+        self, case: CompactionContext, plan: CompactionPlan, flushed: FlushResult
+    ) -> SummaryResult:
+        models, warm = await self._writers.choose(case, plan, flushed)
         written = await self._summariser.write(
             plan,
             purse=case.purse,
             focus=case.focus,
-            on_progress=self._told(case.job),
+            on_progress=self._progress_reporter(case.job),
             models=models,
             warm=warm,
         )
         if written.kind != "digest" or not case.prepared.policy.checkpoints:
             return written
-        made = await self._pace.checkpoint(
+        made = await self._pace.find_checkpoint(
             case.job.session_id, parent=case.state.head_id, from_turn=plan.from_turn
         )
         if made is None or not made.helps(plan.from_turn, plan.through_turn):
             return written
         return await self._from_checkpoint(case, plan, made, written)
 
-    def _why_not(self, case: Case, plan: CompactionPlan, written: Written) -> NothingToCompact | None:
+    def _why_not(
+        self, case: CompactionContext, plan: CompactionPlan, written: SummaryResult
+    ) -> NothingToCompact | None:
         return why_not_committed(
             plan,
-            self._writers.count(render_summary(written.ledger)),
+            self._writers.count_tokens(render_summary(written.ledger)),
             budget=case.prepared.budget,
             policy=case.prepared.policy,
             force=case.force,
         )
 
-    async def _smaller(self, case: Case, plan: CompactionPlan, written: Written) -> Written:
+    async def _shrink_digest(
+        self, case: CompactionContext, plan: CompactionPlan, written: SummaryResult
+    ) -> SummaryResult:
         """A digest that is cut to what the compaction needs, where anything is short enough."""
         most = smaller_summary(plan, budget=case.prepared.budget, policy=case.prepared.policy)
         if most is None:
             return written
         smaller = replace(plan, summary_limit=min(plan.summary_limit, most))
         digest = await self._summariser.write(
-            smaller, purse=case.purse, focus=None, on_progress=self._told(case.job), models=()
+            smaller, purse=case.purse, focus=None, on_progress=self._progress_reporter(case.job), models=()
         )
-        rejected = Attempt(step="commit", model=written.model, fault="the summary gains too little")
+        rejected = SummaryAttempt(step="commit", model=written.model, fault="the summary gains too little")
         attempts = (*written.attempts, rejected)
         audit = {**digest.audit, "attempts": [attempt.as_stored for attempt in attempts]}
         return replace(digest, attempts=attempts, audit=audit)
 
     async def _from_checkpoint(
-        self, case: Case, plan: CompactionPlan, made: Checkpoint, failed: Written
-    ) -> Written:
+        self, case: CompactionContext, plan: CompactionPlan, made: Checkpoint, failed: SummaryResult
+    ) -> SummaryResult:
         """The early ledger, and a digest only of what came after it."""
-        smaller = going_on(plan, made)
+        smaller = continue_from_checkpoint(plan, made)
         if not smaller.entries:
             return replace(failed, kind="summary", ledger=made.ledger, model=made.model)
         written = await self._summariser.write(
-            smaller, purse=case.purse, focus=None, on_progress=self._told(case.job), models=()
+            smaller, purse=case.purse, focus=None, on_progress=self._progress_reporter(case.job), models=()
         )
         audit = {**written.audit, "attempts": [attempt.as_stored for attempt in failed.attempts]}
         return replace(written, attempts=failed.attempts, audit=audit)
 
-    async def progress(self, job: JobClaim, percent: int, stage: str, *, state: str = "running") -> None:
+    async def report_progress(
+        self, job: JobClaim, percent: int, stage: str, *, state: str = "running"
+    ) -> None:
         frame = {"t": "compaction.progress", "id": str(job.id), "percent": percent, "stage": stage}
         await self._announcer.announce(job.session_id, {**frame, "state": state})
         told = {"t": "progress", "job": job.id, "percent": percent, "stage": stage}
-        await self._announcer.announce(DESK, told)
+        await self._announcer.announce(DASHBOARD, told)
 
-    def _told(self, job: JobClaim) -> Told:
+    def _progress_reporter(self, job: JobClaim) -> ReportStage:
         async def told(percent: int, stage: str) -> None:
-            await self.progress(job, 10 + percent * 8 // 10, stage)
+            await self.report_progress(job, 10 + percent * 8 // 10, stage)
 
         return told

@@ -36,15 +36,15 @@ from shared.core.values.errors import (
     StorageUnavailable,
 )
 from shared.core.values.messages import Message, ToolResult, ToolUse, text_of, tool_uses
-from shared.ports import DESK, Announcer, ChatModel, ModelReply, ToolContext, ToolSpec
+from shared.ports import DASHBOARD, Announcer, ChatModel, ModelReply, ToolContext, ToolSpec
 from shared.runtime.crash_points import CrashPoint
-from shared.services.turns.pictures import Pictures, Whose
-from shared.services.turns.request_builder import Prepared, Prompting
-from shared.services.turns.spend_tracker import Purse, SpendStore
+from shared.services.turns.pictures import PictureOwner, PictureService
+from shared.services.turns.request_builder import PreparedRequest, RequestBuilder
+from shared.services.turns.spend_tracker import SpendStore, SpendTracker
 from shared.services.turns.toolbox import Toolbox
 
-FLUSH_ROUNDS = 3
-PORTIONS_AT_MOST = 8
+MAX_FLUSH_ROUNDS = 3
+MAX_PORTIONS = 8
 """Ghost turns of one job; what is left over is read by the next one."""
 FAULTS_AT_MOST = 3
 PORTION_SHARE = 0.8
@@ -53,7 +53,7 @@ _RECALLED_ENOUGH = f"recall was used {RECALLS_PER_TURN} times already, which is 
 RESULT_TOKENS = 60
 """What surrounds a tool's result in a request, with some to spare."""
 STAGE = "saving to memory"
-OF_COMPACTION = 10
+COMPACTION_PERCENT = 10
 """Percent of a compaction that its own flush stands for; then its summary is told."""
 
 
@@ -66,14 +66,14 @@ class FlushStore(Protocol):
     ) -> None: ...
 
 
-class OwedStore(Protocol):
-    async def owed(self, session_id: int) -> Hidden | None: ...
+class UnflushedStore(Protocol):
+    async def find_unflushed(self, session_id: int) -> Hidden | None: ...
     async def seconds_since_flush(self, session_id: int) -> float | None: ...
-    async def last_tools(self, session_id: int) -> tuple[ToolSpec, ...] | None: ...
+    async def load_last_tools(self, session_id: int) -> tuple[ToolSpec, ...] | None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Flushed:
+class FlushResult:
     """What became of a range; `ticket` is that of the last ghost turn, None when there was none to make."""
 
     outcome: FlushOutcome = "nothing"
@@ -84,7 +84,7 @@ class Flushed:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Ghost:
+class _SilentTurn:
     """What one ghost turn has said and done so far."""
 
     saved: int = 0
@@ -100,7 +100,7 @@ class _Ghost:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Way:
+class _FlushRange:
     """The turns that are to be read, and which share of them a portion is."""
 
     first: int
@@ -116,12 +116,12 @@ class Flusher:
         self,
         *,
         store: FlushStore,
-        owed: OwedStore,
+        owed: UnflushedStore,
         spend: SpendStore,
         model: ChatModel,
-        prompting: Prompting,
+        prompting: RequestBuilder,
         toolbox: Toolbox,
-        pictures: Pictures,
+        pictures: PictureService,
         caps: Caps,
         announcer: Announcer,
         crash_point: CrashPoint,
@@ -137,58 +137,66 @@ class Flusher:
         self._announcer = announcer
         self._crash_point = crash_point
 
-    async def early(self, job: JobClaim, state: SessionState) -> JobDone:
+    async def flush_early(self, job: JobClaim, state: SessionState) -> JobDone:
         """The flush that pressure asked for, unless it was made meanwhile or the last one was just now."""
         if state.view.flushed_turn < state.view.base_turn:
-            return await self.late(job)
+            return await self.flush_late(job)
         prepared = await self._prepared(state, state.view, ())
         threshold = str(job.payload.get("threshold", "pressure"))
         cycle = int(job.payload.get("cycle", state.view.cycle))
         if job.trigger == MANUAL:
-            flushed = await self.read(job, state, through=state.answered_turn, threshold=MANUAL)
+            flushed = await self.flush_range(job, state, through=state.answered_turn, threshold=MANUAL)
             failed = flushed.outcome == "failed"
             return _retried(job, flushed, dead=True) if failed else _done(flushed)
         tried = state.view.flush_thresholds if job.attempt == 1 else frozenset[str]()
         if cycle != state.view.cycle or was_flushed(threshold, tried, prepared.policy):
             # Asked for by a turn that was claimed before the flush of this cycle had ended.
-            return _done(Flushed(through=state.view.flushed_turn))
+            return _done(FlushResult(through=state.view.flushed_turn))
         since = await self._owed.seconds_since_flush(job.session_id)
         wait = 0.0 if since is None else prepared.policy.flush_cooldown_seconds - since
         if wait > 0 and state.view.flushed_turn < state.answered_turn:
             return JobDone(outcome={"resting": "cooldown"}, state="due", retry_seconds=wait)
-        flushed = await self.read(job, state, through=state.answered_turn, threshold=threshold)
+        flushed = await self.flush_range(job, state, through=state.answered_turn, threshold=threshold)
         return _retried(job, flushed, for_ever=False) if flushed.outcome == "failed" else _done(flushed)
 
-    async def late(self, job: JobClaim) -> JobDone:
+    async def flush_late(self, job: JobClaim) -> JobDone:
         """What was hidden unread is read from the log, one link after the other; tried until it works."""
-        flushed = Flushed(through=0)
-        for _ in range(PORTIONS_AT_MOST):
-            owed = await self._owed.owed(job.session_id)
+        flushed = FlushResult(through=0)
+        for _ in range(MAX_PORTIONS):
+            owed = await self._owed.find_unflushed(job.session_id)
             if owed is None:
                 break
-            flushed = await self.read(job, owed.state, through=owed.through_turn, threshold=LATE)
+            flushed = await self.flush_range(job, owed.state, through=owed.through_turn, threshold=LATE)
             if flushed.outcome == "failed":
                 return _retried(job, flushed, for_ever=True)
         return _done(flushed)
 
-    async def before_hiding(self, job: JobClaim, state: SessionState, *, through: int) -> Flushed:
+    async def flush_before_compaction(
+        self, job: JobClaim, state: SessionState, *, through: int
+    ) -> FlushResult:
         """A compaction's own flush, however short ago the last one was; what is owed comes first."""
         view = state.view
         if view.flushed_turn < view.base_turn:
-            late = await self.late(job)
-            if late.state != "done" or await self._owed.owed(job.session_id) is not None:
-                return Flushed(outcome="failed", through=view.flushed_turn)
+            late = await self.flush_late(job)
+            if late.state != "done" or await self._owed.find_unflushed(job.session_id) is not None:
+                return FlushResult(outcome="failed", through=view.flushed_turn)
             view = replace(view, flushed_turn=max(view.flushed_turn, view.base_turn))
-        return await self.read(job, replace(state, view=view), through=through, threshold=WITH_COMPACTION)
+        return await self.flush_range(
+            job, replace(state, view=view), through=through, threshold=WITH_COMPACTION
+        )
 
-    async def read(self, job: JobClaim, state: SessionState, *, through: int, threshold: str) -> Flushed:
+    async def flush_range(
+        self, job: JobClaim, state: SessionState, *, through: int, threshold: str
+    ) -> FlushResult:
         """Save what should outlive the range; a failure is a row, and the cursor stays where it is."""
-        state = await self.told(state)
+        state = await self.with_descriptions(state)
         view = state.view
-        done = Flushed(through=view.flushed_turn)
-        way = _Way(first=view.flushed_turn, through=through)
-        tools = await self.tools_of(job.session_id, state.agent_config) if view.flushed_turn < through else ()
-        for _ in range(PORTIONS_AT_MOST):
+        done = FlushResult(through=view.flushed_turn)
+        way = _FlushRange(first=view.flushed_turn, through=through)
+        tools = (
+            await self.load_tools(job.session_id, state.agent_config) if view.flushed_turn < through else ()
+        )
+        for _ in range(MAX_PORTIONS):
             if view.flushed_turn >= through:
                 break
             try:
@@ -196,9 +204,14 @@ class Flusher:
                 portion, last = next_portion(view, through=through, room=_room(whole, view))
                 prepared = whole if portion is view else await self._prepared(state, portion, tools)
             except ContradictoryPolicy as error:
-                return await self._impossible(job, state, view, error, through=through, threshold=threshold)
+                return await self._record_contradiction(
+                    job, state, view, error, through=through, threshold=threshold
+                )
             at = way.part(view.flushed_turn, last)
-            before, done = done, await self._portion(job, state, portion, prepared, last, threshold, at=at)
+            before, done = (
+                done,
+                await self._flush_portion(job, state, portion, prepared, last, threshold, at=at),
+            )
             if done.outcome == "failed":
                 break
             if before.outcome == "saved":
@@ -206,7 +219,7 @@ class Flusher:
             view = replace(view, flushed_turn=last)
         return done
 
-    async def _impossible(
+    async def _record_contradiction(
         self,
         job: JobClaim,
         state: SessionState,
@@ -215,7 +228,7 @@ class Flusher:
         *,
         through: int,
         threshold: str,
-    ) -> Flushed:
+    ) -> FlushResult:
         """No request can be made with these settings: a failure like any other, which is tried again."""
         ticket = await self._store.begin_flush(
             job,
@@ -225,23 +238,23 @@ class Flusher:
             through_turn=through,
         )
         told = f"{error.code}: {error}"
-        model = self._prompting.model_of(state.agent_config)
+        model = self._prompting.resolve_model(state.agent_config)
         report = FlushReport(outcome="failed", stray_text="", error=told, model=model, spent=())
         await self._store.end_flush(job, ticket, report, party_id=state.party_id)
-        return Flushed(outcome="failed", ticket=ticket, through=view.flushed_turn, error=told)
+        return FlushResult(outcome="failed", ticket=ticket, through=view.flushed_turn, error=told)
 
-    async def _portion(
+    async def _flush_portion(
         self,
         job: JobClaim,
         state: SessionState,
         view: View,
-        prepared: Prepared,
+        prepared: PreparedRequest,
         last: int,
         threshold: str,
         *,
         at: tuple[float, float],
-    ) -> Flushed:
-        await self._tell(job, at[0])
+    ) -> FlushResult:
+        await self._report_progress(job, at[0])
         ticket = await self._store.begin_flush(
             job,
             cycle=state.view.cycle,
@@ -249,8 +262,8 @@ class Flusher:
             from_turn=view.flushed_turn + 1,
             through_turn=last,
         )
-        purse = Purse(self._spend, session_id=job.session_id, job_id=job.id, caps=self._caps)
-        ghost = _Ghost(stray=[])
+        purse = SpendTracker(self._spend, session_id=job.session_id, job_id=job.id, caps=self._caps)
+        ghost = _SilentTurn(stray=[])
         outcome: FlushOutcome
         outcome, error = "nothing", ""
         try:
@@ -258,13 +271,13 @@ class Flusher:
                 prepared = self._prompting.shrink(
                     prepared, view, state.agent_config, hard=prepared.budget.hard
                 )
-            await self._ghost_turn(job, state, ticket, prepared, purse, ghost, at=at)
+            await self._run_silent_turn(job, state, ticket, prepared, purse, ghost, at=at)
             outcome = "saved" if ghost.saved else "nothing"
         except (ModelError, CapReached, ContextBudgetExceeded) as failure:
             outcome, error = "failed", f"{failure.code}: {failure}"
         except asyncio.CancelledError:
             with suppress(Fenced, StorageUnavailable):
-                await self._cut_off(job, state, ticket, prepared, purse)
+                await self._record_interruption(job, state, ticket, prepared, purse)
             raise
         self._crash_point("after_flush_model")
         report = FlushReport(
@@ -274,28 +287,33 @@ class Flusher:
         await self._store.end_flush(job, ticket, report, party_id=state.party_id)
         self._crash_point("after_flush")
         if outcome != "failed":
-            await self._tell(job, at[1])
+            await self._report_progress(job, at[1])
         read = view.flushed_turn if outcome == "failed" else last
-        return Flushed(outcome=outcome, ticket=ticket, through=read, error=error)
+        return FlushResult(outcome=outcome, ticket=ticket, through=read, error=error)
 
-    async def _cut_off(
-        self, job: JobClaim, state: SessionState, ticket: FlushTicket, prepared: Prepared, purse: Purse
-    ) -> None:
-        """The process ends: the next attempt reads these turns again, and both have been paid for."""
-        report = FlushReport(
-            outcome="failed", stray_text="", error="it was cut off", model=prepared.card.name,
-            spent=purse.take(),
-        )  # fmt: skip
-        await self._store.end_flush(job, ticket, report, party_id=state.party_id)
-
-    async def _ghost_turn(
+    async def _record_interruption(
         self,
         job: JobClaim,
         state: SessionState,
         ticket: FlushTicket,
-        prepared: Prepared,
-        purse: Purse,
-        ghost: _Ghost,
+        prepared: PreparedRequest,
+        purse: SpendTracker,
+    ) -> None:
+        """The process ends: the next attempt reads these turns again, and both have been paid for."""
+        report = FlushReport(
+            outcome="failed", stray_text="", error="it was cut off", model=prepared.card.name,
+            spent=purse.take_spent(),
+        )  # fmt: skip
+        await self._store.end_flush(job, ticket, report, party_id=state.party_id)
+
+    async def _run_silent_turn(
+        self,
+        job: JobClaim,
+        state: SessionState,
+        ticket: FlushTicket,
+        prepared: PreparedRequest,
+        purse: SpendTracker,
+        ghost: _SilentTurn,
         *,
         at: tuple[float, float],
     ) -> None:
@@ -303,7 +321,7 @@ class Flusher:
         request = prepared.request
         if not request.tools:
             return  # a model without tools cannot save: the call would cost a whole context for nothing
-        for called in range(FLUSH_ROUNDS):
+        for called in range(MAX_FLUSH_ROUNDS):
             reply = await purse.pay_for(
                 partial(self._model.reply, request),
                 input_tokens=prepared.estimate,
@@ -311,13 +329,15 @@ class Flusher:
                 card=prepared.card,
             )
             ghost.hear(reply)
-            await self._tell(job, at[0] + (at[1] - at[0]) * (called + 1) / (FLUSH_ROUNDS + 1))
+            await self._report_progress(job, at[0] + (at[1] - at[0]) * (called + 1) / (MAX_FLUSH_ROUNDS + 1))
             calls = tool_uses(reply.blocks)
             if not calls:
                 return
-            results = [await self._remember(job, state, ticket, call, ghost) for call in calls]
+            results = [await self._run_memory_tool(job, state, ticket, call, ghost) for call in calls]
             ghost.saved += sum(fresh for _, fresh in results)
-            told = sum(self._prompting.counter.count(result.text) + RESULT_TOKENS for result, _ in results)
+            told = sum(
+                self._prompting.counter.count_tokens(result.text) + RESULT_TOKENS for result, _ in results
+            )
             if reply.usage.context_tokens + round(prepared.ratio * told) > prepared.budget.hard:
                 return
             request = replace(
@@ -329,14 +349,14 @@ class Flusher:
                 ),
             )
 
-    async def _tell(self, job: JobClaim, share: float) -> None:
+    async def _report_progress(self, job: JobClaim, share: float) -> None:
         """To operators alone: nobody else sees anything of a flush."""
-        percent = round((OF_COMPACTION if job.kind == "compact" else 100) * share)
+        percent = round((COMPACTION_PERCENT if job.kind == "compact" else 100) * share)
         told = {"t": "progress", "job": job.id, "percent": percent, "stage": STAGE}
-        await self._announcer.announce(DESK, told)
+        await self._announcer.announce(DASHBOARD, told)
 
-    async def _remember(
-        self, job: JobClaim, state: SessionState, ticket: FlushTicket, call: ToolUse, ghost: _Ghost
+    async def _run_memory_tool(
+        self, job: JobClaim, state: SessionState, ticket: FlushTicket, call: ToolUse, ghost: _SilentTurn
     ) -> tuple[ToolResult, bool]:
         if call.name == RECALL.name:
             ghost.recalls += 1
@@ -354,32 +374,38 @@ class Flusher:
             shown=ghost.shown,
             agent_config=state.agent_config,
         )
-        ran = await self._toolbox.of(state.agent_config).only(FLUSH_TOOLS).run(call, context=context)
+        ran = (
+            await self._toolbox.for_agent(state.agent_config)
+            .restrict_to(FLUSH_TOOLS)
+            .run(call, context=context)
+        )
         if foreign := foreign_part(call.name, ran.result.text):
             ghost.shown += (foreign,)
         result = replace(ran.result, text=defused(ran.result.text))
         return result, ran.status == "done" and ran.result.text.startswith(("Saved", "Changed"))
 
-    async def told(self, state: SessionState) -> SessionState:
+    async def with_descriptions(self, state: SessionState) -> SessionState:
         """With what its pictures show: whoever reads these words later has no pictures."""
-        whose = Whose(
+        whose = PictureOwner(
             session_id=state.session_id,
             party_id=state.party_id,
-            chat_model=self._prompting.model_of(state.agent_config),
+            chat_model=self._prompting.resolve_model(state.agent_config),
         )
-        entries = await self._pictures.told(state.view.entries, whose=whose)
-        pins = await self._pictures.told(state.view.pins, whose=whose)
+        entries = await self._pictures.with_descriptions(state.view.entries, whose=whose)
+        pins = await self._pictures.with_descriptions(state.view.pins, whose=whose)
         return replace(state, view=replace(state.view, entries=entries, pins=pins))
 
-    async def tools_of(self, session_id: int, agent_config: Mapping[str, Any]) -> tuple[ToolSpec, ...]:
+    async def load_tools(self, session_id: int, agent_config: Mapping[str, Any]) -> tuple[ToolSpec, ...]:
         """Those of the last turn: with another list the provider would have to read the whole prefix anew."""
-        stored = await self._owed.last_tools(session_id)
-        specs = self._toolbox.of(agent_config).specs
+        stored = await self._owed.load_last_tools(session_id)
+        specs = self._toolbox.for_agent(agent_config).specs
         return specs if stored in (None, specs) else stored or ()
 
-    async def _prepared(self, state: SessionState, view: View, tools: tuple[ToolSpec, ...]) -> Prepared:
-        card = await self._model.card(self._prompting.model_of(state.agent_config))
-        return self._prompting.prepare(
+    async def _prepared(
+        self, state: SessionState, view: View, tools: tuple[ToolSpec, ...]
+    ) -> PreparedRequest:
+        card = await self._model.load_card(self._prompting.resolve_model(state.agent_config))
+        return self._prompting.build(
             view,
             card=card,
             agent_config=state.agent_config,
@@ -387,11 +413,11 @@ class Flusher:
             token_ratio=state.ratio_for(card.name),
             instruction=flush_instruction(),
             channel=state.channel,
-            circumstances=self._prompting.circumstances_of(state),
+            circumstances=self._prompting.load_circumstances(state),
         )
 
 
-def _room(prepared: Prepared, view: View) -> int:
+def _room(prepared: PreparedRequest, view: View) -> int:
     """What the conversation may take, in stored estimates, so that a portion and its answer fit."""
     stored = sum(entry.tokens for entry in view.entries)
     hard = prepared.budget.hard
@@ -400,12 +426,12 @@ def _room(prepared: Prepared, view: View) -> int:
     return stored - int((prepared.estimate - PORTION_SHARE * hard) / prepared.ratio) - 1
 
 
-def _done(flushed: Flushed) -> JobDone:
+def _done(flushed: FlushResult) -> JobDone:
     ticket = flushed.ticket
     return JobDone(outcome={"flush": ticket.id if ticket else None, "outcome": flushed.outcome})
 
 
-def _retried(job: JobClaim, flushed: Flushed, *, for_ever: bool = False, dead: bool = False) -> JobDone:
+def _retried(job: JobClaim, flushed: FlushResult, *, for_ever: bool = False, dead: bool = False) -> JobDone:
     """Late, never lost: until it works, or until a compaction takes the early flush upon itself.
 
     Who asked for it by hand is told at once (`dead`), and may ask again.

@@ -16,34 +16,34 @@ from shared.core.compaction.jobs import next_job
 from shared.core.session.session_state import JobClaim, JobDone, SessionState
 from shared.core.session.turns import JobOrder
 from shared.core.values.errors import EvertalkError, Fenced, StorageUnavailable
-from shared.ports import AskStorage, Doorbell
+from shared.ports import Doorbell, StorageLimiter
 from shared.runtime.crash_points import CrashPoint
-from shared.runtime.tracing import NO_TRACES, Tracer
-from shared.services.compaction.checkpoints import SpareSummaries
+from shared.runtime.tracing import NULL_TRACER, Tracer
+from shared.services.compaction.checkpoints import CheckpointService
 from shared.services.compaction.compactor import Compactor
 from shared.services.compaction.flusher import FAULTS_AT_MOST, Flusher
-from shared.services.compaction.summary_draft import without_quotes
-from shared.services.compaction.writer_selection import Writers
-from shared.services.memory.memory_consolidation import Tidier
-from shared.services.memory.recall_indexer import Indexing
-from shared.services.turns.session_service import STRANGE_SECONDS
+from shared.services.compaction.summary_draft import redact_quotes
+from shared.services.compaction.writer_selection import WriterSelector
+from shared.services.memory.memory_consolidation import MemoryConsolidator
+from shared.services.memory.recall_indexer import RecallIndexer
+from shared.services.turns.session_service import UNKNOWN_LEASE_SECONDS
 
 log = structlog.get_logger(__name__)
 
 RETRY_SECONDS = 15.0
-WORK_SECONDS = 570.0
+JOB_TIMEOUT_SECONDS = 570.0
 """Below what the queue gives a job, so that the row hears of it."""
-STORAGE_TRIES = 570
+MAX_STORAGE_RETRIES = 570
 """A second apart, while Postgres is away: the row must not stay behind as running."""
-LAST_WORD_SECONDS = 5.0
+RELEASE_SECONDS = 5.0
 
 
 class JobStore(Protocol):
-    async def due_job(self, session_id: int) -> int | None: ...
-    async def state(self, session_id: int) -> SessionState: ...
+    async def find_due_job(self, session_id: int) -> int | None: ...
+    async def load_state(self, session_id: int) -> SessionState: ...
     async def claim_job(self, job_id: int, *, worker_id: int) -> JobClaim | None: ...
-    async def held_jobs(self, worker_id: int) -> list[int]: ...
-    async def let_go_jobs(self, worker_id: int, job_ids: Collection[int]) -> int: ...
+    async def list_held_jobs(self, worker_id: int) -> list[int]: ...
+    async def release_jobs(self, worker_id: int, job_ids: Collection[int]) -> int: ...
     async def end_job(
         self,
         job: JobClaim,
@@ -57,7 +57,7 @@ class JobStore(Protocol):
     ) -> int | None: ...
 
 
-class Maintenance:
+class JobRunner:
     def __init__(
         self,
         *,
@@ -65,14 +65,14 @@ class Maintenance:
         store: JobStore,
         flusher: Flusher,
         compactor: Compactor,
-        spare: SpareSummaries,
-        tidier: Tidier,
-        writers: Writers,
+        spare: CheckpointService,
+        tidier: MemoryConsolidator,
+        writers: WriterSelector,
         doorbell: Doorbell,
         crash_point: CrashPoint,
-        indexing: Indexing,
-        tracer: Tracer = NO_TRACES,
-        asking_storage: AskStorage = contextlib.nullcontext,
+        indexing: RecallIndexer,
+        tracer: Tracer = NULL_TRACER,
+        asking_storage: StorageLimiter = contextlib.nullcontext,
     ) -> None:
         self._asking_storage = asking_storage
         self._tracer = tracer
@@ -98,17 +98,17 @@ class Maintenance:
         finally:
             self._running.remove(job_id)
 
-    async def let_go(self) -> None:
+    async def release_unknown_jobs(self) -> None:
         """What this process holds and does not work at is due again; raises StorageUnavailable.
 
         A claim or an end had no reply, or a standby was promoted that had not heard of the end.
         """
         before, now = set(self._running), time.monotonic()
-        strange = set(await self._store.held_jobs(self._worker_id)) - before - set(self._running)
+        strange = set(await self._store.list_held_jobs(self._worker_id)) - before - set(self._running)
         self._strange = {job: self._strange.get(job, now) for job in strange}
-        lasting = {job for job, since in self._strange.items() if now - since >= STRANGE_SECONDS}
-        if lasting and (found := await self._store.let_go_jobs(self._worker_id, lasting)):
-            log.warning("jobs_let_go", count=found)
+        lasting = {job for job, since in self._strange.items() if now - since >= UNKNOWN_LEASE_SECONDS}
+        if lasting and (found := await self._store.release_jobs(self._worker_id, lasting)):
+            log.warning("jobs_released", count=found)
 
     async def _run(self, job_id: int) -> None:
         job = await self._store.claim_job(job_id, worker_id=self._worker_id)
@@ -119,9 +119,9 @@ class Maintenance:
             async with self._asking_storage():
                 rung = await self._work(job)
         except Fenced:
-            log.info("job_fenced", job_id=job.id)
+            log.info("job_lease_lost", job_id=job.id)
         except StorageUnavailable as error:
-            log.warning("job_waits_for_storage", job_id=job.id, kind=job.kind, reason=str(error))
+            log.warning("job_storage_unavailable", job_id=job.id, kind=job.kind, reason=str(error))
             await self._end(job, state="due", outcome={"resting": "storage"}, retry_seconds=1.0)
         except asyncio.CancelledError:
             await self._interrupted(job)
@@ -131,57 +131,59 @@ class Maintenance:
             await self._failed(job, error)
         else:
             await self._ring_next(job, rung)
-            await self._indexing.catch_up(job.session_id)
+            await self._indexing.index_session(job.session_id)
 
     async def _work(self, job: JobClaim) -> int | None:
         """Do it, and say so; the id of what is due next."""
-        async with asyncio.timeout(WORK_SECONDS):
-            done = await self._traced(job)
+        async with asyncio.timeout(JOB_TIMEOUT_SECONDS):
+            done = await self._do_traced(job)
         return await self._store.end_job(
             job,
             state=done.state,
             outcome=done.outcome,
             error=done.error,
             retry_seconds=done.retry_seconds,
-            successor=await self._next(job) if done.state != "due" else None,
+            successor=await self._plan_next(job) if done.state != "due" else None,
             failures=done.failures,
         )
 
-    async def _traced(self, job: JobClaim) -> JobDone:
+    async def _do_traced(self, job: JobClaim) -> JobDone:
         about = {"job": job.id, "kind": job.kind, "session": job.session_id, "attempt": job.attempt}
         with self._tracer.span("job", {**about, "trigger": job.trigger}) as span:
             done = await self._do(job)
-            span.note(state=done.state)
+            span.set_attributes(state=done.state)
             return done
 
     async def _do(self, job: JobClaim) -> JobDone:
         if job.kind == "tidy":
-            return await self._tidier.tidy(job)
+            return await self._tidier.consolidate(job)
         if job.kind == "compact":
             return await (
-                self._spare.upgrade(job) if job.trigger == "upgrade" else self._compactor.compact(job)
+                self._spare.upgrade_digest(job) if job.trigger == "upgrade" else self._compactor.compact(job)
             )
         if job.trigger == LATE:
-            return await self._flusher.late(job)
+            return await self._flusher.flush_late(job)
         return await self._flush(job)
 
     async def _flush(self, job: JobClaim) -> JobDone:
-        state = await self._store.state(job.session_id)
-        done = await self._flusher.early(job, state)
-        if done.state == "due" or job.payload.get("threshold") not in await self._marks(state):
+        state = await self._store.load_state(job.session_id)
+        done = await self._flusher.flush_early(job, state)
+        if done.state == "due" or job.payload.get("threshold") not in await self._checkpoint_thresholds(
+            state
+        ):
             return done
-        made = await self._spare.make_checkpoint(job, await self._store.state(job.session_id))
+        made = await self._spare.make_checkpoint(job, await self._store.load_state(job.session_id))
         return replace(done, outcome={**done.outcome, "checkpoint": made})
 
-    async def _marks(self, state: SessionState) -> set[str]:
+    async def _checkpoint_thresholds(self, state: SessionState) -> set[str]:
         """The early flushes that also leave a checkpoint."""
-        policy = (await self._writers.prepared(state)).policy
+        policy = (await self._writers.build_request(state)).policy
         return {mark_of(share) for share in policy.flush_shares} if policy.checkpoints else set()
 
     async def _ring_next(self, job: JobClaim, successor: int | None) -> None:
         """One job of a session runs at a time: whatever waited for this one would wait for the sweep."""
         with contextlib.suppress(StorageUnavailable):
-            waiting = successor if successor is not None else await self._store.due_job(job.session_id)
+            waiting = successor if successor is not None else await self._store.find_due_job(job.session_id)
             if waiting is not None:
                 await self._doorbell.ring(waiting, 0)
 
@@ -192,40 +194,40 @@ class Maintenance:
             job,
             state="dead" if dead else "due",
             outcome={"advice": advice},
-            error=f"{type(error).__name__}: {without_quotes(str(error))}",
+            error=f"{type(error).__name__}: {redact_quotes(str(error))}",
             retry_seconds=RETRY_SECONDS,
             failures=({"attempt": job.attempt, "code": type(error).__name__},),
         )
         if ended and job.kind == "compact":
-            await self._compactor.progress(job, 100, "failed", state="failed")
+            await self._compactor.report_progress(job, 100, "failed", state="failed")
 
     async def _end(self, job: JobClaim, **how: Any) -> bool:
         """However long Postgres is away; False when somebody else has the job, or it is away for too long."""
-        for _ in range(STORAGE_TRIES):
+        for _ in range(MAX_STORAGE_RETRIES):
             try:
                 await self._store.end_job(job, **how)
             except Fenced:
-                log.info("job_fenced", job_id=job.id)
+                log.info("job_lease_lost", job_id=job.id)
                 return False
             except StorageUnavailable:
                 await asyncio.sleep(1.0)
                 continue
             return True
-        log.error("job_left_running", job_id=job.id)
+        log.error("job_end_failed", job_id=job.id)
         return False
 
     async def _interrupted(self, job: JobClaim) -> None:
         """The queue went away or the process ends: somebody else may begin again at once."""
         with contextlib.suppress(Fenced, StorageUnavailable, TimeoutError):
-            async with asyncio.timeout(LAST_WORD_SECONDS):
+            async with asyncio.timeout(RELEASE_SECONDS):
                 await self._store.end_job(job, state="due", outcome={"resting": "interrupted"})
 
-    async def _next(self, job: JobClaim) -> JobOrder | None:
+    async def _plan_next(self, job: JobClaim) -> JobOrder | None:
         """Look again, as after every turn: the work may not be over."""
         if job.kind == "tidy":
             return None
-        state = await self._store.state(job.session_id)
-        prepared = await self._writers.prepared(state)
+        state = await self._store.load_state(job.session_id)
+        prepared = await self._writers.build_request(state)
         wish = next_job(
             state.view,
             budget=prepared.budget,

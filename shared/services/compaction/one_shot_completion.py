@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 from shared.core.values.errors import ModelUnavailable, PromptTooLong
 from shared.core.values.tokens import estimate_messages, estimate_system, estimate_tools
 from shared.ports import ChatModel, ModelCard, ModelReply, ModelRequest, TokenCounter, Usage
-from shared.services.turns.spend_tracker import Purse
+from shared.services.turns.spend_tracker import SpendTracker
 
 _CHARS_PER_TOKEN = 8
 _CHARS_TO_SPARE = 2_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
+class CompletionTimeouts:
     """How long one attempt may take. Until the first words the adapter's own patience counts, too."""
 
     first_seconds: float = 180.0
@@ -25,31 +25,33 @@ class Bounds:
 
 
 @dataclass(slots=True)
-class _Heard:
+class _StreamProgress:
     chars: int = 0
     attempt: int = 1
     endless: bool = False
 
 
-class Asking:
-    def __init__(self, model: ChatModel, counter: TokenCounter, *, bounds: Bounds) -> None:
+class OneShotCompletion:
+    def __init__(self, model: ChatModel, counter: TokenCounter, *, bounds: CompletionTimeouts) -> None:
         self._model = model
         self._counter = counter
         self._bounds = bounds
 
-    async def card(self, model: str) -> ModelCard:
-        return await self._model.card(model)
+    async def load_card(self, model: str) -> ModelCard:
+        return await self._model.load_card(model)
 
-    async def answer(self, request: ModelRequest, *, purse: Purse, checked: bool = True) -> ModelReply:
+    async def complete(
+        self, request: ModelRequest, *, purse: SpendTracker, checked: bool = True
+    ) -> ModelReply:
         """Raises ModelErrors and CapReached. `checked` refuses what cannot fit before anybody is asked."""
-        card = await self._model.card(request.model)
+        card = await self._model.load_card(request.model)
         tokens = self._tokens(request, card)
         if checked and tokens > card.window:
             raise PromptTooLong(
                 f"about {tokens} tokens for a window of {card.window}", tokens=tokens, maximum=card.window
             )
         return await purse.pay_for(
-            lambda: self._bounded(replace(request, about=purse.about), tokens),
+            lambda: self._bounded(replace(request, about=purse.trace_ids), tokens),
             input_tokens=tokens,
             output_tokens=min(request.max_output_tokens, card.max_output),
             card=card,
@@ -57,7 +59,7 @@ class Asking:
 
     async def _bounded(self, request: ModelRequest, tokens: int) -> ModelReply:
         """An answer that stops coming, or never stops, is an answer that did not come."""
-        heard = _Heard()
+        heard = _StreamProgress()
         most_chars = request.max_output_tokens * _CHARS_PER_TOKEN + _CHARS_TO_SPARE
         clock = asyncio.get_running_loop().time
         ends = clock() + self._bounds.total_seconds
@@ -81,7 +83,7 @@ class Asking:
             raise stopped from error
 
     def _tokens(self, request: ModelRequest, card: ModelCard) -> int:
-        count = self._counter.count
+        count = self._counter.count_tokens
         estimate = (
             estimate_system(request.system, count)
             + estimate_tools(request.tools, count)

@@ -12,8 +12,8 @@ from shared.core.compaction.plan import CompactionPlan
 from shared.core.session.ledger import Ledger
 from shared.core.session.session import LinkKind
 from shared.core.session.turns import total_cost
-from shared.services.compaction.summary_tasks import Tasks
-from shared.services.turns.spend_tracker import Purse
+from shared.services.compaction.summary_tasks import SummaryTasks
+from shared.services.turns.spend_tracker import SpendTracker
 
 _FAULTS_STORED = 40
 _CODE = re.compile(r"([a-z]+(?:_[a-z]+)+)(?::|$)")
@@ -24,13 +24,13 @@ OnProgress = Callable[[int, str], Awaitable[None]]
 """`(percent, stage)`"""
 
 
-def without_quotes(fault: str) -> str:
+def redact_quotes(fault: str) -> str:
     """For logs and operators: what is quoted may be anybody's words."""
     return _QUOTED.sub("…", fault)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
+class SummaryAttempt:
     """An answer that could not be used, or a call that brought none."""
 
     step: str
@@ -54,11 +54,11 @@ class Attempt:
     def code(self) -> str:
         """The fault for operators: an error's code, or what was wrong without anybody's words."""
         code = _CODE.match(self.fault)
-        return code[1] if code else without_quotes(self.fault)[:200] or "not_usable"
+        return code[1] if code else redact_quotes(self.fault)[:200] or "not_usable"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
+class SummaryResult:
     """A ledger that may be committed, and how it came to be."""
 
     kind: LinkKind
@@ -69,14 +69,14 @@ class Written:
     duration_ms: int
     audit: Mapping[str, Any] = field(default_factory=dict)
     """Scores, faults and rejected attempts of all steps, as they are stored and shown."""
-    attempts: tuple[Attempt, ...] = ()
+    attempts: tuple[SummaryAttempt, ...] = ()
 
 
 @dataclass(slots=True, kw_only=True)
-class Writing:
+class SummaryDraft:
     plan: CompactionPlan
-    purse: Purse
-    tasks: Tasks
+    purse: SpendTracker
+    tasks: SummaryTasks
     on_progress: OnProgress
     models: list[str]
     """Who is asked, in this order; the first that works stays."""
@@ -88,21 +88,23 @@ class Writing:
     digested: bool = False
     portions: int = 0
     splits: int = 0
-    attempts: list[Attempt] = field(default_factory=list)
+    attempts: list[SummaryAttempt] = field(default_factory=list)
     verdicts: list[AuditVerdict] = field(default_factory=list)
     paid_before: int = 0
     """How many calls were paid for before the one that runs."""
 
-    def failed(self, step: str, model: str, fault: str, *, scores: Mapping[str, float] | None = None) -> None:
+    def record_failure(
+        self, step: str, model: str, fault: str, *, scores: Mapping[str, float] | None = None
+    ) -> None:
         """The call that was made last brought nothing that can be used."""
         calls = self.purse.spent[self.paid_before :]
         cost = total_cost(calls) if calls else None
         self.attempts.append(
-            Attempt(step=step, model=model, fault=fault, scores=dict(scores or {}), cost_micro=cost)
+            SummaryAttempt(step=step, model=model, fault=fault, scores=dict(scores or {}), cost_micro=cost)
         )
 
 
-def audit_of(writing: Writing, ledger: Ledger) -> dict[str, Any]:
+def build_summary_audit(writing: SummaryDraft, ledger: Ledger) -> dict[str, Any]:
     """The worst score of all steps, and everything that was wrong on the way."""
     scores: dict[str, float] = {}
     for verdict in writing.verdicts:

@@ -28,7 +28,7 @@ from shared.ports import ModelRequest, SystemPart
 _WORDS_PER_TOKEN = 0.7
 _CLEAR = 12
 
-Count = Callable[[str], int]
+CountTokens = Callable[[str], int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ class SummaryTask:
     def is_text(self) -> bool:
         return form_of(self.form).is_text
 
-    def request(self, model: str, *, room: int) -> ModelRequest:
+    def build_request(self, model: str, *, room: int) -> ModelRequest:
         if self.prefix is not None:
             return replace(self.prefix, messages=_behind(self.prefix.messages, self.user))
         return ModelRequest(
@@ -57,19 +57,19 @@ class SummaryTask:
             json_schema=None if self.is_text else SUMMARY_SCHEMA,
         )
 
-    def repair(self, fault: str) -> str:
+    def build_repair(self, fault: str) -> str:
         return repair_request(fault, form=self.form)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tasks:
+class SummaryTasks:
     """All that one plan and one wish may ask for."""
 
     plan: CompactionPlan
     focus: str | None
-    count: Count
+    count_tokens: CountTokens
 
-    def portion(self, source: str, former: Ledger) -> SummaryTask:
+    def build_portion(self, source: str, former: Ledger) -> SummaryTask:
         system, user = summary_request(
             source,
             former,
@@ -80,7 +80,7 @@ class Tasks:
         )
         return self._task("portion", system, user, self._judge(source, former))
 
-    def whole(self, source: str, prefix: ModelRequest) -> SummaryTask:
+    def build_whole(self, source: str, prefix: ModelRequest) -> SummaryTask:
         """Over the whole range at once, behind the chat that has it word for word."""
         user = warm_instruction(
             source,
@@ -93,7 +93,7 @@ class Tasks:
         task = self._task("warm", "", user, self._judge(source, self.plan.former))
         return replace(task, prefix=prefix)
 
-    def merge(self, parts: Sequence[Ledger], joined: Ledger, source: str) -> SummaryTask:
+    def build_merge(self, parts: Sequence[Ledger], joined: Ledger, source: str) -> SummaryTask:
         system, user = merge_request(
             joined,
             [render_summary(part) for part in parts],
@@ -123,7 +123,7 @@ class Tasks:
             if isinstance(sections, Unreadable):
                 return sections.reason
             return audit_text(
-                sections, former, source, form=form, count=self.count, limit=self.plan.summary_limit
+                sections, former, source, form=form, count=self.count_tokens, limit=self.plan.summary_limit
             )
 
         def of_patch(answer: str) -> AuditVerdict | str:
@@ -134,7 +134,7 @@ class Tasks:
                 former,
                 replace(patch, add=()) if merging else patch,
                 source,
-                count=self.count,
+                count=self.count_tokens,
                 limit=self.plan.summary_most,
                 may_be_empty=merging,
             )

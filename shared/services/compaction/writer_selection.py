@@ -10,10 +10,10 @@ from shared.core.session.backoff import unusable_seconds
 from shared.core.session.session_state import JobClaim, Pace, SessionState
 from shared.core.session.turns import Caps
 from shared.ports import ChatModel, ModelRequest
-from shared.services.compaction.compaction_context import Case
-from shared.services.compaction.flusher import Flushed, Flusher
-from shared.services.turns.request_builder import Prepared, Prompting
-from shared.services.turns.spend_tracker import Purse, SpendStore
+from shared.services.compaction.compaction_context import CompactionContext
+from shared.services.compaction.flusher import Flusher, FlushResult
+from shared.services.turns.request_builder import PreparedRequest, RequestBuilder
+from shared.services.turns.spend_tracker import SpendStore, SpendTracker
 from shared.services.turns.toolbox import Toolbox
 
 log = structlog.get_logger(__name__)
@@ -23,14 +23,14 @@ ANSWER_TOKENS = 1_500
 """What a summary's JSON usually takes, for comparing prices."""
 
 
-class Writers:
+class WriterSelector:
     def __init__(
         self,
         *,
         flusher: Flusher,
         spend: SpendStore,
         model: ChatModel,
-        prompting: Prompting,
+        prompting: RequestBuilder,
         toolbox: Toolbox,
         caps: Caps,
     ) -> None:
@@ -41,24 +41,24 @@ class Writers:
         self._toolbox = toolbox
         self._caps = caps
 
-    def count(self, text: str) -> int:
-        return self._prompting.counter.count(text)
+    def count_tokens(self, text: str) -> int:
+        return self._prompting.counter.count_tokens(text)
 
-    async def prepared(self, state: SessionState) -> Prepared:
-        card = await self._model.card(self._prompting.model_of(state.agent_config))
-        tools = self._toolbox.of(state.agent_config).specs
-        return self._prompting.next_request(state, card=card, tools=tools)
+    async def build_request(self, state: SessionState) -> PreparedRequest:
+        card = await self._model.load_card(self._prompting.resolve_model(state.agent_config))
+        tools = self._toolbox.for_agent(state.agent_config).specs
+        return self._prompting.build_next(state, card=card, tools=tools)
 
-    async def told(self, state: SessionState) -> SessionState:
-        return await self._flusher.told(state)
+    async def with_descriptions(self, state: SessionState) -> SessionState:
+        return await self._flusher.with_descriptions(state)
 
-    def purse(self, job: JobClaim) -> Purse:
-        return Purse(self._spend, session_id=job.session_id, job_id=job.id, caps=self._caps)
+    def open_spend_tracker(self, job: JobClaim) -> SpendTracker:
+        return SpendTracker(self._spend, session_id=job.session_id, job_id=job.id, caps=self._caps)
 
-    async def window(self, prepared: Prepared) -> int:
-        return (await self._model.card(self.models(prepared)[0])).window
+    async def load_window(self, prepared: PreparedRequest) -> int:
+        return (await self._model.load_card(self.list_models(prepared)[0])).window
 
-    def models(self, prepared: Prepared) -> tuple[str, ...]:
+    def list_models(self, prepared: PreparedRequest) -> tuple[str, ...]:
         return models_for(
             prepared.policy.summariser,
             summary_model=self._prompting.summary_model,
@@ -66,41 +66,43 @@ class Writers:
             falls_back=prepared.policy.summary_falls_back,
         )
 
-    def able(self, prepared: Prepared, pace: Pace) -> tuple[str, ...]:
+    def list_available_models(self, prepared: PreparedRequest, pace: Pace) -> tuple[str, ...]:
         """Those who are asked, without the ones whose summaries cannot be used; these rest."""
-        models = self.models(prepared)
+        models = self.list_models(prepared)
         able = tuple(name for name in models if not unusable_seconds(pace.written, name))
         if able != models:
-            log.info("summary_models_rest", models=sorted({*models} - {*able}))
+            log.info("summary_models_backing_off", models=sorted({*models} - {*able}))
         return able
 
-    def rest(self, prepared: Prepared, pace: Pace) -> float:
+    def seconds_until_available(self, prepared: PreparedRequest, pace: Pace) -> float:
         """Seconds until the first of them may be asked again."""
-        return min(unusable_seconds(pace.written, name) for name in self.models(prepared))
+        return min(unusable_seconds(pace.written, name) for name in self.list_models(prepared))
 
-    async def who(
-        self, case: Case, plan: CompactionPlan, flushed: Flushed
+    async def choose(
+        self, case: CompactionContext, plan: CompactionPlan, flushed: FlushResult
     ) -> tuple[tuple[str, ...], ModelRequest | None]:
         if case.resting:
             return (), None
-        models, wanted = self.able(case.prepared, case.pace), case.prepared.policy.summariser
+        models, wanted = self.list_available_models(case.prepared, case.pace), case.prepared.policy.summariser
         rests = unusable_seconds(case.pace.written, case.prepared.card.name) > 0
         if wanted not in ("warm", "auto") or rests:
             return models, None
-        warm = await self._warm(case)
+        warm = await self._build_warm_request(case)
         if warm.estimate + INSTRUCTION_TOKENS > warm.budget.hard:
             return models, None
-        if wanted == "auto" and await self._cheaper(case, plan, warm, flushed) == "cheap":
+        if wanted == "auto" and await self._choose_cheaper(case, plan, warm, flushed) == "cheap":
             return models, None
         return models, warm.request
 
-    async def _warm(self, case: Case) -> Prepared:
+    async def _build_warm_request(self, case: CompactionContext) -> PreparedRequest:
         """The chat's own request, unchanged; the summariser puts its task behind it."""
-        tools = await self._flusher.tools_of(case.job.session_id, case.state.agent_config)
-        return self._prompting.next_request(case.state, card=case.prepared.card, tools=tools)
+        tools = await self._flusher.load_tools(case.job.session_id, case.state.agent_config)
+        return self._prompting.build_next(case.state, card=case.prepared.card, tools=tools)
 
-    async def _cheaper(self, case: Case, plan: CompactionPlan, warm: Prepared, flushed: Flushed) -> str:
-        cheap = await self._model.card(self._prompting.summary_model)
+    async def _choose_cheaper(
+        self, case: CompactionContext, plan: CompactionPlan, warm: PreparedRequest, flushed: FlushResult
+    ) -> str:
+        cheap = await self._model.load_card(self._prompting.summary_model)
         source = sum(entry.tokens for entry in plan.entries)
         just_read = flushed.ticket is not None and flushed.outcome != "failed"
         costs = Costs(

@@ -14,9 +14,9 @@ from shared.core.values.errors import StorageUnavailable
 
 log = structlog.get_logger(__name__)
 
-AWAY_SECONDS = 5.0
+RETRY_SECONDS = 5.0
 """How long a database that is away is left alone."""
-MOST_PASSAGES = 5_000
+MAX_PASSAGES = 5_000
 """Of one agent; files beyond it are left out, the last ones by name first."""
 
 
@@ -31,16 +31,16 @@ class KnowledgeStore(Protocol):
     async def remove(self, agent_id: int, paths: Sequence[str]) -> None: ...
 
 
-class Shelf(Protocol):
+class KnowledgeFolder(Protocol):
     @property
     def files(self) -> Mapping[str, bytes]: ...
     @property
     def problems(self) -> tuple[str, ...]: ...
 
 
-class Shelves(Protocol):
-    async def look(self, folder: str) -> Shelf: ...
-    async def passages(self, folder: str, path: str) -> Sequence[Passage]:
+class KnowledgeSource(Protocol):
+    async def scan(self, folder: str) -> KnowledgeFolder: ...
+    async def read_passages(self, folder: str, path: str) -> Sequence[Passage]:
         """Raises an exception whose text is for an operator."""
         ...
 
@@ -51,12 +51,12 @@ class AgentFolders(Protocol):
         ...
 
 
-class Watcher(Protocol):
+class FolderPreloader(Protocol):
     async def preload(self, folders: Iterable[str]) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Indexed:
+class IndexReport:
     """What one look at an agent's files led to."""
 
     read: tuple[str, ...] = ()
@@ -64,18 +64,18 @@ class Indexed:
     problems: tuple[str, ...] = ()
 
 
-class Librarian:
+class KnowledgeIndexer:
     """One for a deployment: it runs in the worker. `unreadable` is what a broken file raises."""
 
     def __init__(
         self,
         *,
         store: KnowledgeStore,
-        shelves: Shelves,
+        shelves: KnowledgeSource,
         agents: AgentFolders,
         unreadable: type[Exception],
-        watcher: Watcher | None = None,
-        most_passages: int = MOST_PASSAGES,
+        watcher: FolderPreloader | None = None,
+        most_passages: int = MAX_PASSAGES,
     ) -> None:
         self._store = store
         self._shelves = shelves
@@ -92,15 +92,15 @@ class Librarian:
         """For a watcher: look again soon."""
         self._changed.set()
 
-    async def keep(self, *, poll_seconds: float) -> None:
+    async def run(self, *, poll_seconds: float) -> None:
         """For ever: at once, whenever a folder changed, and every so often (0: never by itself)."""
         while True:
             self._changed.clear()
             try:
-                await self.look_at_all()
+                await self.index_all()
             except StorageUnavailable as error:
-                log.warning("knowledge_waits_for_storage", reason=str(error))
-                await asyncio.sleep(AWAY_SECONDS)
+                log.warning("knowledge_storage_unavailable", reason=str(error))
+                await asyncio.sleep(RETRY_SECONDS)
                 continue
             try:
                 async with asyncio.timeout(poll_seconds or None):
@@ -108,27 +108,27 @@ class Librarian:
             except TimeoutError:
                 continue
 
-    async def look_at_all(self) -> dict[int, Indexed]:
+    async def index_all(self) -> dict[int, IndexReport]:
         """One agent's trouble is not another's."""
-        done: dict[int, Indexed] = {}
+        done: dict[int, IndexReport] = {}
         folders = await self._agents.folders()
         if self._watcher is not None:
             await self._watcher.preload(folder for folder in folders.values() if folder)
         for agent_id, folder in folders.items():
             try:
-                done[agent_id] = await self.look_at(agent_id, folder)
+                done[agent_id] = await self.index_agent(agent_id, folder)
             except StorageUnavailable:
                 raise
             except Exception as error:  # noqa: BLE001 - whatever is in a folder, the worker goes on
                 told = f"{type(error).__name__}: {error}"
-                done[agent_id] = Indexed(problems=(f"knowledge cannot be looked at: {told}",))
+                done[agent_id] = IndexReport(problems=(f"knowledge cannot be looked at: {told}",))
             self._report(agent_id, done[agent_id])
         return done
 
-    async def look_at(self, agent_id: int, folder: str) -> Indexed:
+    async def index_agent(self, agent_id: int, folder: str) -> IndexReport:
         """An agent without a workspace has no knowledge: what it had is forgotten."""
         kept = await self._store.files(agent_id)
-        shelf = await self._shelves.look(folder) if folder else None
+        shelf = await self._shelves.scan(folder) if folder else None
         found: Mapping[str, bytes] = shelf.files if shelf is not None else {}
         problems = list(shelf.problems) if shelf is not None else []
         gone = sorted(kept.keys() - found.keys())
@@ -141,7 +141,7 @@ class Librarian:
             for path in changed:
                 room -= await self._read(agent_id, folder, path, found[path], room, problems)
                 read.append(path)
-        return Indexed(read=tuple(read), removed=tuple(gone), problems=tuple(problems))
+        return IndexReport(read=tuple(read), removed=tuple(gone), problems=tuple(problems))
 
     async def _read(
         self, agent_id: int, folder: str, path: str, sha256: bytes, room: int, problems: list[str]
@@ -149,7 +149,7 @@ class Librarian:
         """How many passages it took. A file that cannot be used is kept as empty: it is tried once."""
         passages: Sequence[Passage] = ()
         try:
-            passages = await self._shelves.passages(folder, path)
+            passages = await self._shelves.read_passages(folder, path)
         except self._unreadable as error:
             problems.append(f"knowledge/{error}")
         if len(passages) > room:
@@ -170,13 +170,13 @@ class Librarian:
                 continue
             if sha256 not in self._sizes:
                 try:
-                    self._sizes[sha256] = len(await self._shelves.passages(folder, path))
+                    self._sizes[sha256] = len(await self._shelves.read_passages(folder, path))
                 except self._unreadable:
                     self._sizes[sha256] = 0
             taken += self._sizes[sha256]
         return taken
 
-    def _report(self, agent_id: int, indexed: Indexed) -> None:
+    def _report(self, agent_id: int, indexed: IndexReport) -> None:
         if indexed.read or indexed.removed:
             log.info(
                 "knowledge_indexed", agent_id=agent_id, read=len(indexed.read), removed=len(indexed.removed)

@@ -14,25 +14,25 @@ from shared.runtime.crash_points import CrashPoint
 PLAN_SECONDS = 60.0
 
 
-class TidyStore(Protocol):
-    async def live_notes(self, session_id: int) -> Sequence[LiveNote]: ...
-    async def today(self, timezone: str) -> date: ...
-    async def carry_out(self, job: JobClaim, plan: TidyPlan) -> Mapping[str, int]: ...
+class ConsolidationStore(Protocol):
+    async def load_live_notes(self, session_id: int) -> Sequence[LiveNote]: ...
+    async def load_today(self, timezone: str) -> date: ...
+    async def apply_plan(self, job: JobClaim, plan: TidyPlan) -> Mapping[str, int]: ...
 
 
-class Tidier:
-    def __init__(self, store: TidyStore, *, timezone: str, crash_point: CrashPoint) -> None:
+class MemoryConsolidator:
+    def __init__(self, store: ConsolidationStore, *, timezone: str, crash_point: CrashPoint) -> None:
         self._store = store
         self._timezone = timezone
         self._crash_point = crash_point
 
-    async def tidy(self, job: JobClaim) -> JobDone:
+    async def consolidate(self, job: JobClaim) -> JobDone:
         """Doing it twice is doing it once: the second plan is made of what the first one left."""
-        notes = await self._store.live_notes(job.session_id)
-        today = await self._store.today(self._timezone)
+        notes = await self._store.load_live_notes(job.session_id)
+        today = await self._store.load_today(self._timezone)
         async with asyncio.timeout(PLAN_SECONDS):
             plan = await asyncio.to_thread(plan_tidying, notes, today=today)
-        done: dict[str, Any] = dict(await self._store.carry_out(job, plan))
+        done: dict[str, Any] = dict(await self._store.apply_plan(job, plan))
         self._crash_point("after_tidy")
         if plan.refused:
             done["refused"] = (

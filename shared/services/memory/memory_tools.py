@@ -30,34 +30,34 @@ _REFUSED = {
 }
 
 
-class NoteStore(Protocol):
+class NoteToolStore(Protocol):
     async def save(self, note: NewNote, source: NoteSource) -> NoteResult: ...
     async def change(self, short_id: str, note: NewNote, source: NoteSource) -> NoteResult: ...
-    async def put_away(self, short_id: str, source: NoteSource) -> NoteResult: ...
-    async def note(self, short_id: str, whose: NoteSource) -> KeptNote | None: ...
+    async def archive(self, short_id: str, source: NoteSource) -> NoteResult: ...
+    async def find_note(self, short_id: str, whose: NoteSource) -> KeptNote | None: ...
     async def find(
         self, whose: NoteSource, stems: Sequence[str], *, limit: int, everything: bool = False
     ) -> NotesFound: ...
 
 
-def memory_tools(store: NoteStore, crash_point: CrashPoint) -> tuple[Tool, ...]:
+def build_memory_tools(store: NoteToolStore, crash_point: CrashPoint) -> tuple[Tool, ...]:
     """All four; a repeated call is recognised by its key, so that each may run again after a crash."""
     return (
-        SaveMemory(store, crash_point),
-        SearchMemory(store),
-        UpdateMemory(store, crash_point),
-        ForgetMemory(store),
+        SaveMemoryTool(store, crash_point),
+        SearchMemoryTool(store),
+        UpdateMemoryTool(store, crash_point),
+        ForgetMemoryTool(store),
     )
 
 
-class SaveMemory:
+class SaveMemoryTool:
     """Keeps one note about the person; the same note twice is one note."""
 
     spec: ToolSpec = SAVE_MEMORY
     idempotent = True
     timeout_seconds = 10.0
 
-    def __init__(self, store: NoteStore, crash_point: CrashPoint) -> None:
+    def __init__(self, store: NoteToolStore, crash_point: CrashPoint) -> None:
         self._store = store
         self._crash_point = crash_point
 
@@ -71,20 +71,20 @@ class SaveMemory:
         return _said(result, f"Saved without the secret: {note.text}" if note.redacted else "Saved.")
 
 
-class UpdateMemory:
+class UpdateMemoryTool:
     """A change is a newer note that stands for the older one."""
 
     spec: ToolSpec = UPDATE_MEMORY
     idempotent = True
     timeout_seconds = 10.0
 
-    def __init__(self, store: NoteStore, crash_point: CrashPoint) -> None:
+    def __init__(self, store: NoteToolStore, crash_point: CrashPoint) -> None:
         self._store = store
         self._crash_point = crash_point
 
     async def run(self, arguments: Mapping[str, Any], *, context: ToolContext) -> str:
         source, short_id = _source(context), _id(arguments)
-        old = await self._store.note(short_id, source)
+        old = await self._store.find_note(short_id, source)
         if old is None:
             raise ToolFailed(_REFUSED["unknown"])
         note = _checked(arguments, like=as_new(old))
@@ -98,32 +98,32 @@ class UpdateMemory:
         return _said(result, "Changed.")
 
 
-class ForgetMemory:
+class ForgetMemoryTool:
     """Out of sight at once, erased after a month; until then the person can have it back."""
 
     spec: ToolSpec = FORGET_MEMORY
     idempotent = True
     timeout_seconds = 10.0
 
-    def __init__(self, store: NoteStore) -> None:
+    def __init__(self, store: NoteToolStore) -> None:
         self._store = store
 
     async def run(self, arguments: Mapping[str, Any], *, context: ToolContext) -> str:
         try:
-            result = await self._store.put_away(_id(arguments), _source(context))
+            result = await self._store.archive(_id(arguments), _source(context))
         except Fenced as error:
             raise ToolFailed("Not forgotten: this turn is answered elsewhere now.") from error
         return _said(result, f"Forgotten. The person can have it back for {UNDO_DAYS} days.")
 
 
-class SearchMemory:
+class SearchMemoryTool:
     """Notes by their words; what only a tool vouches for is marked."""
 
     spec: ToolSpec = SEARCH_MEMORY
     idempotent = True
     timeout_seconds = 10.0
 
-    def __init__(self, store: NoteStore) -> None:
+    def __init__(self, store: NoteToolStore) -> None:
         self._store = store
 
     async def run(self, arguments: Mapping[str, Any], *, context: ToolContext) -> str:

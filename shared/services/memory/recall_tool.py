@@ -23,8 +23,8 @@ QUERY_CHARS = 500
 
 class RecallToolStore(Protocol):
     async def search(self, query: RecallQuery) -> Search: ...
-    async def between(self, query: RecallQuery) -> Sequence[Found]: ...
-    async def asked_before(self, session_id: int, turn: int, call_id: str) -> tuple[int, int]: ...
+    async def load_range(self, query: RecallQuery) -> Sequence[Found]: ...
+    async def count_earlier_calls(self, session_id: int, turn: int, call_id: str) -> tuple[int, int]: ...
 
 
 class RecallTool:
@@ -40,7 +40,9 @@ class RecallTool:
         self._counter = counter
 
     async def run(self, arguments: Mapping[str, Any], *, context: ToolContext) -> str:
-        last_seq, asked = await self._store.asked_before(context.session_id, context.turn, context.call_id)
+        last_seq, asked = await self._store.count_earlier_calls(
+            context.session_id, context.turn, context.call_id
+        )
         if context.flush_id is None and asked >= RECALLS_PER_TURN:
             raise ToolFailed(
                 f"recall was used {RECALLS_PER_TURN} times for this message, which is the most. "
@@ -60,13 +62,13 @@ class RecallTool:
         return rendered(found, session_id=context.session_id)
 
     async def _found(self, query: RecallQuery, question: str, context: ToolContext) -> tuple[Found, ...]:
-        count = self._counter.count
+        count = self._counter.count_tokens
         if query.words:
             items = ranked(await self._store.search(query), question)
             return packed(items, limit_tokens=RESULT_TOKENS, count=count, session_id=context.session_id)
         taken: list[Found] = []
         left = RESULT_TOKENS
-        for passage in await self._store.between(query):
+        for passage in await self._store.load_range(query):
             cost = count(rendered((passage,), session_id=context.session_id)) + 1
             if cost > left:
                 break

@@ -14,71 +14,77 @@ from shared.runtime.crash_points import CrashPoint
 
 log = structlog.get_logger(__name__)
 
-PATIENCE_SECONDS = 60.0
+WAIT_SECONDS = 60.0
 """For so long a person waits for the end; the worker has more."""
 
 
-class Announces(Protocol):
+class ErasureAnnouncer(Protocol):
     async def announce(self, session_id: int, message: Mapping[str, Any]) -> None: ...
 
 
 class ErasureStore(Protocol):
-    async def preview(self, session_id: int) -> Preview: ...
-    async def wish(self, session_id: int) -> None: ...
-    async def take_wish(self, session_id: int) -> bool: ...
-    async def begin(self, session_id: int, *, actor: str, scope: str = "everything") -> Report: ...
-    async def messages(self, session_id: int, seqs: Sequence[int], *, actor: str) -> Report: ...
-    async def running(self) -> list[int]: ...
+    async def load_preview(self, session_id: int) -> Preview: ...
+    async def record_pending_confirmation(self, session_id: int) -> None: ...
+    async def take_pending_confirmation(self, session_id: int) -> bool: ...
+    async def start_erasure(self, session_id: int, *, actor: str, scope: str = "everything") -> Report: ...
+    async def erase_messages(self, session_id: int, seqs: Sequence[int], *, actor: str) -> Report: ...
+    async def list_running(self) -> list[int]: ...
     async def advance(self, erasure_id: int) -> Report | None: ...
 
 
-class Forgetting:
+class ErasureService:
     """Nothing is written back afterwards: turns and jobs lose their epochs before the first word goes."""
 
-    def __init__(self, *, store: ErasureStore, announcer: Announces, crash_point: CrashPoint) -> None:
+    def __init__(self, *, store: ErasureStore, announcer: ErasureAnnouncer, crash_point: CrashPoint) -> None:
         self._store = store
         self._announcer = announcer
         self._crash_point = crash_point
 
-    async def preview_everything(self, session_id: int) -> Preview:
+    async def preview_erasure(self, session_id: int) -> Preview:
         """What is there of the person, and for ten minutes they may say yes."""
-        preview = await self._store.preview(session_id)
-        await self._store.wish(session_id)
+        preview = await self._store.load_preview(session_id)
+        await self._store.record_pending_confirmation(session_id)
         return preview
 
-    async def confirmed(self, session_id: int) -> bool:
+    async def take_confirmation(self, session_id: int) -> bool:
         """Whether the person was shown a preview a short while ago; takes that back."""
-        return await self._store.take_wish(session_id)
+        return await self._store.take_pending_confirmation(session_id)
 
-    async def everything(self, session_id: int, actor: str, *, patience: float = PATIENCE_SECONDS) -> Report:
+    async def erase_everything(
+        self, session_id: int, actor: str, *, patience: float = WAIT_SECONDS
+    ) -> Report:
         """All conversations of the person and all that came of them; raises UnknownSession."""
-        return await self._whole(await self._store.begin(session_id, actor=actor), patience=patience)
+        return await self._whole(await self._store.start_erasure(session_id, actor=actor), patience=patience)
 
-    async def messages(self, session_id: int, seqs: Sequence[int], actor: str) -> Report:
+    async def erase_messages(self, session_id: int, seqs: Sequence[int], actor: str) -> Report:
         """These messages and what was made of them; they stay as empty places."""
-        report = await self._store.messages(session_id, seqs, actor=actor)
-        await self._tell(report)
+        report = await self._store.erase_messages(session_id, seqs, actor=actor)
+        await self._announce(report)
         return report
 
-    async def conversation(self, session_id: int) -> Report:
+    async def erase_session(self, session_id: int) -> Report:
         """One conversation that nobody has used for as long as the operator keeps them."""
-        return await self._whole(await self._store.begin(session_id, actor="retention", scope="retention"))
+        return await self._whole(
+            await self._store.start_erasure(session_id, actor="retention", scope="retention")
+        )
 
-    async def finish(self) -> int:
+    async def finish_pending(self) -> int:
         """For the sweep: what a process that died has left half-done. How many it was."""
-        left = await self._store.running()
+        left = await self._store.list_running()
         for erasure_id in left:
             await self._finish(erasure_id)
         return len(left)
 
-    async def _whole(self, begun: Report, *, patience: float = PATIENCE_SECONDS) -> Report:
-        await self._tell(begun)
+    async def _whole(self, begun: Report, *, patience: float = WAIT_SECONDS) -> Report:
+        await self._announce(begun)
         self._crash_point("mid_erasure")
         try:
             async with asyncio.timeout(patience):
                 return await self._finish(begun.erasure_id)
         except (TimeoutError, StorageUnavailable) as error:
-            log.warning("erasure_goes_on", erasure_id=begun.erasure_id, reason=type(error).__name__)
+            log.warning(
+                "erasure_continues_in_background", erasure_id=begun.erasure_id, reason=type(error).__name__
+            )
             return begun
 
     async def _finish(self, erasure_id: int) -> Report:
@@ -87,6 +93,6 @@ class Forgetting:
         log.info("erased", erasure_id=erasure_id, rows=sum(report.counts.values()))
         return report
 
-    async def _tell(self, report: Report) -> None:
+    async def _announce(self, report: Report) -> None:
         for session_id, event_seq in (report.marks or {}).items():
             await self._announcer.announce(session_id, {"event_seq": event_seq})

@@ -11,35 +11,35 @@ from shared.core.privacy.export import ExportedSession, ExportFormat, ExportHead
 
 
 class ExportStore(Protocol):
-    async def said(self, session_id: int) -> int: ...
-    async def head(self, session_id: int, *, alone: bool = False) -> ExportHead: ...
-    async def page(self, session: ExportedSession, *, after_seq: int) -> Sequence[dict[str, Any]]: ...
+    async def count_messages(self, session_id: int) -> int: ...
+    async def load_head(self, session_id: int, *, alone: bool = False) -> ExportHead: ...
+    async def load_page(self, session: ExportedSession, *, after_seq: int) -> Sequence[dict[str, Any]]: ...
 
 
-class Clock(Protocol):
+class ExportClock(Protocol):
     def now(self) -> datetime: ...
 
 
-class Exporting:
+class DataExporter:
     """Raises StorageUnavailable, UnknownSession."""
 
-    def __init__(self, *, store: ExportStore, clock: Clock) -> None:
+    def __init__(self, *, store: ExportStore, clock: ExportClock) -> None:
         self._store = store
         self._clock = clock
 
-    async def said(self, session_id: int) -> int:
+    async def count_messages(self, session_id: int) -> int:
         """How many messages the file will hold."""
-        return await self._store.said(session_id)
+        return await self._store.count_messages(session_id)
 
-    def file_name(self, kind: ExportFormat, *, of: str = "") -> str:
+    def build_file_name(self, kind: ExportFormat, *, of: str = "") -> str:
         return f"conversation-{f'{of}-' if of else ''}{self._clock.now():%Y-%m-%d}.{kind}"
 
-    async def pieces(self, session_id: int, kind: ExportFormat, *, alone: bool = False) -> AsyncIterator[str]:
+    async def stream(self, session_id: int, kind: ExportFormat, *, alone: bool = False) -> AsyncIterator[str]:
         """The file in its order; each piece is at most a page of messages.
 
         `alone`: of this one conversation, for operators; its Markdown draws none of what people wrote.
         """
-        head = await self._store.head(session_id, alone=alone)
+        head = await self._store.load_head(session_id, alone=alone)
         at = self._clock.now()
         if kind == "json":
             yield form.json_start(head, at=at)
@@ -61,13 +61,13 @@ class Exporting:
         self, session: ExportedSession, kind: ExportFormat, *, verbatim: bool
     ) -> AsyncIterator[str]:
         seen = 0
-        while messages := await self._store.page(session, after_seq=seen):
+        while messages := await self._store.load_page(session, after_seq=seen):
             if kind == "json":
                 yield form.json_messages(messages, first=seen == 0)
             else:
                 yield form.markdown_messages(messages, verbatim=verbatim)
             seen = messages[-1]["seq"]
 
-    async def whole(self, session_id: int, kind: ExportFormat) -> bytes:
+    async def export(self, session_id: int, kind: ExportFormat) -> bytes:
         """For a channel that sends files in one go."""
-        return "".join([piece async for piece in self.pieces(session_id, kind)]).encode()
+        return "".join([piece async for piece in self.stream(session_id, kind)]).encode()

@@ -8,19 +8,19 @@ from typing import Protocol
 import structlog
 
 from shared.core.values.errors import StorageUnavailable
-from shared.services.privacy.erasure import Forgetting
+from shared.services.privacy.erasure import ErasureService
 
 log = structlog.get_logger(__name__)
 
 
 class RetentionStore(Protocol):
     async def sweep(self, table: str) -> int: ...
-    async def idle_sessions(self, days: int, *, limit: int = 20) -> list[int]: ...
+    async def list_idle_sessions(self, days: int, *, limit: int = 20) -> list[int]: ...
 
 
-class Retaining:
+class RetentionService:
     def __init__(
-        self, *, store: RetentionStore, tables: Sequence[str], forgetting: Forgetting, days: int | None
+        self, *, store: RetentionStore, tables: Sequence[str], forgetting: ErasureService, days: int | None
     ) -> None:
         """`days` after its last message a conversation is forgotten; None keeps it."""
         self._store = store
@@ -35,18 +35,18 @@ class Retaining:
             try:
                 done[table] = await self._store.sweep(table)
             except StorageUnavailable as error:
-                log.warning("retention_waits", table=table, reason=str(error))
+                log.warning("retention_deferred", table=table, reason=str(error))
         gone = {table: number for table, number in done.items() if number}
-        if idle := await self._idle():
+        if idle := await self._erase_idle_sessions():
             gone["conversations"] = idle
         if gone:
             log.info("retention_swept", **gone)
         return gone
 
-    async def _idle(self) -> int:
+    async def _erase_idle_sessions(self) -> int:
         if self._days is None:
             return 0
-        sessions = await self._store.idle_sessions(self._days)
+        sessions = await self._store.list_idle_sessions(self._days)
         for session_id in sessions:
-            await self._forgetting.conversation(session_id)
+            await self._forgetting.erase_session(session_id)
         return len(sessions)

@@ -45,22 +45,22 @@ CALCULATE = ToolSpec(
 )
 
 
-class Calculate:
+class CalculatorTool:
     spec = CALCULATE
     idempotent = True
     timeout_seconds = 5.0
     output_chars = 1_000
 
     async def run(self, arguments: Mapping[str, Any], *, context: ToolContext) -> str:
-        return calculated(str(arguments["expression"]))
+        return calculate(str(arguments["expression"]))
 
 
-def calculated(expression: str) -> str:
+def calculate(expression: str) -> str:
     """The expression and its result; raises ToolFailed with what is wrong with it."""
     from simpleeval import InvalidExpression
 
     source = _as_python(expression)
-    with decimal.localcontext(_precise()) as precise:
+    with decimal.localcontext(_exact_context()) as precise:
         try:
             result = _evaluator(source).eval(source)
             rounded = precise.flags[decimal.Inexact]
@@ -84,7 +84,7 @@ def _as_python(expression: str) -> str:
     return _PERCENT.sub("*0.01", _OF.sub("*0.01*", plain))
 
 
-def _precise() -> decimal.Context:
+def _exact_context() -> decimal.Context:
     traps = [decimal.InvalidOperation, decimal.DivisionByZero, decimal.Overflow]
     return decimal.Context(prec=DIGITS, Emax=MOST_EXPONENT, Emin=-MOST_EXPONENT, traps=traps)
 
@@ -122,7 +122,7 @@ def _result_text(value: Decimal, *, rounded: bool) -> str:
         raise ToolFailed("That has no real number as its result.")
     if not rounded:
         return f"= {_plain(value)}"
-    with decimal.localcontext(_precise()) as shown:
+    with decimal.localcontext(_exact_context()) as shown:
         shown.prec = SHOWN_DIGITS
         near = +value
     # A rounding that came and went, such as sqrt(2)**2, is not worth its tail of nines.

@@ -27,7 +27,7 @@ CURRENT_TIME = ToolSpec(
 )
 
 
-class CurrentTime:
+class CurrentTimeTool:
     spec = CURRENT_TIME
     idempotent = True
     timeout_seconds = 5.0

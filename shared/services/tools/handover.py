@@ -28,9 +28,9 @@ from shared.core.identity.handover import (
 from shared.core.values.errors import Fenced
 from shared.core.values.messages import Block, Text
 from shared.core.values.tokens import estimate_blocks
-from shared.ports import DUE_ELSEWHERE, EVERYBODY, Announcer, TokenCounter, ToolContext, ToolFailed, ToolSpec
+from shared.ports import ALL_PROCESSES, TURN_DUE, Announcer, TokenCounter, ToolContext, ToolFailed, ToolSpec
 from shared.runtime.crash_points import CrashPoint
-from shared.services.turns.session_service import check_text
+from shared.services.turns.session_service import validate_text
 
 log = structlog.get_logger(__name__)
 
@@ -60,20 +60,20 @@ ASK_HUMAN = ToolSpec(
 )
 
 
-class AskStore(Protocol):
-    async def ask(self, new: NewHandover) -> Moved: ...
+class HandoverRequestStore(Protocol):
+    async def request_handover(self, new: NewHandover) -> Moved: ...
 
 
-class OverdueStore(Protocol):
-    async def overdue(
+class OverdueHandoverStore(Protocol):
+    async def list_overdue(
         self, channel: str, limits: Limits, *, accounts: Sequence[str] | None = None
     ) -> Sequence[Overdue]: ...
-    async def end(self, one: Overdue, limits: Limits) -> Moved | None: ...
+    async def end_handover(self, one: Overdue, limits: Limits) -> Moved | None: ...
 
 
-class DeskStore(Protocol):
-    async def take(self, session_id: int, *, operator_id: int, name: str) -> Moved: ...
-    async def give_back(
+class HandoverServiceStore(Protocol):
+    async def take_over(self, session_id: int, *, operator_id: int, name: str) -> Moved: ...
+    async def release(
         self,
         session_id: int,
         *,
@@ -81,21 +81,21 @@ class DeskStore(Protocol):
         operator_id: int = 0,
         any_ones: bool = False,
     ) -> Moved: ...
-    async def reply(
+    async def record_reply(
         self, session_id: int, *, operator_id: int, cid: str, blocks: Sequence[Block], tokens: int
     ) -> Reply: ...
-    async def listed(self, state: Literal["waiting", "human"] | None = None) -> Sequence[Listed]: ...
-    async def session_of(self, public_id: UUID) -> int | None: ...
+    async def list_handovers(self, state: Literal["waiting", "human"] | None = None) -> Sequence[Listed]: ...
+    async def find_session(self, public_id: UUID) -> int | None: ...
 
 
-class AskHuman:
+class AskHumanTool:
     """Asks once per call; where somebody was asked already, it says so."""
 
     spec: ToolSpec = ASK_HUMAN
     idempotent = True
     timeout_seconds = 10.0
 
-    def __init__(self, store: AskStore, announcer: Announcer, *, crash_point: CrashPoint) -> None:
+    def __init__(self, store: HandoverRequestStore, announcer: Announcer, *, crash_point: CrashPoint) -> None:
         self._store = store
         self._announcer = announcer
         self._crash_point = crash_point
@@ -115,7 +115,7 @@ class AskHuman:
             epoch=context.epoch,
         )
         try:
-            moved = await self._store.ask(new)
+            moved = await self._store.request_handover(new)
         except Fenced as error:
             raise ToolFailed("Not asked: this turn is answered elsewhere now.") from error
         except AskedTooOften as error:
@@ -127,55 +127,62 @@ class AskHuman:
         except CannotHandOver as error:
             raise ToolFailed("Not possible here: this conversation goes on elsewhere.") from error
         self._crash_point("after_ask_human")
-        await announce(self._announcer, moved)
+        await announce_handover(self._announcer, moved)
         return (
             "A human was asked for. Tell the person in a sentence or two that somebody will write here, that "
             "it may take some minutes, and that what they write meanwhile is kept. Promise no time."
         )
 
 
-class OverdueHandovers:
+class HandoverExpiry:
     """Whoever serves a channel looks here as often as for turns that nobody answers."""
 
-    def __init__(self, store: OverdueStore, announcer: Announcer, limits: Limits) -> None:
+    def __init__(self, store: OverdueHandoverStore, announcer: Announcer, limits: Limits) -> None:
         self._store = store
         self._announcer = announcer
         self._limits = limits
 
     async def end_overdue(self, channel: str, *, accounts: Sequence[str] | None = None) -> None:
         """Give back what nobody came for, with an honest word; raises StorageUnavailable."""
-        for one in await self._store.overdue(channel, self._limits, accounts=accounts):
-            moved = await self._store.end(one, self._limits)
+        for one in await self._store.list_overdue(channel, self._limits, accounts=accounts):
+            moved = await self._store.end_handover(one, self._limits)
             if moved is not None:
-                log.info("handover_lapsed", session_id=one.session_id, why=one.end)
-                await announce(self._announcer, moved)
+                log.info("handover_expired", session_id=one.session_id, why=one.end)
+                await announce_handover(self._announcer, moved)
 
 
-class OperatorDesk:
+class HandoverService:
     """What an operator does with a conversation; who may, the caller has checked."""
 
     def __init__(
-        self, store: DeskStore, announcer: Announcer, counter: TokenCounter, *, crash_point: CrashPoint
+        self,
+        store: HandoverServiceStore,
+        announcer: Announcer,
+        counter: TokenCounter,
+        *,
+        crash_point: CrashPoint,
     ) -> None:
         self._store = store
         self._announcer = announcer
         self._counter = counter
         self._crash_point = crash_point
 
-    async def listed(self, state: Literal["waiting", "human"] | None = None) -> Sequence[Listed]:
-        return await self._store.listed(state)
+    async def list_handovers(self, state: Literal["waiting", "human"] | None = None) -> Sequence[Listed]:
+        return await self._store.list_handovers(state)
 
-    async def session_of(self, public_id: UUID) -> int | None:
-        return await self._store.session_of(public_id)
+    async def find_session(self, public_id: UUID) -> int | None:
+        return await self._store.find_session(public_id)
 
-    async def take(self, session_id: int, *, operator_id: int, name: str) -> Moved:
+    async def take_over(self, session_id: int, *, operator_id: int, name: str) -> Moved:
         """Raises TakenByOther, CannotHandOver."""
-        return await self._said(await self._store.take(session_id, operator_id=operator_id, name=name))
+        return await self._announce(
+            await self._store.take_over(session_id, operator_id=operator_id, name=name)
+        )
 
-    async def give_back(self, session_id: int, *, operator_id: int, any_ones: bool = False) -> Moved:
+    async def release(self, session_id: int, *, operator_id: int, any_ones: bool = False) -> Moved:
         """Raises TakenByOther, CannotHandOver."""
-        return await self._said(
-            await self._store.give_back(session_id, by="operator", operator_id=operator_id, any_ones=any_ones)
+        return await self._announce(
+            await self._store.release(session_id, by="operator", operator_id=operator_id, any_ones=any_ones)
         )
 
     async def reply(self, session_id: int, *, operator_id: int, cid: str, text: str) -> Reply:
@@ -184,18 +191,23 @@ class OperatorDesk:
         An answer that is being written comes first and is waited for a little. Raises BadInput, NotTaken,
         TakenByOther, AnswerRuns.
         """
-        check_text(text, most=REPLY_CHARS)
+        validate_text(text, most=REPLY_CHARS)
         blocks = (Text(text=text),)
-        tokens = estimate_blocks((Text(text=operator_words(text)),), self._counter.count)
+        tokens = estimate_blocks((Text(text=operator_words(text)),), self._counter.count_tokens)
         store = partial(
-            self._store.reply, session_id, operator_id=operator_id, cid=cid, blocks=blocks, tokens=tokens
+            self._store.record_reply,
+            session_id,
+            operator_id=operator_id,
+            cid=cid,
+            blocks=blocks,
+            tokens=tokens,
         )
-        reply = await self._after_what_runs(store)
+        reply = await self._store_after_running_answer(store)
         self._crash_point("after_operator_reply")
         await self._announcer.announce(session_id, {"event_seq": reply.event_seq})
         return reply
 
-    async def _after_what_runs(self, store: Callable[[], Awaitable[Reply]]) -> Reply:
+    async def _store_after_running_answer(self, store: Callable[[], Awaitable[Reply]]) -> Reply:
         loop = asyncio.get_running_loop()
         until = loop.time() + WAIT_FOR_ANSWER_SECONDS
         while True:
@@ -204,18 +216,18 @@ class OperatorDesk:
             except AnswerRuns:
                 if loop.time() > until:
                     raise
-            await self._announcer.announce(EVERYBODY, DUE_ELSEWHERE)
+            await self._announcer.announce(ALL_PROCESSES, TURN_DUE)
             await asyncio.sleep(_LOOK_SECONDS)
 
-    async def _said(self, moved: Moved) -> Moved:
+    async def _announce(self, moved: Moved) -> Moved:
         self._crash_point("after_handover")
-        await announce(self._announcer, moved)
+        await announce_handover(self._announcer, moved)
         return moved
 
 
-async def announce(announcer: Announcer, moved: Moved) -> None:
+async def announce_handover(announcer: Announcer, moved: Moved) -> None:
     """To every screen; and to whoever may answer now."""
     if moved.event_seq:
         await announcer.announce(moved.session_id, {"event_seq": moved.event_seq})
     if moved.bot_has_turn:
-        await announcer.announce(EVERYBODY, DUE_ELSEWHERE)
+        await announcer.announce(ALL_PROCESSES, TURN_DUE)

@@ -70,19 +70,21 @@ _REFUSALS: Mapping[Refusal, str] = {
 }
 
 
-class ReminderStore(Protocol):
+class ReminderToolStore(Protocol):
     async def add(self, new: NewReminder) -> Refusal | None: ...
 
 
-class DueStore(Protocol):
-    async def due(self, channel: str, *, accounts: Sequence[str] | None = None) -> Sequence[DueReminder]: ...
-    async def wait_until(self, reminder_id: int, at: datetime) -> None: ...
+class DueReminderStore(Protocol):
+    async def list_due(
+        self, channel: str, *, accounts: Sequence[str] | None = None
+    ) -> Sequence[DueReminder]: ...
+    async def postpone_until(self, reminder_id: int, at: datetime) -> None: ...
     async def fail(self, reminder_id: int, reason: Literal["unreachable"]) -> None: ...
-    async def begin(self, reminder_id: int, *, blocks: Sequence[Block], tokens: int) -> int | None: ...
-    async def words_of(self, session_id: int, turn: int) -> str | None: ...
+    async def start_turn(self, reminder_id: int, *, blocks: Sequence[Block], tokens: int) -> int | None: ...
+    async def load_text(self, session_id: int, turn: int) -> str | None: ...
 
 
-class RemindMe:
+class ReminderTool:
     """Keeps one reminder; the same call again is the same reminder."""
 
     spec: ToolSpec = REMIND_ME
@@ -90,7 +92,7 @@ class RemindMe:
     timeout_seconds = 10.0
 
     def __init__(
-        self, store: ReminderStore, clock: Clock, *, timezone: str = "UTC", least: timedelta = LEAST_AHEAD
+        self, store: ReminderToolStore, clock: Clock, *, timezone: str = "UTC", least: timedelta = LEAST_AHEAD
     ) -> None:
         """`timezone` is for people whose own nobody knows."""
         self._store = store
@@ -106,7 +108,7 @@ class RemindMe:
             raise ToolFailed(f"`text` has {len(text)} characters; {TEXT_CHARS} is the most.")
         if context.address_id is None:
             raise ToolFailed("Reminders can be set only in a conversation with a person.")
-        zone = zone_of(context.timezone, self._timezone)
+        zone = resolve_zone(context.timezone, self._timezone)
         try:
             due_at = due_of(
                 str(arguments.get("when") or ""), now=self._clock.now(), zone=zone, least=self._least
@@ -132,12 +134,12 @@ class RemindMe:
         return f"Set for {shown_moment(due_at, zone)} ({zone.key}). Tell the person that time."
 
 
-class Reminders:
+class ReminderScheduler:
     """Whoever serves a channel looks here as often as for turns that nobody answers."""
 
     def __init__(
         self,
-        store: DueStore,
+        store: DueReminderStore,
         counter: TokenCounter,
         *,
         quiet: QuietHours | None,
@@ -150,38 +152,38 @@ class Reminders:
         self._timezone = timezone
         self._crash_point = crash_point
 
-    async def begin_due(self, channel: str, *, accounts: Sequence[str] | None = None) -> None:
+    async def start_due(self, channel: str, *, accounts: Sequence[str] | None = None) -> None:
         """Begin the turns of those whose time has come; raises StorageUnavailable."""
-        for reminder in await self._store.due(channel, accounts=accounts):
+        for reminder in await self._store.list_due(channel, accounts=accounts):
             await self._begin(reminder)
 
-    async def words_of(self, session_id: int, turn: int) -> str | None:
+    async def load_text(self, session_id: int, turn: int) -> str | None:
         """What must reach the person in this turn, whatever becomes of its answer."""
-        return await self._store.words_of(session_id, turn)
+        return await self._store.load_text(session_id, turn)
 
     async def _begin(self, reminder: DueReminder) -> None:
-        zone = zone_of(reminder.timezone, self._timezone)
+        zone = resolve_zone(reminder.timezone, self._timezone)
         quiet = quiet_until(reminder.now, self._quiet, zone)
         if quiet is not None:
-            await self._store.wait_until(reminder.id, quiet)
+            await self._store.postpone_until(reminder.id, quiet)
         elif not reminder.reachable:
             await self._store.fail(reminder.id, "unreachable")
         else:
-            await self._tell(reminder, zone)
+            await self._start_turn(reminder, zone)
 
-    async def _tell(self, reminder: DueReminder, zone: ZoneInfo) -> None:
+    async def _start_turn(self, reminder: DueReminder, zone: ZoneInfo) -> None:
         asked, due = shown_moment(reminder.asked_at, zone), shown_moment(reminder.due_at, zone)
         blocks = (Text(text=reminder_entry(reminder.text, asked=asked, due=f"{due} ({zone.key})")),)
         self._crash_point("before_reminder")
-        session_id = await self._store.begin(
-            reminder.id, blocks=blocks, tokens=estimate_blocks(blocks, self._counter.count)
+        session_id = await self._store.start_turn(
+            reminder.id, blocks=blocks, tokens=estimate_blocks(blocks, self._counter.count_tokens)
         )
         self._crash_point("after_reminder")
         if session_id is not None:
-            log.info("reminder_begun", session_id=session_id, reminder_id=reminder.id)
+            log.info("reminder_started", session_id=session_id, reminder_id=reminder.id)
 
 
-def zone_of(own: str | None, otherwise: str) -> ZoneInfo:
+def resolve_zone(own: str | None, otherwise: str) -> ZoneInfo:
     """The person's zone; the deployment's where it is unknown, or no clock goes by it."""
     for name in (own, otherwise):
         try:

@@ -52,11 +52,13 @@ class ArtifactReader:
                 "Answer with what you have, or ask the person which part matters."
             )
         # Counting a long portion takes a while, which others need not wait for.
-        shown = await asyncio.to_thread(portion, body, offset=offset, find=find, count=self._counter.count)
+        shown = await asyncio.to_thread(
+            portion, body, offset=offset, find=find, count=self._counter.count_tokens
+        )
         return portion_text(artifact, body, shown)
 
 
-class OpenArtifact:
+class OpenArtifactTool:
     """Reads on where the log shows head and tail; the notice there names this tool."""
 
     spec: ToolSpec = OPEN_ARTIFACT

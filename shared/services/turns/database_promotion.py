@@ -15,24 +15,24 @@ log = structlog.get_logger(__name__)
 LOOK_SECONDS = 0.25
 
 
-class Timeline(Protocol):
+class TimelineSource(Protocol):
     @property
     def timeline(self) -> str: ...
 
 
-class Deployment(Protocol):
-    async def note_timeline(self) -> bool: ...
+class TimelineStore(Protocol):
+    async def record_timeline(self) -> bool: ...
 
 
-class Promotion:
+class PromotionWatcher:
     """Whoever holds what a database may have lost says with `then` how it comes again."""
 
-    def __init__(self, pulse: Timeline, deployment: Deployment) -> None:
+    def __init__(self, pulse: TimelineSource, deployment: TimelineStore) -> None:
         self._pulse = pulse
         self._deployment = deployment
         self._acts: list[Callable[[], Awaitable[object]]] = []
 
-    def then(self, act: Callable[[], Awaitable[object]]) -> None:
+    def on_promotion(self, act: Callable[[], Awaitable[object]]) -> None:
         """Called after each promotion, again until it went well: it may be called more than once."""
         self._acts.append(act)
 
@@ -42,12 +42,12 @@ class Promotion:
             timeline = self._pulse.timeline
             if timeline != known:
                 try:
-                    raised = await self._deployment.note_timeline()
+                    raised = await self._deployment.record_timeline()
                     if known or raised:
-                        log.warning("another_timeline", timeline=timeline, before=known)
+                        log.warning("database_promoted", timeline=timeline, before=known)
                         for act in self._acts:
                             await act()
                     known = timeline
                 except StorageUnavailable as error:
-                    log.warning("promotion_waits_for_storage", reason=str(error))
+                    log.warning("promotion_storage_unavailable", reason=str(error))
             await asyncio.sleep(LOOK_SECONDS)

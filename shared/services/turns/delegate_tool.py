@@ -22,16 +22,22 @@ from shared.ports import (
     ToolFailed,
     ToolSpec,
 )
-from shared.services.turns.request_builder import Prompting
-from shared.services.turns.spend_tracker import Purse, SpendStore
-from shared.services.turns.subagent import RESULT_CHARS, Bounds, Errand, Ledger, capped
+from shared.services.turns.request_builder import RequestBuilder
+from shared.services.turns.spend_tracker import SpendStore, SpendTracker
+from shared.services.turns.subagent import (
+    RESULT_CHARS,
+    Subagent,
+    SubagentLedger,
+    SubagentLimits,
+    shorten_middle,
+)
 from shared.services.turns.toolbox import Toolbox
 
 log = structlog.get_logger(__name__)
 
 TASK_CHARS = 8_000
-HANDED_CHARS = 60_000
-NOT_FOR_HELPERS = frozenset(
+CONTEXT_CHARS = 60_000
+TOOLS_WITHHELD = frozenset(
     {"delegate", "save_memory", "update_memory", "forget_memory", "remind_me", "ask_human"}
 )
 """It works for the assistant, not for the person: nothing of what it thinks is kept about them."""
@@ -54,7 +60,7 @@ DELEGATE = ToolSpec(
             "context": {
                 "type": "string",
                 "description": "Texts and facts that it needs, word for word.",
-                "maxLength": HANDED_CHARS,
+                "maxLength": CONTEXT_CHARS,
             },
         },
         "required": ["task"],
@@ -62,11 +68,11 @@ DELEGATE = ToolSpec(
     },
 )
 
-ToolboxOf = Callable[[Mapping[str, Any]], Toolbox]
+ToolboxFactory = Callable[[Mapping[str, Any]], Toolbox]
 """By the agent's config."""
 
 
-class Delegate:
+class DelegateTool:
     """After a crash it is not run again: what its tools did is not known."""
 
     spec: ToolSpec = DELEGATE
@@ -76,13 +82,13 @@ class Delegate:
         self,
         *,
         model: ChatModel,
-        prompting: Prompting,
-        toolbox_of: ToolboxOf,
+        prompting: RequestBuilder,
+        toolbox_of: ToolboxFactory,
         spend: SpendStore,
-        ledger: Ledger,
+        ledger: SubagentLedger,
         caps: Caps,
         counter: TokenCounter,
-        bounds: Bounds | None = None,
+        bounds: SubagentLimits | None = None,
     ) -> None:
         self._model = model
         self._prompting = prompting
@@ -91,7 +97,7 @@ class Delegate:
         self._ledger = ledger
         self._caps = caps
         self._counter = counter
-        self._bounds = bounds or Bounds()
+        self._bounds = bounds or SubagentLimits()
 
     @property
     def timeout_seconds(self) -> float:
@@ -99,55 +105,63 @@ class Delegate:
         return self._bounds.seconds + 10.0
 
     async def run(self, arguments: Mapping[str, Any], *, context: ToolContext) -> str:
-        task, handed = _asked(arguments)
-        errand = await self._errand(helper_task(task, defused(handed)), context)
+        task, handed = _parse_arguments(arguments)
+        errand = await self._build_subagent(helper_task(task, defused(handed)), context)
         try:
             async with asyncio.timeout(self._bounds.seconds):
-                return capped(await errand.work(), RESULT_CHARS)
+                return shorten_middle(await errand.run(), RESULT_CHARS)
         except TimeoutError:
             raise ToolFailed(
-                errand.so_far(f"It took longer than {self._bounds.seconds:g} seconds.")
+                errand.describe_partial_result(f"It took longer than {self._bounds.seconds:g} seconds.")
             ) from None
         except CapReached as error:
-            raise ToolFailed(errand.so_far("A spending limit is reached. Do not delegate again.")) from error
+            raise ToolFailed(
+                errand.describe_partial_result("A spending limit is reached. Do not delegate again.")
+            ) from error
         except ModelError as error:
-            raise ToolFailed(errand.so_far(f"Its model could not answer ({error.code}).")) from error
+            raise ToolFailed(
+                errand.describe_partial_result(f"Its model could not answer ({error.code}).")
+            ) from error
         finally:
-            log.info("helper_ended", session_id=context.session_id, turn=context.turn, **errand.figures())
+            log.info(
+                "subagent_finished", session_id=context.session_id, turn=context.turn, **errand.usage_stats()
+            )
 
-    async def _errand(self, words: str, context: ToolContext) -> Errand:
+    async def _build_subagent(self, words: str, context: ToolContext) -> Subagent:
         config = context.agent_config
-        name = str(config.get("helper_model") or self._prompting.model_of(config))
-        card = await self._model.card(name)
+        name = str(config.get("helper_model") or self._prompting.resolve_model(config))
+        card = await self._model.load_card(name)
         tools = self._toolbox_of(config)
-        tools = tools.only(frozenset(spec.name for spec in tools.specs) - NOT_FOR_HELPERS)
-        return Errand(
+        tools = tools.restrict_to(frozenset(spec.name for spec in tools.specs) - TOOLS_WITHHELD)
+        return Subagent(
             model=self._model,
             card=card,
             tools=tools,
             specs=tools.specs if "tools" in card.capabilities else (),
-            purse=Purse(self._spend, session_id=context.session_id, job_id=None, caps=self._caps),
+            purse=SpendTracker(self._spend, session_id=context.session_id, job_id=None, caps=self._caps),
             ledger=self._ledger,
             counter=self._counter,
             bounds=self._bounds,
-            most_micro=_share(self._caps, config, anonymous=context.anonymous, share=self._bounds.caps_share),
+            most_micro=_limit_spending(
+                self._caps, config, anonymous=context.anonymous, share=self._bounds.caps_share
+            ),
             context=context,
             messages=[text_message("user", words)],
             ratio=card.token_factor,
         )
 
 
-def _asked(arguments: Mapping[str, Any]) -> tuple[str, str]:
+def _parse_arguments(arguments: Mapping[str, Any]) -> tuple[str, str]:
     task, handed = str(arguments.get("task") or "").strip(), str(arguments.get("context") or "").strip()
     if not task:
         raise ToolFailed("`task` is empty: say what to do, and all that must be known for it.")
-    for name, text, most in (("task", task, TASK_CHARS), ("context", handed, HANDED_CHARS)):
+    for name, text, most in (("task", task, TASK_CHARS), ("context", handed, CONTEXT_CHARS)):
         if len(text) > most:
             raise ToolFailed(f"`{name}` has {len(text):,} characters; {most:,} is the most.")
     return task, handed
 
 
-def _share(caps: Caps, config: Mapping[str, Any], *, anonymous: bool, share: float) -> int | None:
+def _limit_spending(caps: Caps, config: Mapping[str, Any], *, anonymous: bool, share: float) -> int | None:
     own = config.get("caps")
     said = own.values() if isinstance(own, Mapping) else ()
     agents = (

@@ -20,9 +20,9 @@ from shared.core.values.errors import EvertalkError, ModelError
 from shared.core.values.messages import Block, Image, Message, Text, text_of
 from shared.core.values.money import worst_case_micro
 from shared.core.values.tokens import estimate_blocks
-from shared.ports import ChatModel, ModelCard, ModelRequest, Picture, SystemPart, TokenCounter
-from shared.runtime.tasks import Tasks
-from shared.services.turns.spend_tracker import SpendStore, spending, spending_of
+from shared.ports import ChatModel, ModelCard, ModelRequest, PictureContent, SystemPart, TokenCounter
+from shared.runtime.tasks import BackgroundTasks
+from shared.services.turns.spend_tracker import SpendStore, build_spending, list_spending
 
 log = structlog.get_logger(__name__)
 
@@ -34,7 +34,7 @@ DRAIN_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Whose:
+class PictureOwner:
     """Who pays for a description, and with which model their turns are answered."""
 
     session_id: int
@@ -43,22 +43,22 @@ class Whose:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unseen:
+class UndescribedPictures:
     """Pictures that came in one turn and have no description; `words` came with them."""
 
-    whose: Whose
+    owner: PictureOwner
     turn: int
     ids: tuple[int, ...]
-    words: str
+    text: str
 
 
 class PictureStore(Protocol):
-    async def pictures(self, ids: Sequence[int]) -> dict[int, Picture]: ...
+    async def pictures(self, ids: Sequence[int]) -> dict[int, PictureContent]: ...
     async def descriptions(self, ids: Sequence[int]) -> dict[int, str]: ...
     async def describe(self, described: Described) -> None: ...
 
 
-class Pictures:
+class PictureService:
     """Owns what it does in the background; `close` it before the stores."""
 
     def __init__(
@@ -77,28 +77,28 @@ class Pictures:
         self._spend = spend
         self._caps = caps
         self._summary_model = summary_model
-        self._tasks = Tasks()
+        self._tasks = BackgroundTasks()
         self._looking: dict[int, asyncio.Task[None]] = {}
         """By attachment: what is being described here already."""
 
     async def close(self) -> None:
         await self._tasks.drain(DRAIN_SECONDS)
 
-    async def of_turn(self, blocks: Iterable[Block]) -> dict[int, Picture]:
+    async def load_pictures(self, blocks: Iterable[Block]) -> dict[int, PictureContent]:
         """By attachment; nothing is read for a turn without pictures."""
         ids = [block.attachment_id for block in blocks if isinstance(block, Image)]
         return await self._store.pictures(ids) if ids else {}
 
-    def describe_later(self, unseen: Unseen, *, then: Callable[[], Awaitable[None]]) -> None:
+    def describe_later(self, unseen: UndescribedPictures, *, then: Callable[[], Awaitable[None]]) -> None:
         """In the background; `then` is awaited behind it, whatever became of it."""
         task = self._tasks.start(self._describe_and(unseen, then))
         for attachment_id in unseen.ids:
             self._looking[attachment_id] = task
         task.add_done_callback(lambda ended: self._forget(unseen.ids, ended))
 
-    async def told(self, entries: Sequence[Entry], *, whose: Whose) -> tuple[Entry, ...]:
+    async def with_descriptions(self, entries: Sequence[Entry], *, whose: PictureOwner) -> tuple[Entry, ...]:
         """The entries with every description that could be had; where none is missing, nothing is read."""
-        lacking = _lacking(entries, whose)
+        lacking = _list_undescribed(entries, whose)
         if not lacking:
             return tuple(entries)
         ids = [attachment_id for unseen in lacking for attachment_id in unseen.ids]
@@ -108,7 +108,7 @@ class Pictures:
             left = tuple(one for one in unseen.ids if one not in known)
             if left:
                 await self._describe(replace(unseen, ids=left))
-        return _with_words(entries, await self._store.descriptions(ids))
+        return _with_descriptions(entries, await self._store.descriptions(ids))
 
     async def _looked_at_here(self, ids: Iterable[int]) -> None:
         running = {task for one in ids if (task := self._looking.get(one)) is not None}
@@ -120,13 +120,13 @@ class Pictures:
             if self._looking.get(attachment_id) is ended:
                 del self._looking[attachment_id]
 
-    async def _describe_and(self, unseen: Unseen, then: Callable[[], Awaitable[None]]) -> None:
+    async def _describe_and(self, unseen: UndescribedPictures, then: Callable[[], Awaitable[None]]) -> None:
         try:
             await self._describe(unseen)
         finally:
             await then()
 
-    async def _describe(self, unseen: Unseen) -> None:
+    async def _describe(self, unseen: UndescribedPictures) -> None:
         """Never raises what a later look can mend."""
         try:
             for attachment_id, picture in (await self._store.pictures(unseen.ids)).items():
@@ -135,52 +135,55 @@ class Pictures:
                         await self._look(unseen, attachment_id, picture)
         except (EvertalkError, TimeoutError) as error:
             code = error.code if isinstance(error, EvertalkError) else "timeout"
-            log.info("picture_not_described", session_id=unseen.whose.session_id, ids=unseen.ids, code=code)
+            log.info(
+                "picture_description_failed", session_id=unseen.owner.session_id, ids=unseen.ids, code=code
+            )
 
-    async def _look(self, unseen: Unseen, attachment_id: int, picture: Picture) -> None:
+    async def _look(self, unseen: UndescribedPictures, attachment_id: int, picture: PictureContent) -> None:
         """One sentence; the person's words stand in where no model can see, or none will."""
-        card = await self._seeing(unseen.whose.chat_model)
+        card = await self._seeing(unseen.owner.chat_model)
         said, spent, reservation_id = "", list[Spending](), None
         failure: ModelError | None = None
         if card is not None:
             request = _request(card, attachment_id, picture)
-            reservation_id = await self._reserve(unseen.whose, request, card)
+            reservation_id = await self._reserve(unseen.owner, request, card)
             try:
                 reply = await self._model.reply(request)
             except ModelError as error:
                 failure = error
-                spent = [spending(usage, card.name, card, aborted=True) for usage in error.aborted]
+                spent = [build_spending(usage, card.name, card, aborted=True) for usage in error.aborted]
             else:
-                spent = spending_of(reply, card)
+                spent = list_spending(reply, card)
                 said = " ".join(text_of(reply.blocks).split())[:DESCRIPTION_CHARS]
         later = failure is not None and failure.transient
+        said = "" if later else said or _describe_from_text(unseen.text)
         described = Described(
-            attachment_id=attachment_id, description="" if later else said or _by_words(unseen.words),
-            session_id=unseen.whose.session_id, party_id=unseen.whose.party_id, turn=unseen.turn,
+            attachment_id=attachment_id, description=said,
+            session_id=unseen.owner.session_id, party_id=unseen.owner.party_id, turn=unseen.turn,
             spent=tuple(spent), reservation_id=reservation_id,
         )  # fmt: skip
         await self._store.describe(described)
         if failure is not None:
             raise failure
 
-    async def _reserve(self, whose: Whose, request: ModelRequest, card: ModelCard) -> int | None:
+    async def _reserve(self, whose: PictureOwner, request: ModelRequest, card: ModelCard) -> int | None:
         if card.prices is None:
             return None
         blocks = [block for message in request.messages for block in message.blocks]
-        tokens = round(card.token_factor * estimate_blocks(blocks, self._counter.count))
+        tokens = round(card.token_factor * estimate_blocks(blocks, self._counter.count_tokens))
         micro = worst_case_micro(tokens, DESCRIPTION_TOKENS, card.prices)
         return await self._spend.reserve(whose.session_id, micro, caps=self._caps) if micro else None
 
     async def _seeing(self, chat_model: str) -> ModelCard | None:
         """The cheapest of our models that can look at pictures."""
         for name in dict.fromkeys((self._summary_model, chat_model)):
-            card = await self._model.card(name)
+            card = await self._model.load_card(name)
             if "images" in card.capabilities:
                 return card
         return None
 
 
-def _request(card: ModelCard, attachment_id: int, picture: Picture) -> ModelRequest:
+def _request(card: ModelCard, attachment_id: int, picture: PictureContent) -> ModelRequest:
     image = Image(attachment_id=attachment_id, mime=picture.mime)
     return ModelRequest(
         model=card.name,
@@ -191,28 +194,30 @@ def _request(card: ModelCard, attachment_id: int, picture: Picture) -> ModelRequ
     )
 
 
-def unseen_of(entries: Sequence[Entry], *, whose: Whose, turn: int) -> Unseen | None:
+def find_undescribed(
+    entries: Sequence[Entry], *, whose: PictureOwner, turn: int
+) -> UndescribedPictures | None:
     """What one turn's messages show that nobody has described yet."""
     said = (entry for entry in entries if entry.turn == turn and entry.author == "person")
     mine = [block for entry in said for block in entry.blocks]
     ids = dict.fromkeys(
         block.attachment_id for block in mine if isinstance(block, Image) and not block.description
     )
-    return Unseen(whose=whose, turn=turn, ids=tuple(ids), words=text_of(mine)) if ids else None
+    return UndescribedPictures(owner=whose, turn=turn, ids=tuple(ids), text=text_of(mine)) if ids else None
 
 
-def _lacking(entries: Sequence[Entry], whose: Whose) -> list[Unseen]:
+def _list_undescribed(entries: Sequence[Entry], whose: PictureOwner) -> list[UndescribedPictures]:
     turns = {
         entry.turn
         for entry in entries
         for block in entry.blocks
         if isinstance(block, Image) and not block.description
     }
-    found = (unseen_of(entries, whose=whose, turn=turn) for turn in sorted(turns))
+    found = (find_undescribed(entries, whose=whose, turn=turn) for turn in sorted(turns))
     return [unseen for unseen in found if unseen is not None]
 
 
-def _with_words(entries: Sequence[Entry], known: Mapping[int, str]) -> tuple[Entry, ...]:
+def _with_descriptions(entries: Sequence[Entry], known: Mapping[int, str]) -> tuple[Entry, ...]:
     def told(block: Block) -> Block:
         if not isinstance(block, Image) or block.description:
             return block
@@ -221,6 +226,6 @@ def _with_words(entries: Sequence[Entry], known: Mapping[int, str]) -> tuple[Ent
     return tuple(replace(entry, blocks=tuple(map(told, entry.blocks))) for entry in entries)
 
 
-def _by_words(words: str) -> str:
+def _describe_from_text(words: str) -> str:
     said = " ".join(words.split())[:120]
     return f"sent with the words “{said}”" if said else "sent without a word"

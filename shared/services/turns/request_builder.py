@@ -36,23 +36,23 @@ log = structlog.get_logger(__name__)
 _SEQ: Callable[[Entry], int] = attrgetter("seq")
 _PINNED: Callable[[Entry], bool] = attrgetter("pinned")
 _POLICY_SECTIONS = ("preset", "context", "pruning")
-POLICIES_KEPT = 256
+MAX_CACHED_POLICIES = 256
 """Agents' policies that a process remembers; beyond that it starts afresh."""
 LONG_CHARS = 4_000
 """Of a text whose size is worth remembering between the calls of a turn, such as an agent's own files."""
-LONG_TEXTS_KEPT = 64
+MAX_CACHED_TEXTS = 64
 WORKSPACE_SHARE = 0.2
 """Of the window: files that grow after an agent was configured are cut rather than the turn refused."""
 
 
-class Workspaces(Protocol):
-    def of(self, folder: str) -> Workspace:
+class WorkspaceSource(Protocol):
+    def load(self, folder: str) -> Workspace:
         """The folder as it was read last; it is watched from then on. Never raises."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Prepared:
+class PreparedRequest:
     """A request that may be sent, and what is known about it."""
 
     request: ModelRequest
@@ -76,7 +76,7 @@ class Prepared:
     """The view that the request was made from, before anything of it was left out."""
     fitted_into: int | None = None
     """The size that the ladder had to reach, if it had to."""
-    wholes: tuple[tuple[int, Artifact], ...] = ()
+    artifacts: tuple[tuple[int, Artifact], ...] = ()
     """By seq, what the request names as artifacts: to be kept before it is sent."""
     selection: Selection
     """What of the view the policy sends; what it leaves out does not count as context."""
@@ -91,7 +91,7 @@ class Prepared:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Prompting:
+class RequestBuilder:
     """What every agent starts from; an agent's own config may override name, model and numbers."""
 
     policy: ContextPolicy
@@ -102,71 +102,71 @@ class Prompting:
     counter: TokenCounter
     context_window: int | None = None
     """The operator's cap, for presets that agents choose for themselves."""
-    given: Mapping[str, Any] = field(default_factory=dict)
+    operator_policy: Mapping[str, Any] = field(default_factory=dict)
     """The operator's own numbers; they hold for presets that agents choose, too."""
     pruners: tuple[Pruner, ...] = ()
     """Plug-ins that know how to shorten the results of their tools."""
-    workspaces: Workspaces | None = None
+    workspaces: WorkspaceSource | None = None
     trusts_visitors: bool = False
     """Whoever comes to the widget without a name is the owner of this installation."""
 
     _policies: dict[str, ContextPolicy] = field(default_factory=dict)
 
-    def policy_of(self, agent_config: Mapping[str, Any]) -> ContextPolicy:
+    def resolve_policy(self, agent_config: Mapping[str, Any]) -> ContextPolicy:
         """The agent's policy; the deployment's when its row cannot be used, so that no turn breaks."""
         if not (self.pruners or any(map(agent_config.get, _POLICY_SECTIONS))):
             return self.policy
         asked = {name: agent_config.get(name) for name in _POLICY_SECTIONS}
         key = json.dumps(asked, sort_keys=True, default=str)
         if key not in self._policies:
-            if len(self._policies) >= POLICIES_KEPT:
+            if len(self._policies) >= MAX_CACHED_POLICIES:
                 self._policies.clear()
             rules = _rules(json.dumps(asked["pruning"], sort_keys=True, default=str), self.pruners)
-            self._policies[key] = replace(self._own_policy(agent_config), prune_rules=rules)
+            self._policies[key] = replace(self._resolve_own_policy(agent_config), prune_rules=rules)
         return self._policies[key]
 
-    def _own_policy(self, agent_config: Mapping[str, Any]) -> ContextPolicy:
+    def _resolve_own_policy(self, agent_config: Mapping[str, Any]) -> ContextPolicy:
         try:
             return agent_policy(
-                self.policy, agent_config, context_window=self.context_window, given=self.given
+                self.policy, agent_config, context_window=self.context_window, given=self.operator_policy
             )
         except BadContextConfig as error:
-            log.warning("agent_context_unusable", problems=list(error.problems), used=self.policy.name)
+            log.warning("agent_context_invalid", problems=list(error.problems), used=self.policy.name)
             return self.policy
 
-    def model_of(self, agent_config: Mapping[str, Any]) -> str:
+    def resolve_model(self, agent_config: Mapping[str, Any]) -> str:
         return str(agent_config.get("model") or self.chat_model)
 
-    def circumstances_of(self, whose: Claim | SessionState, view: View | None = None) -> Circumstances:
+    def load_circumstances(self, whose: Claim | SessionState, view: View | None = None) -> Circumstances:
         """To be asked once per turn: files may change while it is answered, its prefix may not."""
-        files = self.workspace_of(whose.agent_config)
+        files = self.load_workspace(whose.agent_config)
         return circumstances_of(whose, view, workspace=files, trusts_visitors=self.trusts_visitors)
 
-    def workspace_of(self, agent_config: Mapping[str, Any]) -> Workspace:
+    def load_workspace(self, agent_config: Mapping[str, Any]) -> Workspace:
         folder = agent_config.get("workspace")
         if self.workspaces is None or not isinstance(folder, str) or not folder:
             return EMPTY
-        return self.workspaces.of(folder)
+        return self.workspaces.load(folder)
 
-    def layers_of(
+    def build_layers(
         self, agent_config: Mapping[str, Any], circumstances: Circumstances | None = None
     ) -> SystemLayers:
         return layers_for(agent_config, circumstances or Circumstances())
 
     def _with_room(self, at: Circumstances, window: int) -> Circumstances:
-        tokens = sum(self.size_of(text) for _, text in at.workspace.files)
+        tokens = sum(self.estimate_tokens(text) for _, text in at.workspace.files)
         most = WORKSPACE_SHARE * window
         if tokens <= most:
             return at
         return replace(at, workspace=shrunk(at.workspace, most / tokens))
 
-    def size_of(self, text: str) -> int:
+    def estimate_tokens(self, text: str) -> int:
         """Estimated tokens; those of long texts are remembered, as each call of a turn asks for them."""
         if len(text) <= LONG_CHARS:
-            return self.counter.count(text)
+            return self.counter.count_tokens(text)
         return _size_of_long(self.counter, text)
 
-    def prepare(
+    def build(
         self,
         view: View,
         *,
@@ -180,21 +180,23 @@ class Prompting:
         cache_long: bool = False,
         recalled: Recalled = NOTHING_RECALLED,
         circumstances: Circumstances | None = None,
-    ) -> Prepared:
+    ) -> PreparedRequest:
         """The request for the open turn or, with an instruction, for a ghost turn after it.
 
         `channel` is the turn's, or that of the last turn; it decides how many turns of history are sent.
 
         Raises ContextBudgetExceeded when system and tools alone leave no room.
         """
-        ratio, policy = ratio_of(token_ratio, card), self.policy_of(agent_config)
+        ratio, policy = choose_token_ratio(token_ratio, card), self.resolve_policy(agent_config)
         offered = self._offered(tools, card, policy)
         known = _channel(channel)
         chosen = select(view, policy, channel=known, ratio=ratio, unread=bool(instruction))
         at = self._with_room(circumstances or Circumstances(), min(card.window, policy.context_window))
-        built = self._build(chosen.view, agent_config, offered, runtime_facts, instruction, recalled, at)
+        built = self._build_context(
+            chosen.view, agent_config, offered, runtime_facts, instruction, recalled, at
+        )
         budget = budget_for(policy, card.window, card.max_output, round(ratio * built.fixed))
-        return Prepared(
+        return PreparedRequest(
             request=_request(built, offered, card, budget.out, cache_long=cache_long, about=_about(view)),
             built=built,
             budget=budget,
@@ -212,21 +214,23 @@ class Prompting:
             recalled=recalled,
         )
 
-    def next_request(self, state: SessionState, *, card: ModelCard, tools: tuple[ToolSpec, ...]) -> Prepared:
+    def build_next(
+        self, state: SessionState, *, card: ModelCard, tools: tuple[ToolSpec, ...]
+    ) -> PreparedRequest:
         """What a session would be sent now, before anything new is said in it."""
-        return self.prepare(
+        return self.build(
             state.view,
             card=card,
             agent_config=state.agent_config,
             tools=tools,
             token_ratio=state.ratio_for(card.name),
             channel=state.channel,
-            circumstances=self.circumstances_of(state),
+            circumstances=self.load_circumstances(state),
         )
 
     def shrink(
-        self, prepared: Prepared, view: View, agent_config: Mapping[str, Any], *, hard: int
-    ) -> Prepared:
+        self, prepared: PreparedRequest, view: View, agent_config: Mapping[str, Any], *, hard: int
+    ) -> PreparedRequest:
         """The ladder's last steps, without a model; raises ContextBudgetExceeded."""
         tools, recalled = prepared.request.tools, prepared.recalled.shortened
         unread = bool(prepared.instruction)
@@ -235,10 +239,10 @@ class Prompting:
         small = fit(
             chosen.view,
             hard=hard,
-            build=lambda v: self._build(
+            build=lambda v: self._build_context(
                 v, agent_config, tools, facts, instruction, recalled, prepared.circumstances
             ),
-            count=self.counter.count,
+            count=self.counter.count_tokens,
             ratio=prepared.ratio,
             budget=prepared.budget,
             policy=prepared.policy,
@@ -253,7 +257,7 @@ class Prompting:
             selection=chosen,
             recalled=recalled,
             fitted_into=hard,
-            wholes=tuple((cut.seq, cut.artifact) for cut in small.cut_short if cut.artifact is not None),
+            artifacts=tuple((cut.seq, cut.artifact) for cut in small.cut_short if cut.artifact is not None),
             request=_request(
                 small.context,
                 tools,
@@ -271,9 +275,9 @@ class Prompting:
         if not tools or not ("tools" in card.capabilities or card.offline):
             return ()
         window = min(card.window, policy.context_window)
-        return affordable(tools, int(WINDOW_SHARE * window / card.token_factor), self.counter.count)
+        return affordable(tools, int(WINDOW_SHARE * window / card.token_factor), self.counter.count_tokens)
 
-    def _build(
+    def _build_context(
         self,
         view: View,
         agent_config: Mapping[str, Any],
@@ -285,14 +289,14 @@ class Prompting:
     ) -> BuiltContext:
         return build_context(
             view,
-            policy=self.policy_of(agent_config),
-            system=self.layers_of(agent_config, circumstances),
+            policy=self.resolve_policy(agent_config),
+            system=self.build_layers(agent_config, circumstances),
             notes=view.notes,
             recall=recalled.text,
             runtime_facts=runtime_facts,
             tools=tools,
             instruction=instruction,
-            count=self.size_of,
+            count=self.estimate_tokens,
         )
 
 
@@ -338,12 +342,12 @@ def _request(
     )
 
 
-def ratio_of(learned: float, card: ModelCard) -> float:
+def choose_token_ratio(learned: float, card: ModelCard) -> float:
     """1.0 is what a session begins with: nothing learned, so the model's own factor holds."""
     return card.token_factor if learned == 1.0 else learned
 
 
-def prompt_parts(prepared: Prepared) -> dict[str, str]:
+def collect_prompt_parts(prepared: PreparedRequest) -> dict[str, str]:
     """What makes the request reproducible besides its entries: sha256 in hex → text."""
     texts = [part.text for part in prepared.request.system]
     if prepared.request.tools:
@@ -354,9 +358,9 @@ def prompt_parts(prepared: Prepared) -> dict[str, str]:
     return {_key_of(text): text for text in texts}
 
 
-@recent(LONG_TEXTS_KEPT)
+@recent(MAX_CACHED_TEXTS)
 def _size_of_long(counter: TokenCounter, text: str) -> int:
-    return counter.count(text)
+    return counter.count_tokens(text)
 
 
 @recent(64)
@@ -390,12 +394,12 @@ def _plain(policy: ContextPolicy) -> ContextPolicy:
     return replace(policy, prune_rules=PruneRules())
 
 
-def recipe_of(prepared: Prepared, view: View) -> dict[str, Any]:
+def build_recipe(prepared: PreparedRequest, view: View) -> dict[str, Any]:
     """What the audit's own columns do not say: with it `replaying.rebuild` makes the same request again."""
     sent = prepared.selection.view
     recipe: dict[str, Any] = {
         "open": view.open_turn,
-        "seqs": ranges_of(prepared.entry_seqs),
+        "seqs": to_ranges(prepared.entry_seqs),
         "system": len(prepared.request.system),
         "tools": bool(prepared.request.tools),
         "max": prepared.request.max_output_tokens,
@@ -423,7 +427,7 @@ def recipe_of(prepared: Prepared, view: View) -> dict[str, Any]:
     return recipe
 
 
-def ranges_of(numbers: Sequence[int]) -> list[list[int]]:
+def to_ranges(numbers: Sequence[int]) -> list[list[int]]:
     """Numbers as `[first, last]` of each unbroken run."""
     runs: list[list[int]] = []
     for number in sorted(numbers):
@@ -434,8 +438,8 @@ def ranges_of(numbers: Sequence[int]) -> list[list[int]]:
     return runs
 
 
-def audit_of(
-    prepared: Prepared,
+def build_audit(
+    prepared: PreparedRequest,
     view: View,
     *,
     hashes: tuple[str, ...],
@@ -469,6 +473,6 @@ def audit_of(
         head=view.head.id if view.head else None,
         prune_seqs=tuple(entry.seq for entry in view.entries if entry.pruned),
         renderer_version=RENDERER_VERSION,
-        recipe=recipe_of(prepared, view) if hashes else {},
+        recipe=build_recipe(prepared, view) if hashes else {},
         model_ms=model_ms,
     )

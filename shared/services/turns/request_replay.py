@@ -20,12 +20,12 @@ from shared.ports import ModelRequest, SystemPart, ToolSpec
 Count = Callable[[str], int]
 
 
-class PartMissing(LookupError):
+class PromptPartErased(LookupError):
     """A part of the prompt was erased, so that the request cannot be made again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Remade:
+class RebuiltRequest:
     """A request that was made again, and what it was made of."""
 
     request: ModelRequest
@@ -35,15 +35,15 @@ class Remade:
     """What was found for the turn and stood behind its words."""
 
 
-def rebuild(stored: StoredTurn, *, count: Count) -> ModelRequest:
+def rebuild_request(stored: StoredTurn, *, count: Count) -> ModelRequest:
     """What the model was sent at the turn's last call, without the bytes of pictures. Raises PartMissing.
 
     `count` must be the counter of then: where the ladder had to make the request smaller, it does so again.
     """
-    return remake(stored, count=count).request
+    return rebuild_with_parts(stored, count=count).request
 
 
-def remake(stored: StoredTurn, *, count: Count) -> Remade:
+def rebuild_with_parts(stored: StoredTurn, *, count: Count) -> RebuiltRequest:
     """As `rebuild`, with its parts. Raises PartMissing."""
     audit, recipe = stored.audit, stored.audit.recipe
     texts = _texts(stored)
@@ -63,7 +63,7 @@ def remake(stored: StoredTurn, *, count: Count) -> Remade:
         cache_at=built.cache_at,
         cache_long=bool(recipe.get("hour")),
     )
-    return Remade(request=request, view=view, policy=policy, recall=recall)
+    return RebuiltRequest(request=request, view=view, policy=policy, recall=recall)
 
 
 def _context(
@@ -109,13 +109,13 @@ def _view(stored: StoredTurn) -> View:
         view_epoch=0,
         cycle=0,
         head=stored.head,
-        entries=tuple(_as_then(entry, recipe) for entry in stored.entries if entry.seq in live),
-        pins=tuple(_as_then(entry, recipe) for entry in stored.entries if entry.seq in pins),
+        entries=tuple(_restore_entry(entry, recipe) for entry in stored.entries if entry.seq in live),
+        pins=tuple(_restore_entry(entry, recipe) for entry in stored.entries if entry.seq in pins),
         open_turn=recipe["open"],
     )
 
 
-def _as_then(entry: Entry, recipe: Mapping[str, Any]) -> Entry:
+def _restore_entry(entry: Entry, recipe: Mapping[str, Any]) -> Entry:
     form = recipe.get("forms", {}).get(str(entry.seq))
     pinned = entry.seq in recipe.get("pinned", ()) or entry.seq in recipe.get("pins", ())
     shown = recipe.get("shown", {}).get(str(entry.seq))
@@ -125,7 +125,7 @@ def _as_then(entry: Entry, recipe: Mapping[str, Any]) -> Entry:
 def _texts(stored: StoredTurn) -> list[str]:
     missing = [key for key in stored.audit.part_hashes if key not in stored.parts]
     if missing or not stored.audit.part_hashes:
-        raise PartMissing(", ".join(missing) or "the turn was refused before anything was sent")
+        raise PromptPartErased(", ".join(missing) or "the turn was refused before anything was sent")
     return [stored.parts[key] for key in stored.audit.part_hashes]
 
 

@@ -14,7 +14,7 @@ from shared.core.session.session import View
 from shared.core.session.turns import Claim
 from shared.core.values.errors import StorageUnavailable
 from shared.core.values.messages import text_of
-from shared.services.turns.request_builder import Prompting
+from shared.services.turns.request_builder import RequestBuilder
 
 log = structlog.get_logger(__name__)
 
@@ -29,19 +29,19 @@ class RecallStore(Protocol):
     async def search(self, query: RecallQuery) -> Search: ...
 
 
-class Recalling:
+class Retriever:
     """Searches with the person's newest words; one statement, and none where nothing could be found."""
 
-    def __init__(self, *, store: RecallStore, prompting: Prompting) -> None:
+    def __init__(self, *, store: RecallStore, prompting: RequestBuilder) -> None:
         self._store = store
         self._prompting = prompting
 
-    async def for_turn(self, claim: Claim, view: View, *, window: int) -> Recalled:
+    async def recall_for_turn(self, claim: Claim, view: View, *, window: int) -> Recalled:
         """What the open turn is reminded of: the same at every attempt, as far as the past is."""
         if not (claim.recallable or claim.view.notes):
             return NOTHING_RECALLED
         limit = min(self._limit(claim.agent_config), int(WINDOW_SHARE * window))
-        core = set(core_block(claim.view.notes, self._prompting.counter.count).splitlines())
+        core = set(core_block(claim.view.notes, self._prompting.counter.count_tokens).splitlines())
         known = tuple(note.id for note in claim.view.notes if f"- {' '.join(note.text.split())}" in core)
         others = any(note.id not in known and note.authority != "tool" for note in claim.view.notes)
         others = others or len(claim.view.notes) >= CORE_CANDIDATES
@@ -62,12 +62,12 @@ class Recalling:
         try:
             search = await self._store.search(query)
         except StorageUnavailable as error:
-            log.warning("turn_without_recall", session_id=claim.session_id, reason=str(error))
+            log.warning("turn_recall_failed", session_id=claim.session_id, reason=str(error))
             return NOTHING_RECALLED
         return self._recalled(search, question, limit, claim.session_id)
 
     def _recalled(self, search: Search, question: str, limit: int, session_id: int) -> Recalled:
-        count = self._prompting.counter.count
+        count = self._prompting.counter.count_tokens
         items = ranked(search, question)
 
         def text(tokens: int) -> str:
@@ -82,7 +82,7 @@ class Recalling:
         own = memory.get("recall_tokens") if isinstance(memory, Mapping) else None
         if isinstance(own, int) and not isinstance(own, bool) and own >= 0:
             return min(own, RECALL_MOST)
-        return self._prompting.policy_of(agent_config).recall_tokens
+        return self._prompting.resolve_policy(agent_config).recall_tokens
 
 
 def _newest_words(view: View) -> str:

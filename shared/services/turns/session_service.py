@@ -43,31 +43,31 @@ from shared.core.values.messages import Text
 from shared.core.values.storable import is_whole
 from shared.core.values.tokens import estimate_blocks
 from shared.core.values.ttl_cache import forget_recent
-from shared.ports import DUE_ELSEWHERE, EVERYBODY, Announcer, AskStorage, Doorbell, TokenCounter
+from shared.ports import ALL_PROCESSES, TURN_DUE, Announcer, Doorbell, StorageLimiter, TokenCounter
 from shared.runtime.crash_points import CrashPoint
-from shared.services.turns.agent_loop import Assistant, ClaimPrices, Room
-from shared.services.turns.spend_tracker import Bill
-from shared.services.turns.turn_outcomes import Answered
+from shared.services.turns.agent_loop import AgentLoop, ClaimPrices, RequestLimits
+from shared.services.turns.spend_tracker import CallCosts
+from shared.services.turns.turn_outcomes import TurnResult
 
 log = structlog.get_logger(__name__)
 
 MESSAGE_CHARS = 8_000
-FAULTS_AT_MOST = 3
+MAX_FAULTS = 3
 """Failures without a transient cause before a turn is given up and its person told (trust.md)."""
-CONTENT_TRIES = 2
+MAX_CONTENT_ATTEMPTS = 2
 """Of what rules on content forbid: the answer may have been what they forbade, and another one not."""
 LEASE_SECONDS = 4.0
 BEAT_SECONDS = 1.0
-STRANGE_SECONDS = 2.0
+UNKNOWN_LEASE_SECONDS = 2.0
 """So long the table and this process may disagree on what it holds: a commit and its reply take a moment."""
-MOST_LAG_SECONDS = 1.0
+MAX_LAG_SECONDS = 1.0
 """A process that comes so late to what is due leaves new turns to others, as long as it answers some."""
 LONGEST_WAIT_SECONDS = 30.0
 LONGEST_BUSY_SECONDS = 60.0
 """Whatever a busy provider asks for: it is often well long before, and nobody knows without asking."""
 WAKE_SECONDS = 5.0
 """However often a provider answers others, a turn that waits for it is not tried more often than that."""
-HELD_SECONDS = 5.0
+BUDGET_RETRY_SECONDS = 5.0
 """Until a turn is tried again whose money was held for others; each try waits some time itself."""
 PRICES_SECONDS = 60.0
 """So long the prices of a claim serve for those that come with a message, which waits for no provider."""
@@ -108,22 +108,22 @@ class TurnStore(Protocol):
         settled_micro: int = 0,
         waits_for: str | None = None,
     ) -> tuple[int, Mapping[str, Any]] | None: ...
-    async def wake(self, providers: Sequence[str]) -> None: ...
-    async def warn_of_spending(
+    async def wake_waiting_turns(self, providers: Sequence[str]) -> None: ...
+    async def record_spending_warning(
         self, claim: Claim, *, caps: Caps, notice: Mapping[str, Any]
     ) -> SpendingWarning | None: ...
     async def release_reservation(self, reservation_id: int, *, spent_micro: int = 0) -> None: ...
-    async def unanswered(
+    async def list_unanswered(
         self, channel: str, *, accounts: Sequence[str] | None = None, limit: int = 100
     ) -> list[int]: ...
-    async def let_go(self, session_ids: Collection[int], *, worker_id: int) -> None: ...
-    async def tend_allowance(self, *, worker_id: int, caps: Caps) -> None: ...
+    async def release_turns(self, session_ids: Collection[int], *, worker_id: int) -> None: ...
+    async def renew_allowance(self, *, worker_id: int, caps: Caps) -> None: ...
     async def request_stop(self, session_id: int) -> bool: ...
-    async def held(self, worker_id: int) -> dict[int, bool]: ...
-    def forget_remembered(self) -> None: ...
+    async def load_held_turns(self, worker_id: int) -> dict[int, bool]: ...
+    def clear_view_cache(self) -> None: ...
 
 
-class Pulse(Protocol):
+class HeartbeatStatus(Protocol):
     """What the heart of this process, which beats beside its loop, tells that loop."""
 
     @property
@@ -147,16 +147,16 @@ class Pulse(Protocol):
         ...
 
 
-class DueReminders(Protocol):
-    async def begin_due(self, channel: str, *, accounts: Sequence[str] | None = None) -> None: ...
-    async def words_of(self, session_id: int, turn: int) -> str | None: ...
+class DueReminderStarter(Protocol):
+    async def start_due(self, channel: str, *, accounts: Sequence[str] | None = None) -> None: ...
+    async def load_text(self, session_id: int, turn: int) -> str | None: ...
 
 
-class LapsedHandovers(Protocol):
+class OverdueHandoverEnder(Protocol):
     async def end_overdue(self, channel: str, *, accounts: Sequence[str] | None = None) -> None: ...
 
 
-class Conversation:
+class SessionService:
     """Answers run in the process that has the person on the line, under a lease with an epoch."""
 
     def __init__(
@@ -165,18 +165,18 @@ class Conversation:
         channel: str,
         worker_id: int,
         turns: TurnStore,
-        pulse: Pulse,
-        assistant: Assistant,
+        pulse: HeartbeatStatus,
+        assistant: AgentLoop,
         counter: TokenCounter,
         doorbell: Doorbell,
         caps: Caps,
         crash_point: CrashPoint,
         announcer: Announcer | None = None,
         message_chars: int = MESSAGE_CHARS,
-        reminders: DueReminders | None = None,
-        handovers: LapsedHandovers | None = None,
+        reminders: DueReminderStarter | None = None,
+        handovers: OverdueHandoverEnder | None = None,
         answered: Callable[[], Sequence[str]] = tuple,
-        asking_storage: AskStorage = nullcontext,
+        asking_storage: StorageLimiter = nullcontext,
     ) -> None:
         """`answered` tells which providers have answered since it was asked last."""
         self._answered = answered
@@ -214,7 +214,7 @@ class Conversation:
         self._crash_point("after_accept")
         return accepted
 
-    async def accept_and_begin(self, inbound: Inbound) -> Accepted:
+    async def accept_and_claim(self, inbound: Inbound) -> Accepted:
         """As `accept`, for whoever calls `answer` next: where nothing else is due there, the turn is taken in
         the same commit. Given back with the next beat if nobody does.
         """
@@ -228,8 +228,8 @@ class Conversation:
 
     def _measured_message(self, inbound: Inbound) -> int:
         """Its tokens; raises BadInput."""
-        check_text(inbound.text, most=self._message_chars, alone=not inbound.more)
-        return estimate_blocks(inbound.blocks, self._counter.count)
+        validate_text(inbound.text, most=self._message_chars, alone=not inbound.more)
+        return estimate_blocks(inbound.blocks, self._counter.count_tokens)
 
     async def _accept_and_claim(self, inbound: Inbound, tokens: int) -> Accepted | None:
         """None where an answer is under way, here or elsewhere, or something else holds the conversation."""
@@ -283,11 +283,11 @@ class Conversation:
             if not another_waits:
                 return
         if another_waits and self._announcer is not None:
-            await self._announcer.announce(EVERYBODY, DUE_ELSEWHERE)
+            await self._announcer.announce(ALL_PROCESSES, TURN_DUE)
 
     def _is_overloaded(self) -> bool:
         """Whoever does nothing else takes a turn all the same: where all are too busy, work goes on."""
-        return bool(self._stops) and self._pulse.lag_seconds > MOST_LAG_SECONDS
+        return bool(self._stops) and self._pulse.lag_seconds > MAX_LAG_SECONDS
 
     async def stop(self, session_id: int) -> bool:
         """Stop the answer that is being written or waited for, here or elsewhere; False when none is."""
@@ -297,10 +297,10 @@ class Conversation:
         if not await self._turns.request_stop(session_id):
             return False
         if self._announcer is not None:
-            await self._announcer.announce(EVERYBODY, DUE_ELSEWHERE)
+            await self._announcer.announce(ALL_PROCESSES, TURN_DUE)
         return True
 
-    async def unanswered(self, channel: str, *, accounts: Sequence[str] | None = None) -> list[int]:
+    async def list_unanswered(self, channel: str, *, accounts: Sequence[str] | None = None) -> list[int]:
         """Sessions of a channel whose turn is due and that nobody holds; due reminders begin theirs.
 
         What waited for an operator for too long comes back first, and its turn is due then.
@@ -310,9 +310,9 @@ class Conversation:
         if self._handovers is not None:
             await self._handovers.end_overdue(channel, accounts=accounts)
         if self._reminders is not None:
-            await self._reminders.begin_due(channel, accounts=accounts)
+            await self._reminders.start_due(channel, accounts=accounts)
         await self._wake()
-        return await self._turns.unanswered(channel, accounts=accounts)
+        return await self._turns.list_unanswered(channel, accounts=accounts)
 
     async def _wake(self) -> None:
         """Whoever waits for a provider that answers again need not wait any longer, whatever it asked for."""
@@ -320,43 +320,43 @@ class Conversation:
         if now < self._wake_at or not (well := self._answered()):
             return
         self._wake_at = now + WAKE_SECONDS
-        await self._turns.wake(well)
+        await self._turns.wake_waiting_turns(well)
 
     async def heartbeat(self) -> None:
         """Once a second: compare what the table says is ours with what is, and hear who asks us to stop."""
         if self._pulse.is_lost:
             raise Fenced(f"worker {self._worker_id} was declared stopped")
         forget_recent(time.monotonic())
-        before = self.turns_at_work()
-        held = await self._turns.held(self._worker_id)
+        before = self.list_active_sessions()
+        held = await self._turns.load_held_turns(self._worker_id)
         for session_id in (one for one, stops in held.items() if stops):
             self._stop_here(session_id)
-        self._doubt(held.keys() - before - self.turns_at_work())
-        await self.give_back(after_seconds=BEAT_SECONDS)
-        await self._let_go()
-        await self._turns.tend_allowance(worker_id=self._worker_id, caps=self._caps)
+        self._collect_unknown_leases(held.keys() - before - self.list_active_sessions())
+        await self.release_unanswered(after_seconds=BEAT_SECONDS)
+        await self._release_unsure()
+        await self._turns.renew_allowance(worker_id=self._worker_id, caps=self._caps)
 
-    def turns_at_work(self) -> frozenset[int]:
+    def list_active_sessions(self) -> frozenset[int]:
         """Sessions that something here works at, or is about to."""
         return frozenset(self._claiming | self._stops.keys() | self._begun.keys())
 
-    def _doubt(self, strange: Collection[int]) -> None:
+    def _collect_unknown_leases(self, strange: Collection[int]) -> None:
         """Leases that nobody here knows of, such as a promoted standby brings back: let go of, if they stay.
 
         Behind another server than before nothing is known but what was asked of it.
         """
-        now, patience = time.monotonic(), STRANGE_SECONDS
+        now, patience = time.monotonic(), UNKNOWN_LEASE_SECONDS
         if self._pulse.timeline != self._timeline:
             if self._timeline:
                 patience = 0.0
-                self._turns.forget_remembered()
+                self._turns.clear_view_cache()
             self._timeline = self._pulse.timeline
         self._strange = {one: self._strange.get(one, now) for one in strange}
         if lasting := {one for one, since in self._strange.items() if now - since >= patience}:
-            log.warning("turns_unknown_here", sessions=sorted(lasting))
+            log.warning("unknown_leases_found", sessions=sorted(lasting))
             self._unsure |= lasting
 
-    async def _let_go(self) -> None:
+    async def _release_unsure(self) -> None:
         """Of all that it is unsure of and does nothing in, by one statement: many take a beat no longer."""
         idle = self._unsure - self._claiming - self._stops.keys() - self._begun.keys()
         if not idle:
@@ -364,19 +364,19 @@ class Conversation:
         # Out of the set meanwhile: whichever is unsure anew by its end is let go of with the next beat.
         self._unsure -= idle
         try:
-            await self._turns.let_go(idle, worker_id=self._worker_id)
+            await self._turns.release_turns(idle, worker_id=self._worker_id)
         except BaseException:
             self._unsure |= idle
             raise
 
-    async def give_back(self, *, after_seconds: float = 0.0) -> None:
+    async def release_unanswered(self, *, after_seconds: float = 0.0) -> None:
         """Turns that were taken with their message so long ago, and that nobody answers, are due again."""
         now = time.monotonic()
         for session_id, (claim, since) in list(self._begun.items()):
             if now - since >= after_seconds and self._begun.pop(session_id, None) is not None:
-                await self._give_back(claim)
+                await self._release_claim(claim)
 
-    async def _give_back(self, claim: Claim) -> None:
+    async def _release_claim(self, claim: Claim) -> None:
         try:
             await self._turns.postpone(claim, seconds=0.0, fault=False, notice=None)
         except Fenced:
@@ -385,12 +385,12 @@ class Conversation:
             self._unsure.add(claim.session_id)
         await self._release(claim)
 
-    async def gauge(self, session_id: int) -> ContextMeasured | None:
-        return await self._assistant.gauge(session_id)
+    async def measure_context(self, session_id: int) -> ContextMeasured | None:
+        return await self._assistant.measure_context(session_id)
 
-    async def room(self, state: SessionState) -> Room:
+    async def load_request_limits(self, state: SessionState) -> RequestLimits:
         """What one request of this session may hold."""
-        return await self._assistant.room(state)
+        return await self._assistant.load_request_limits(state)
 
     def _stop_here(self, session_id: int) -> None:
         asked = self._stops.get(session_id)
@@ -401,7 +401,7 @@ class Conversation:
         begun = self._begun.pop(session_id, None)
         if begun is not None:
             return begun[0]
-        prices = await self._assistant.prices()
+        prices = await self._assistant.load_prices()
         self._prices = prices, time.monotonic()
         self._claiming.add(session_id)
         try:
@@ -425,7 +425,7 @@ class Conversation:
         stop = self._stops[claim.session_id] = asyncio.get_running_loop().create_future()
         if claim.stop_requested:
             stop.set_result(None)
-        bill = Bill(claim=claim)
+        bill = CallCosts(claim=claim)
         try:
             started = RunStarted(
                 turn=claim.turn, attempt=claim.attempt, epoch=claim.epoch, address_id=claim.address_id
@@ -435,21 +435,23 @@ class Conversation:
                 answered = await self._assistant.answer(claim, emit=emit, stop=stop, bill=bill)
                 return await self._commit(bill.claim, answered, emit)
         except Fenced:
-            log.info("turn_fenced", session_id=claim.session_id, turn=claim.turn)
+            log.info("turn_lease_lost", session_id=claim.session_id, turn=claim.turn)
             await self._release(bill.claim)
             return False
         except StorageUnavailable as error:
             log.warning(
                 "turn_storage_unavailable", session_id=claim.session_id, turn=claim.turn, reason=str(error)
             )
-            await self._put_back(bill.claim, emit, seconds=1.0, fault=False, error=None)
+            await self._postpone(bill.claim, emit, seconds=1.0, fault=False, error=None)
             return False
         except asyncio.CancelledError:
-            await self._put_back(bill.claim, emit, seconds=0.0, fault=False, error=None, cut_off=bill)
+            await self._postpone(bill.claim, emit, seconds=0.0, fault=False, error=None, cut_off=bill)
             raise
         except CapHeld as error:
-            log.info("turn_waits_for_money", session_id=claim.session_id, turn=claim.turn, reason=str(error))
-            return await self._put_off(bill.claim, error, emit, seconds=HELD_SECONDS, paid=bill)
+            log.info(
+                "turn_waiting_for_budget", session_id=claim.session_id, turn=claim.turn, reason=str(error)
+            )
+            return await self._defer(bill.claim, error, emit, seconds=BUDGET_RETRY_SECONDS, paid=bill)
         except ModelError as error:
             return await self._model_failed(bill.claim, error, emit)
         except Exception as error:
@@ -458,21 +460,21 @@ class Conversation:
         finally:
             self._stops.pop(claim.session_id, None)
 
-    async def _commit(self, claim: Claim, answered: Answered, emit: Emit) -> bool:
+    async def _commit(self, claim: Claim, answered: TurnResult, emit: Emit) -> bool:
         """True when another turn waits."""
-        if answered.outcome.blocks is None and (words := await self._due_words(claim)) is not None:
-            answered = self._told(answered, words)
+        if answered.outcome.blocks is None and (words := await self._load_reminder_text(claim)) is not None:
+            answered = self._with_reminder_text(answered, words)
         stored = await self._turns.record_answer(claim, answered.outcome)
         self._crash_point("after_answer")
-        self._assistant.stored(answered.outcome)
-        tell_tokens(claim, answered.outcome)
+        self._assistant.mark_stored(answered.outcome)
+        log_token_usage(claim, answered.outcome)
         await emit(Stored(event_seq=stored.event_seq, kind="msg", payload=stored.payload))
         await emit(RunEnded(turn=claim.turn, state=answered.outcome.state))
         if (measured := await self._measured(claim, answered, stored)) is not None:
             await emit(measured)
         self._crash_point("after_delivered")
         if claim.near_caps and answered.outcome.state == "answered":
-            await self._warn(claim, emit)
+            await self._warn_of_spending(claim, emit)
         if answered.unseen is not None:
             # The job that is due reads what the pictures show.
             self._assistant.describe_later(answered.unseen, then=lambda: self._ring(stored.job_id))
@@ -480,11 +482,11 @@ class Conversation:
             await self._ring(stored.job_id)
         return stored.another_waits
 
-    async def _warn(self, claim: Claim, emit: Emit) -> None:
+    async def _warn_of_spending(self, claim: Claim, emit: Emit) -> None:
         """Of a limit that is nearly reached: the person of theirs, the operator of everybody's."""
         notice = {"text": BUDGET_WARNING_ADVICE, "error": BUDGET_WARNING, "waiting": True}
         try:
-            warned = await self._turns.warn_of_spending(claim, caps=self._caps, notice=notice)
+            warned = await self._turns.record_spending_warning(claim, caps=self._caps, notice=notice)
         except StorageUnavailable:
             return  # the next turn looks again
         if warned is None:
@@ -498,69 +500,71 @@ class Conversation:
             await self._doorbell.ring(job_id, 0)
 
     async def _measured(
-        self, claim: Claim, answered: Answered, stored: AnswerStored
+        self, claim: Claim, answered: TurnResult, stored: AnswerStored
     ) -> ContextMeasured | None:
         if answered.measured is None or not stored.view_moved:
             return answered.measured
-        return await self._assistant.gauge(claim.session_id)
+        return await self._assistant.measure_context(claim.session_id)
 
     async def _model_failed(self, claim: Claim, error: ModelError, emit: Emit) -> bool:
         log.warning(
-            "turn_waits_for_model" if error.transient else "turn_rejected_by_model",
+            "turn_waiting_for_model" if error.transient else "turn_rejected_by_model",
             session_id=claim.session_id, turn=claim.turn, code=error.code, reason=str(error),
         )  # fmt: skip
         if not error.transient:
             return await self._faulted(claim, error, emit)
-        return await self._put_off(claim, error, emit, seconds=_wait_seconds(error, claim.attempt))
+        return await self._defer(claim, error, emit, seconds=_wait_seconds(error, claim.attempt))
 
-    async def _put_off(
-        self, claim: Claim, error: EvertalkError, emit: Emit, *, seconds: float, paid: Bill | None = None
+    async def _defer(
+        self, claim: Claim, error: EvertalkError, emit: Emit, *, seconds: float, paid: CallCosts | None = None
     ) -> bool:
         try:
-            if await self._due_words(claim) is not None:
+            if await self._load_reminder_text(claim) is not None:
                 # A reminder is for now: it does not wait for a model that may be away for hours.
-                failed = _notice(state="failed", code=error.code, text=error.advice)
+                failed = _build_notice_result(state="failed", code=error.code, text=error.advice)
                 return await self._commit(claim, failed, emit)
         except (Fenced, StorageUnavailable):
-            await self._put_back(claim, emit, seconds=1.0, fault=False, error=None)
+            await self._postpone(claim, emit, seconds=1.0, fault=False, error=None)
             return False
-        await self._put_back(claim, emit, seconds=seconds, fault=False, error=error, paid=paid)
+        await self._postpone(claim, emit, seconds=seconds, fault=False, error=error, paid=paid)
         return False
 
     async def _faulted(self, claim: Claim, error: Exception, emit: Emit) -> bool:
         """Our own fault: try again, and after the third time say so and go on with the next turn."""
-        most = CONTENT_TRIES if isinstance(error, ContentRefused) else FAULTS_AT_MOST
+        most = MAX_CONTENT_ATTEMPTS if isinstance(error, ContentRefused) else MAX_FAULTS
         if claim.faults + 1 < most:
-            await self._put_back(claim, emit, seconds=0.5, fault=True, error=None)
+            await self._postpone(claim, emit, seconds=0.5, fault=True, error=None)
             return False
         advice = error.advice if isinstance(error, EvertalkError) else EvertalkError.advice
         code = error.code if isinstance(error, EvertalkError) else "internal_error"
         try:
-            return await self._commit(claim, _notice(state="failed", code=code, text=advice), emit)
+            return await self._commit(
+                claim, _build_notice_result(state="failed", code=code, text=advice), emit
+            )
         except (Fenced, StorageUnavailable):
-            await self._put_back(claim, emit, seconds=1.0, fault=False, error=None)
+            await self._postpone(claim, emit, seconds=1.0, fault=False, error=None)
             return False
 
-    async def _due_words(self, claim: Claim) -> str | None:
+    async def _load_reminder_text(self, claim: Claim) -> str | None:
         """What this turn must tell, however it ends; None when it is not a reminder's."""
         if self._reminders is None:
             return None
-        return await self._reminders.words_of(claim.session_id, claim.turn)
+        return await self._reminders.load_text(claim.session_id, claim.turn)
 
-    def _told(self, answered: Answered, words: str) -> Answered:
+    def _with_reminder_text(self, answered: TurnResult, words: str) -> TurnResult:
         """The reminder as it was asked for, where no answer says it; why, the turn's code tells."""
         blocks = (Text(text=told_words(words)),)
         outcome = replace(
             answered.outcome,
             state="answered",
             blocks=blocks,
-            tokens=estimate_blocks(blocks, self._counter.count),
+            tokens=estimate_blocks(blocks, self._counter.count_tokens),
             screen={},
             error_code=answered.outcome.error_code or answered.outcome.state,
         )
         return replace(answered, outcome=outcome)
 
-    async def _put_back(
+    async def _postpone(
         self,
         claim: Claim,
         emit: Emit,
@@ -568,8 +572,8 @@ class Conversation:
         seconds: float,
         fault: bool,
         error: EvertalkError | None,
-        cut_off: Bill | None = None,
-        paid: Bill | None = None,
+        cut_off: CallCosts | None = None,
+        paid: CallCosts | None = None,
     ) -> None:
         """Give the turn back, however long Postgres is away: while this process lives, nobody else can.
 
@@ -606,7 +610,7 @@ class Conversation:
         try:
             await self._turns.release_reservation(claim.reservation_id)
         except StorageUnavailable:
-            log.warning("reservation_left_to_the_sweep", reservation_id=claim.reservation_id)
+            log.warning("reservation_release_deferred", reservation_id=claim.reservation_id)
 
     def _while_alive(self, emit: Emit) -> Emit:
         """A process that misses its own beat may have been replaced: it falls silent until it beats again."""
@@ -618,7 +622,7 @@ class Conversation:
         return guarded
 
 
-def tell_tokens(claim: Claim, outcome: Outcome) -> None:
+def log_token_usage(claim: Claim, outcome: Outcome) -> None:
     """One event per turn for whoever counts tokens from the log: numbers and names, never a text."""
     audit, spent = outcome.audit, outcome.spent
     told: dict[str, object] = {} if audit is None else {
@@ -648,7 +652,7 @@ def tell_tokens(claim: Claim, outcome: Outcome) -> None:
     )
 
 
-def check_text(text: str, *, most: int = MESSAGE_CHARS, alone: bool = True) -> None:
+def validate_text(text: str, *, most: int = MESSAGE_CHARS, alone: bool = True) -> None:
     """Raises a BadInput that says what to do; what passes can be stored and sent back unchanged.
 
     A message may be without words only when something else comes with it.
@@ -661,9 +665,9 @@ def check_text(text: str, *, most: int = MESSAGE_CHARS, alone: bool = True) -> N
         raise UnreadableMessage("control bytes or broken characters")
 
 
-def _notice(*, state: Any, code: str, text: str) -> Answered:
+def _build_notice_result(*, state: Any, code: str, text: str) -> TurnResult:
     screen = {"text": text, "error": code}
-    return Answered(
+    return TurnResult(
         outcome=Outcome(state=state, blocks=None, tokens=0, screen=screen, error_code=code), measured=None
     )
 

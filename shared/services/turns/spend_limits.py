@@ -10,24 +10,24 @@ from shared.core.session.turns import Caps, Claim
 from shared.core.values.errors import CapHeld, CapReached, cap_reached
 from shared.core.values.model import Prices
 from shared.core.values.money import Shortage, most_input, most_output, worst_case_micro
-from shared.services.turns.request_builder import Prepared
-from shared.services.turns.spend_tracker import Bill, TurnSpendStore
+from shared.services.turns.request_builder import PreparedRequest
+from shared.services.turns.spend_tracker import CallCosts, TurnSpendStore
 
-SHORTEST_OUTPUT = 512
+MIN_OUTPUT = 512
 """Tokens: an answer for which less is left is not begun."""
 USUAL_OUTPUT = 2_048
 """Tokens: while waiting may bring more money, a shorter answer than this is not begun."""
 WAIT_SECONDS = 20.0
 """So long a person sees the typing sign while other calls settle; then their turn is put back."""
-LOOK_SECONDS = 0.5
-TRIES = 5
+POLL_SECONDS = 0.5
+MAX_TRIES = 5
 """In a row: others may take what was just seen to be left."""
 
-Shrink = Callable[[int], Awaitable[Prepared | None]]
+ShrinkRequest = Callable[[int], Awaitable[PreparedRequest | None]]
 """The request in so many tokens at most; None where it cannot be made as small."""
 
 
-class Affording:
+class SpendLimiter:
     """Nothing is sent whose worst case is not set aside, beside what the turn has cost already.
 
     The provider tells with the answer what it had in its cache, and never promises to have it: until then all
@@ -38,14 +38,14 @@ class Affording:
         self._spend = spend
         self._caps = caps
 
-    async def afford(
+    async def reserve(
         self,
-        bill: Bill,
-        prepared: Prepared,
+        bill: CallCosts,
+        prepared: PreparedRequest,
         *,
         stop: asyncio.Future[None],
-        shrink: Shrink,
-    ) -> Prepared:
+        shrink: ShrinkRequest,
+    ) -> PreparedRequest:
         """The request as far as the caps pay for it, whose worst case is set aside. Raises CapReached where
         what is spent leaves no room, CapHeld where only what others have set aside is in the way. When the
         person asks to stop it returns at once.
@@ -54,29 +54,29 @@ class Affording:
         if bill.claim.reservation_id is None and bill.claim.refused_scope is None:
             return prepared
         if prices is None:
-            return _unpriced(bill.claim, prepared, self._caps)
-        offer = _Offer(whole=prepared, prices=prices, spent_micro=bill.micro)
+            return _refuse_unpriced(bill.claim, prepared, self._caps)
+        offer = _CallOffer(whole=prepared, prices=prices, spent_micro=bill.micro)
         until, tries = asyncio.get_running_loop().time() + WAIT_SECONDS, 0
         asked = prepared
         while not stop.done():
             try:
-                await self._set_aside(bill, offer.micro(asked))
+                await self._reserve_micro(bill, offer.micro(asked))
                 return asked
             except CapReached as error:
                 refused = error
             patient = asyncio.get_running_loop().time() < until
-            shorter = offer.within(refused.shortages, waits=patient) if tries < TRIES else None
+            shorter = offer.within(refused.shortages, waits=patient) if tries < MAX_TRIES else None
             if shorter is not None:
                 asked, tries = shorter, tries + 1
             elif patient and offer.fits_once_settled(refused.shortages):
-                await asyncio.wait([stop], timeout=LOOK_SECONDS)
+                await asyncio.wait([stop], timeout=POLL_SECONDS)
                 asked, tries = offer.whole, 0
             else:
-                asked = await self._smaller(offer, refused, shrink)
+                asked = await self._shrink(offer, refused, shrink)
                 offer = replace(offer, whole=asked)
         return asked
 
-    async def _smaller(self, offer: _Offer, refused: CapReached, shrink: Shrink) -> Prepared:
+    async def _shrink(self, offer: _CallOffer, refused: CapReached, shrink: ShrinkRequest) -> PreparedRequest:
         """A request that what is left pays for now; half of that if it can be, so that more turns follow."""
         if offer.fits_once_settled(refused.shortages):
             raise CapHeld(str(refused)) from refused
@@ -90,7 +90,7 @@ class Affording:
             raise CapHeld(str(refused)) from refused
         raise refused
 
-    async def _set_aside(self, bill: Bill, micro: int) -> None:
+    async def _reserve_micro(self, bill: CallCosts, micro: int) -> None:
         """The claim has done so for most first calls; one reservation grows with the turn.
 
         The claim could not know the message, the agent's model or how long the prefix is to be kept; where a
@@ -112,24 +112,24 @@ class Affording:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Offer:
+class _CallOffer:
     """A request, what it costs at worst, and what of it the caps leave room for."""
 
-    whole: Prepared
+    whole: PreparedRequest
     prices: Prices
     spent_micro: int
     """By the turn's earlier calls; its reservation holds that, too."""
 
-    def micro(self, prepared: Prepared) -> int:
+    def micro(self, prepared: PreparedRequest) -> int:
         return self.spent_micro + self._worst(prepared, prepared.request.max_output_tokens)
 
-    def _worst(self, prepared: Prepared, output: int) -> int:
+    def _worst(self, prepared: PreparedRequest, output: int) -> int:
         return worst_case_micro(prepared.estimate, output, self.prices, hour=prepared.request.cache_long)
 
     def _left(self, shortages: Sequence[Shortage]) -> int:
         return min((one.left_micro for one in shortages), default=0) - self.spent_micro
 
-    def within(self, shortages: Sequence[Shortage], *, waits: bool) -> Prepared | None:
+    def within(self, shortages: Sequence[Shortage], *, waits: bool) -> PreparedRequest | None:
         """With the longest answer that there is room for now; None when that is too short to begin."""
         request = self.whole.request
         longest = most_output(
@@ -137,23 +137,23 @@ class _Offer:
             hour=request.cache_long,
         )  # fmt: skip
         waits = waits and any(one.held_micro for one in shortages)
-        if longest < min(request.max_output_tokens, USUAL_OUTPUT if waits else SHORTEST_OUTPUT):
+        if longest < min(request.max_output_tokens, USUAL_OUTPUT if waits else MIN_OUTPUT):
             return None
         return replace(self.whole, request=replace(request, max_output_tokens=longest))
 
     def fits_once_settled(self, shortages: Sequence[Shortage]) -> bool:
         """Whether the shortest answer had room if nobody else held anything."""
-        least = self.spent_micro + self._worst(self.whole, SHORTEST_OUTPUT)
+        least = self.spent_micro + self._worst(self.whole, MIN_OUTPUT)
         return bool(shortages) and all(least <= one.once_settled_micro for one in shortages)
 
     def most_input(self, shortages: Sequence[Shortage]) -> int:
         return most_input(
-            self.whole.estimate, SHORTEST_OUTPUT, self._left(shortages), self.prices,
+            self.whole.estimate, MIN_OUTPUT, self._left(shortages), self.prices,
             hour=self.whole.request.cache_long,
         )  # fmt: skip
 
 
-def _unpriced(claim: Claim, prepared: Prepared, caps: Caps) -> Prepared:
+def _refuse_unpriced(claim: Claim, prepared: PreparedRequest, caps: Caps) -> PreparedRequest:
     """What a call of unknown price may cost nobody can say: it goes as far as the claim's cap let it."""
     if claim.refused_scope is not None:
         raise cap_reached(claim.refused_scope, timezone=caps.timezone)

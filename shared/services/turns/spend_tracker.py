@@ -13,11 +13,11 @@ from shared.core.values.errors import ModelError
 from shared.core.values.money import cost_micro, worst_case_micro
 from shared.ports import ModelCard, ModelReply, Usage
 
-Pay = Callable[[Sequence[Spending]], None]
+RecordCalls = Callable[[Sequence[Spending]], None]
 
 
 @dataclass(slots=True, kw_only=True)
-class Bill:
+class CallCosts:
     """What one attempt at a turn has cost so far, and what is set aside for it."""
 
     claim: Claim
@@ -47,7 +47,7 @@ class TurnSpendStore(SpendStore, Protocol):
     async def raise_reservation(self, reservation_id: int, micro: int, *, caps: Caps) -> None: ...
 
 
-class Purse:
+class SpendTracker:
     """What one job may spend and has spent."""
 
     def __init__(self, store: SpendStore, *, session_id: int, job_id: int | None, caps: Caps) -> None:
@@ -58,11 +58,11 @@ class Purse:
         self.spent: list[Spending] = []
 
     @property
-    def about(self) -> tuple[int, int]:
+    def trace_ids(self) -> tuple[int, int]:
         """The conversation, and the job as no turn of it is numbered."""
         return self._session_id, -(self._job_id or 0)
 
-    def holding(
+    def hold(
         self,
         input_tokens: int,
         output_tokens: int,
@@ -70,15 +70,15 @@ class Purse:
         *,
         hour: bool = False,
         held_micro: int = 0,
-    ) -> Holding:
+    ) -> SpendReservation:
         """Around one call; entering raises CapReached. `hour`: the prefix is to be kept for an hour.
 
         Of the call's worst case `held_micro` is set aside already.
         """
         if card.prices is None:
-            return Holding(self, 0)
+            return SpendReservation(self, 0)
         worst = worst_case_micro(input_tokens, output_tokens, card.prices, hour=hour)
-        return Holding(self, max(0, worst - held_micro))
+        return SpendReservation(self, max(0, worst - held_micro))
 
     async def pay_for(
         self,
@@ -89,21 +89,21 @@ class Purse:
         card: ModelCard,
     ) -> ModelReply:
         """One call and what it cost, also when it failed or was cut off after the provider began to count."""
-        async with self.holding(input_tokens, output_tokens, card) as pay:
+        async with self.hold(input_tokens, output_tokens, card) as pay:
             try:
                 reply = await ask()
             except ModelError as error:
-                pay([spending(usage, card.name, card, aborted=True) for usage in error.aborted])
+                pay([build_spending(usage, card.name, card, aborted=True) for usage in error.aborted])
                 raise
             except asyncio.CancelledError:
                 # Nobody says how much was written until then; what was read is reckoned.
                 read = Usage(input_tokens=input_tokens, output_tokens=0, known=False)
-                pay([spending(read, card.name, card, aborted=True)])
+                pay([build_spending(read, card.name, card, aborted=True)])
                 raise
-            pay(spending_of(reply, card))
+            pay(list_spending(reply, card))
         return reply
 
-    def take(self) -> tuple[Spending, ...]:
+    def take_spent(self) -> tuple[Spending, ...]:
         """For the ledger, which has them once, whatever cuts this job off."""
         taken = tuple(self.spent)
         self.spent.clear()
@@ -120,16 +120,16 @@ class Purse:
             await self._store.release_reservation(reservation_id, spent_micro=spent)
 
 
-class Holding:
+class SpendReservation:
     """An open reservation; `pay` notes what the call really cost."""
 
-    def __init__(self, purse: Purse, micro: int) -> None:
+    def __init__(self, purse: SpendTracker, micro: int) -> None:
         self._purse = purse
         self._micro = micro
         self._reservation_id: int | None = None
         self._calls: list[Spending] = []
 
-    async def __aenter__(self) -> Pay:
+    async def __aenter__(self) -> RecordCalls:
         self._reservation_id = await self._purse.reserve(self._micro)
         return self._pay
 
@@ -143,13 +143,13 @@ class Holding:
         self._purse.spent.extend(calls)
 
 
-def spending_of(reply: ModelReply, card: ModelCard) -> list[Spending]:
+def list_spending(reply: ModelReply, card: ModelCard) -> list[Spending]:
     """The call and the attempts that were thrown away before it."""
-    aborted = [spending(usage, reply.model, card, aborted=True) for usage in reply.aborted]
-    return [*aborted, spending(reply.usage, reply.model, card, request_id=reply.request_id)]
+    aborted = [build_spending(usage, reply.model, card, aborted=True) for usage in reply.aborted]
+    return [*aborted, build_spending(reply.usage, reply.model, card, request_id=reply.request_id)]
 
 
-def spending(
+def build_spending(
     usage: Usage, model: str, card: ModelCard, *, request_id: str = "", aborted: bool = False
 ) -> Spending:
     """One row of the ledger; where the provider did not say, our estimate is charged, `known=False`."""

@@ -29,19 +29,19 @@ from shared.ports import (
     Usage,
 )
 from shared.services.turns.model_caller import lower_ceiling
-from shared.services.turns.spend_tracker import Purse, spending, spending_of
+from shared.services.turns.spend_tracker import SpendTracker, build_spending, list_spending
 from shared.services.turns.toolbox import Toolbox
 
 RESULT_CHARS = 60_000
 TOOL_RESULT_CHARS = 24_000
 """Of one result in a helper's window; it can open no artifact of what is cut."""
-LEAST_CHARS = 400
-TOO_LONG_TRIES = 3
+MIN_CHARS = 400
+MAX_OVERFLOW_RETRIES = 3
 CLEARED = "[cleared to make room]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
+class SubagentLimits:
     """What one helper may use up."""
 
     rounds: int = 6
@@ -55,29 +55,29 @@ class Bounds:
     """Of the tightest spending cap that holds for the person."""
 
 
-class Ledger(Protocol):
+class SubagentLedger(Protocol):
     async def record_delegated(
         self, session_id: int, *, party_id: int, turn: int, spent: Sequence[Spending]
     ) -> None: ...
 
 
 @dataclass(slots=True, kw_only=True)
-class Errand:
+class Subagent:
     """One helper at work: its messages and what it has used belong to nobody else."""
 
     model: ChatModel
     card: ModelCard
     tools: Toolbox
     specs: tuple[ToolSpec, ...]
-    purse: Purse
-    ledger: Ledger
+    purse: SpendTracker
+    ledger: SubagentLedger
     counter: TokenCounter
-    bounds: Bounds
+    bounds: SubagentLimits
     most_micro: int | None
     context: ToolContext
     messages: list[Message]
     ratio: float
-    said: list[str] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
     input_tokens: int = 0
     output_tokens: int = 0
     booked: int = 0
@@ -85,24 +85,24 @@ class Errand:
     ceiling: int | None = None
     """After a refusal: how large a request may be."""
 
-    async def work(self) -> str:
+    async def run(self) -> str:
         for number in range(1, self.bounds.rounds + 1):
             reply = await self._ask(last=number == self.bounds.rounds)
             if words := text_of(reply.blocks).strip():
-                self.said.append(words)
+                self.texts.append(words)
             calls = tool_uses(reply.blocks)
             if not calls or reply.stop_reason != "tool_use" or number == self.bounds.rounds:
                 return self._result(words)
             await self._use(reply, calls)
         raise AssertionError("unreachable")
 
-    def so_far(self, why: str) -> str:
+    def describe_partial_result(self, why: str) -> str:
         """For the assistant: why there is no result, and what there is instead."""
         return f"The helper did not finish. {why}" + (
-            f"\nIts last words were:\n{capped(self.said[-1], RESULT_CHARS)}" if self.said else ""
+            f"\nIts last words were:\n{shorten_middle(self.texts[-1], RESULT_CHARS)}" if self.texts else ""
         )
 
-    def figures(self) -> dict[str, int]:
+    def usage_stats(self) -> dict[str, int]:
         return {
             "calls": len(self.purse.spent),
             "input_tokens": self.input_tokens,
@@ -112,21 +112,21 @@ class Errand:
 
     def _result(self, words: str) -> str:
         if not words:
-            raise ToolFailed(self.so_far("It had no words for a result."))
+            raise ToolFailed(self.describe_partial_result("It had no words for a result."))
         return words
 
     # -- calls ----------------------------------------------------------------------------------------
 
     async def _ask(self, *, last: bool) -> ModelReply:
         specs = () if last else self.specs
-        for tried in range(1, TOO_LONG_TRIES + 1):
+        for tried in range(1, MAX_OVERFLOW_RETRIES + 1):
             estimate = self._make_fit(specs)
             try:
                 return await self._paid(self._request(specs), estimate)
             except PromptTooLong as error:
-                if tried == TOO_LONG_TRIES:
+                if tried == MAX_OVERFLOW_RETRIES:
                     raise
-                self.ratio = observed_ratio(error.tokens or 0, self._raw(specs), self.ratio * 1.1)
+                self.ratio = observed_ratio(error.tokens or 0, self._estimate_tokens(specs), self.ratio * 1.1)
                 self.ceiling = lower_ceiling(error.maximum, self.ceiling, estimate)
         raise AssertionError("unreachable")
 
@@ -145,17 +145,22 @@ class Errand:
         """Set aside, asked, settled and booked, also when it was broken off: then by our estimate."""
         self._refuse_beyond_budget(estimate)
         try:
-            async with self.purse.holding(estimate, self._output, self.card) as pay:
+            async with self.purse.hold(estimate, self._output, self.card) as pay:
                 try:
                     reply = await self.model.reply(request)
                 except ModelError as error:
-                    pay([spending(usage, self.card.name, self.card, aborted=True) for usage in error.aborted])
+                    pay(
+                        [
+                            build_spending(usage, self.card.name, self.card, aborted=True)
+                            for usage in error.aborted
+                        ]
+                    )
                     raise
                 except asyncio.CancelledError:
                     guess = Usage(input_tokens=estimate, known=False)
-                    pay([spending(guess, self.card.name, self.card, aborted=True)])
+                    pay([build_spending(guess, self.card.name, self.card, aborted=True)])
                     raise
-                pay(spending_of(reply, self.card))
+                pay(list_spending(reply, self.card))
         finally:
             await self._book()
         usage = reply.usage
@@ -175,7 +180,7 @@ class Errand:
             return
         worst = worst_case_micro(estimate, self._output, self.card.prices)
         if self._spent_micro + worst > self.most_micro:
-            raise ToolFailed(self.so_far("Its share of the spending limit is used up."))
+            raise ToolFailed(self.describe_partial_result("Its share of the spending limit is used up."))
 
     @property
     def _spent_micro(self) -> int:
@@ -195,26 +200,26 @@ class Errand:
     async def _run(self, call: ToolUse) -> ToolResult:
         context = replace(self.context, key=f"{self.context.key}:{call.id}", call_id=call.id)
         ran = await self.tools.run(call, context=context)
-        return replace(ran.result, text=capped(defused(ran.result.text), TOOL_RESULT_CHARS))
+        return replace(ran.result, text=shorten_middle(defused(ran.result.text), TOOL_RESULT_CHARS))
 
     # -- room -----------------------------------------------------------------------------------------
 
-    def _raw(self, specs: tuple[ToolSpec, ...]) -> int:
-        count = self.counter.count
+    def _estimate_tokens(self, specs: tuple[ToolSpec, ...]) -> int:
+        count = self.counter.count_tokens
         system = estimate_system((SystemPart(text=helper_prompt()),), count)
         return system + estimate_messages(self.messages, count) + estimate_tools(specs, count)
 
-    def _room(self) -> int:
+    def _input_limit(self) -> int:
         window = self.card.window - self._output - max(1_024, self.card.window // 20)
         return min(window, self.bounds.input_tokens - self.input_tokens, self.ceiling or window)
 
     def _make_fit(self, specs: tuple[ToolSpec, ...]) -> int:
         """Old results go first, then long texts are cut; the estimate, or ToolFailed when that is no help."""
-        room, estimate = self._room(), math.ceil(self.ratio * self._raw(specs))
+        room, estimate = self._input_limit(), math.ceil(self.ratio * self._estimate_tokens(specs))
         while estimate > room:
             if not (self._clear_oldest() or self._halve_longest()):
-                raise ToolFailed(self.so_far("It has read all that it may read."))
-            estimate = math.ceil(self.ratio * self._raw(specs))
+                raise ToolFailed(self.describe_partial_result("It has read all that it may read."))
+            estimate = math.ceil(self.ratio * self._estimate_tokens(specs))
         return estimate
 
     def _clear_oldest(self) -> bool:
@@ -224,7 +229,7 @@ class Errand:
                     replace(block, text=CLEARED) if isinstance(block, ToolResult) else block
                     for block in message.blocks
                 )
-                self._change(index, replace(message, blocks=blocks))
+                self._replace_message(index, replace(message, blocks=blocks))
                 return True
         return False
 
@@ -233,7 +238,7 @@ class Errand:
             (len(block.text), index, place)
             for index, message in enumerate(self.messages)
             for place, block in enumerate(message.blocks)
-            if isinstance(block, Text | ToolResult) and len(block.text) > LEAST_CHARS
+            if isinstance(block, Text | ToolResult) and len(block.text) > MIN_CHARS
         ]
         if not places:
             return False
@@ -241,11 +246,11 @@ class Errand:
         blocks = list(self.messages[index].blocks)
         block = blocks[place]
         assert isinstance(block, Text | ToolResult)
-        blocks[place] = replace(block, text=capped(block.text, max(LEAST_CHARS // 2, chars // 2)))
-        self._change(index, replace(self.messages[index], blocks=tuple(blocks)))
+        blocks[place] = replace(block, text=shorten_middle(block.text, max(MIN_CHARS // 2, chars // 2)))
+        self._replace_message(index, replace(self.messages[index], blocks=tuple(blocks)))
         return True
 
-    def _change(self, index: int, message: Message) -> None:
+    def _replace_message(self, index: int, message: Message) -> None:
         """Thinking may not come back behind what was changed: the provider refuses it."""
         self.messages[index] = message
         self.messages = [
@@ -254,7 +259,7 @@ class Errand:
         ]
 
 
-def capped(text: str, most: int) -> str:
+def shorten_middle(text: str, most: int) -> str:
     if len(text) <= most:
         return text
     half = most // 2

@@ -9,7 +9,7 @@ from typing import Any
 
 from shared.ports import ToolSpec
 
-PROBLEMS_TOLD = 3
+MAX_PROBLEMS_SHOWN = 3
 _SHOWN_CHARS = 300
 _RULES = (
     "type", "enum", "const", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf",
@@ -22,13 +22,13 @@ _KINDS = {
 }  # fmt: skip
 
 
-class Arguments:
+class ArgumentChecker:
     """Of one tool. What checks them is built when the first call comes, and kept."""
 
     def __init__(self, spec: ToolSpec) -> None:
         self._spec = spec
 
-    def fault(self, given: Any) -> str | None:
+    def find_fault(self, given: Any) -> str | None:
         """For the model: which field, what is wrong, what is allowed; None where all is well."""
         if not isinstance(given, Mapping):
             return f"{self._spec.name} was not run: its arguments must be a JSON object."
@@ -42,16 +42,16 @@ class Arguments:
         found: list[Any] = []
         for error in self._validator.iter_errors(given):
             found.append(error)
-            if len(found) == PROBLEMS_TOLD:
+            if len(found) == MAX_PROBLEMS_SHOWN:
                 break
         return found
 
     @cached_property
     def _validator(self) -> Any:
-        return validator_for(self._spec.input_schema)
+        return build_validator(self._spec.input_schema)
 
 
-def validator_for(schema: Mapping[str, Any]) -> Any:
+def build_validator(schema: Mapping[str, Any]) -> Any:
     """A schema is never fetched, and its patterns are not run: both may be anybody's."""
     import jsonschema
     from referencing import Registry

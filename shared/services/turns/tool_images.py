@@ -14,18 +14,18 @@ OpenPicture = Callable[[bytes], Awaitable[tuple[dict[str, Any] | None, bytes]]]
 """What is known of a picture and its bytes, made smaller; None for what is none."""
 
 
-class AttachmentStore(Protocol):
+class ToolAttachmentStore(Protocol):
     async def store(
         self, session_id: int, *, body: bytes, mime: str, name: str = "", description: str = ""
     ) -> int: ...
 
 
-class ToolImages:
-    def __init__(self, store: AttachmentStore, open_picture: OpenPicture) -> None:
+class ToolImageService:
+    def __init__(self, store: ToolAttachmentStore, open_picture: OpenPicture) -> None:
         self._store = store
         self._open = open_picture
 
-    async def keep(self, session_id: int, image: ToolImage, *, by: str) -> tuple[Image, str]:
+    async def store_image(self, session_id: int, image: ToolImage, *, by: str) -> tuple[Image, str]:
         """The block, and the line that tells of it in the result; raises ToolFailed."""
         if len(image.body) > MOST_BYTES:
             raise ToolFailed("A picture was returned that is too large to be shown.")

@@ -16,15 +16,15 @@ from shared.core.values.messages import Author, Block, ToolResult, ToolUse, text
 from shared.core.values.tokens import estimate_blocks, reply_tokens
 from shared.ports import Clock, ModelReply, ToolContext
 from shared.runtime.crash_points import CrashPoint
-from shared.services.turns.model_caller import Attempt, Stopped, entries_of_open_turn
-from shared.services.turns.pictures import Pictures
-from shared.services.turns.request_builder import Prepared, Prompting
-from shared.services.turns.toolbox import Ran
+from shared.services.turns.model_caller import TurnAttempt, TurnStopped, select_open_turn_entries
+from shared.services.turns.pictures import PictureService
+from shared.services.turns.request_builder import PreparedRequest, RequestBuilder
+from shared.services.turns.toolbox import ToolCallResult
 
-LONG_CHARS = 50_000
+THREAD_CHARS = 50_000
 """Results of this size together are counted beside the loop, so that nobody else waits for it."""
-SPILL_SECONDS = 30.0
-_PORTIONS = frozenset({OPEN_ARTIFACT.name, RECALL.name})
+ARTIFACT_SECONDS = 30.0
+_ARTIFACT_READERS = frozenset({OPEN_ARTIFACT.name, RECALL.name})
 END_SECONDS = 5.0
 """How long tools that are ended may take to let go."""
 _LOST = "[outcome unknown: the program was restarted while this ran]"
@@ -32,7 +32,7 @@ _UNCLEAR = "[outcome unknown: the person asked to stop while this ran]"
 _ENDED = "[ended before it was done: the person asked to stop]"
 
 
-class RoundStore(Protocol):
+class ToolRoundStore(Protocol):
     async def record_tool_calls(
         self,
         claim: Claim,
@@ -59,9 +59,9 @@ class ToolRounds:
     def __init__(
         self,
         *,
-        store: RoundStore,
-        prompting: Prompting,
-        pictures: Pictures,
+        store: ToolRoundStore,
+        prompting: RequestBuilder,
+        pictures: PictureService,
         clock: Clock,
         crash_point: CrashPoint,
     ) -> None:
@@ -72,10 +72,10 @@ class ToolRounds:
         self._crash_point = crash_point
 
     async def run(
-        self, state: Attempt, prepared: Prepared, reply: ModelReply, calls: Sequence[ToolUse]
+        self, state: TurnAttempt, prepared: PreparedRequest, reply: ModelReply, calls: Sequence[ToolUse]
     ) -> None:
         """Intent, run, result: two commits, so that a crash in between is known for what it is."""
-        tokens = self.tokens_of(reply, reply.blocks, prepared)
+        tokens = self.count_tokens(reply, reply.blocks, prepared)
         spent = state.take_spent()
         seq = await self._store.record_tool_calls(
             state.claim, blocks=reply.blocks, tokens=tokens, calls=calls, spent=spent
@@ -88,44 +88,46 @@ class ToolRounds:
             state.texts.append(text)
         self._crash_point("after_tool_calls")
         for call in calls:
-            about = state.toolbox.subject(call)
+            about = state.toolbox.describe_subject(call)
             await state.emit(ToolRunning(turn=state.claim.turn, name=call.name, subject=about))
         await self._finish_calls(state, calls, lost=False)
         if state.stop.done():
-            raise Stopped("")
+            raise TurnStopped("")
 
-    def tokens_of(self, reply: ModelReply, blocks: Sequence[Block], prepared: Prepared) -> int:
+    def count_tokens(self, reply: ModelReply, blocks: Sequence[Block], prepared: PreparedRequest) -> int:
         return reply_tokens(
             blocks,
             exact=prepared.policy.exact_outputs,
             reported=reply.usage.output_tokens if reply.usage.known else None,
             ratio=prepared.ratio,
-            estimate=estimate_blocks(blocks, self._prompting.counter.count),
+            estimate=estimate_blocks(blocks, self._prompting.counter.count_tokens),
         )
 
-    async def finish_lost(self, state: Attempt) -> None:
+    async def finish_interrupted(self, state: TurnAttempt) -> None:
         """A turn that died between intent and result: run again what does no harm, report the rest."""
-        mine = entries_of_open_turn(state.view)
+        mine = select_open_turn_entries(state.view)
         if mine and (calls := tool_uses(mine[-1].blocks)):
             await self._finish_calls(state, calls, lost=True)
 
-    async def _finish_calls(self, state: Attempt, calls: Sequence[ToolUse], *, lost: bool) -> None:
-        ran = await self._all(state, calls, lost=lost)
+    async def _finish_calls(self, state: TurnAttempt, calls: Sequence[ToolUse], *, lost: bool) -> None:
+        ran = await self._run_all(state, calls, lost=lost)
         self._crash_point("after_tool_run")
-        results, artifacts = await self._spilled(state, calls, [one.result for one in ran])
+        results, artifacts = await self._move_to_artifacts(state, calls, [one.result for one in ran])
         images = tuple(image for one in ran for image in one.images)
         blocks: tuple[Block, ...] = (*results, *images)
-        tokens = estimate_blocks(blocks, self._prompting.counter.count)
+        tokens = estimate_blocks(blocks, self._prompting.counter.count_tokens)
         outcomes = {call.id: one.status for call, one in zip(calls, ran, strict=True)}
         seq = await self._store.record_tool_results(
             state.claim, blocks=blocks, tokens=tokens, outcomes=outcomes, artifacts=artifacts
         )
         self._add(state, seq, "tool", blocks, tokens)
         if images:
-            state.pictures = {**state.pictures, **await self._pictures.of_turn(images)}
+            state.pictures = {**state.pictures, **await self._pictures.load_pictures(images)}
         self._crash_point("after_tool_results")
 
-    async def _all(self, state: Attempt, calls: Sequence[ToolUse], *, lost: bool) -> list[Ran]:
+    async def _run_all(
+        self, state: TurnAttempt, calls: Sequence[ToolUse], *, lost: bool
+    ) -> list[ToolCallResult]:
         """All at once; those that still run when the person asks to stop are ended there."""
         tasks = [asyncio.ensure_future(self._finish_call(state, call, lost=lost)) for call in calls]
         running = asyncio.gather(*tasks, return_exceptions=True)
@@ -138,28 +140,30 @@ class ToolRounds:
             await asyncio.wait(tasks, timeout=END_SECONDS)
         return [self._ended(state, call, task) for call, task in zip(calls, tasks, strict=True)]
 
-    def _ended(self, state: Attempt, call: ToolUse, task: asyncio.Task[Ran]) -> Ran:
+    def _ended(self, state: TurnAttempt, call: ToolUse, task: asyncio.Task[ToolCallResult]) -> ToolCallResult:
         if task.done() and not task.cancelled():
             return task.result()
         harmless = state.toolbox.is_idempotent(call.name)
         result = ToolResult(tool_use_id=call.id, text=_ENDED if harmless else _UNCLEAR, is_error=True)
-        return Ran(result=result, status="failed" if harmless else "unknown")
+        return ToolCallResult(result=result, status="failed" if harmless else "unknown")
 
-    async def _spilled(
-        self, state: Attempt, calls: Sequence[ToolUse], results: Sequence[ToolResult]
+    async def _move_to_artifacts(
+        self, state: TurnAttempt, calls: Sequence[ToolUse], results: Sequence[ToolResult]
     ) -> tuple[tuple[ToolResult, ...], tuple[Artifact, ...]]:
         """What is too long for the log becomes an artifact; a portion of one is not spilled again."""
-        policy = self._prompting.policy_of(state.claim.agent_config)
-        portions = {call.id for call in calls if call.name in _PORTIONS}
-        count = self._prompting.counter.count
-        if sum(len(result.text) for result in results) < LONG_CHARS:
+        policy = self._prompting.resolve_policy(state.claim.agent_config)
+        portions = {call.id for call in calls if call.name in _ARTIFACT_READERS}
+        count = self._prompting.counter.count_tokens
+        if sum(len(result.text) for result in results) < THREAD_CHARS:
             return spill_results(results, policy, count, spare=portions)
-        async with asyncio.timeout(SPILL_SECONDS):
+        async with asyncio.timeout(ARTIFACT_SECONDS):
             return await asyncio.to_thread(spill_results, results, policy, count, spare=portions)
 
-    async def _finish_call(self, state: Attempt, call: ToolUse, *, lost: bool) -> Ran:
+    async def _finish_call(self, state: TurnAttempt, call: ToolUse, *, lost: bool) -> ToolCallResult:
         if lost and not state.toolbox.is_idempotent(call.name):
-            return Ran(result=ToolResult(tool_use_id=call.id, text=_LOST, is_error=True), status="unknown")
+            return ToolCallResult(
+                result=ToolResult(tool_use_id=call.id, text=_LOST, is_error=True), status="unknown"
+            )
         context = ToolContext(
             session_id=state.claim.session_id,
             party_id=state.claim.party_id,
@@ -178,7 +182,9 @@ class ToolRounds:
         )
         return await state.toolbox.run(call, context=context)
 
-    def _add(self, state: Attempt, seq: int, author: Author, blocks: Sequence[Block], tokens: int) -> None:
+    def _add(
+        self, state: TurnAttempt, seq: int, author: Author, blocks: Sequence[Block], tokens: int
+    ) -> None:
         entry = Entry(
             seq=seq,
             turn=state.claim.turn,

@@ -17,7 +17,7 @@ from shared.core.session.turns import StepOutcome
 from shared.core.values.messages import Image, ToolResult, ToolUse
 from shared.core.values.storable import storable
 from shared.ports import Tool, ToolContext, ToolFailed, ToolImage, ToolOutput, ToolSpec
-from shared.services.turns.tool_arguments import Arguments
+from shared.services.turns.tool_arguments import ArgumentChecker
 
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
@@ -26,8 +26,8 @@ OUTPUT_CHARS = 1_000_000
 """What is longer is cut here; what is long and shorter is spilled, see `core/spill.py`."""
 IMAGES_PER_CALL = 4
 SUBJECT_CHARS = 60
-LET_GO_SECONDS = 2.0
-BOXES_KEPT = 256
+CANCEL_SECONDS = 2.0
+MAX_CACHED_TOOLBOXES = 256
 """Agents' lists of tools that a process remembers; beyond that it starts afresh."""
 
 
@@ -39,12 +39,12 @@ class ToolSource(Protocol):
     def tools(self) -> Sequence[Tool]: ...
 
 
-class ImageKeeper(Protocol):
-    async def keep(self, session_id: int, image: ToolImage, *, by: str) -> tuple[Image, str]: ...
+class ToolImageStore(Protocol):
+    async def store_image(self, session_id: int, image: ToolImage, *, by: str) -> tuple[Image, str]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ran:
+class ToolCallResult:
     """What a call came to; `images` stand behind the results of the round."""
 
     result: ToolResult
@@ -53,9 +53,9 @@ class Ran:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Offer:
+class _OfferedTool:
     tool: Tool
-    arguments: Arguments
+    arguments: ArgumentChecker
 
 
 class Toolbox:
@@ -66,42 +66,46 @@ class Toolbox:
         tools: Sequence[Tool],
         *,
         source: ToolSource | None = None,
-        images: ImageKeeper | None = None,
+        images: ToolImageStore | None = None,
     ) -> None:
-        self._offers = {tool.spec.name: _Offer(tool=tool, arguments=Arguments(tool.spec)) for tool in tools}
+        self._offers = {
+            tool.spec.name: _OfferedTool(tool=tool, arguments=ArgumentChecker(tool.spec)) for tool in tools
+        }
         self._source = source
         self._images = images
         self._provider: tuple[ToolSpec, ...] = ()
         self._boxes: dict[str, Toolbox] = {}
         self._version: int | None = None
 
-    def of(self, agent_config: Mapping[str, Any]) -> Toolbox:
+    def for_agent(self, agent_config: Mapping[str, Any]) -> Toolbox:
         """The tools that this agent may use, as the list is now."""
-        self._look()
+        self._refresh()
         section = agent_config.get("tools")
         key = "" if not section else json.dumps(section, sort_keys=True, default=str)
         if key not in self._boxes:
-            if len(self._boxes) >= BOXES_KEPT:
+            if len(self._boxes) >= MAX_CACHED_TOOLBOXES:
                 self._boxes.clear()
-            self._boxes[key] = self._made(AllowedTools.of(section))
+            self._boxes[key] = self._build(AllowedTools.of(section))
         return self._boxes[key]
 
-    def _look(self) -> None:
+    def _refresh(self) -> None:
         """What a source brought is checked anew only when its list has changed."""
         version = None if self._source is None else self._source.version
         if version != self._version:
             self._version = version
             self._boxes.clear()
 
-    def _made(self, allowed: AllowedTools) -> Toolbox:
+    def _build(self, allowed: AllowedTools) -> Toolbox:
         brought = self._source.tools() if self._source is not None else ()
-        offers = {tool.spec.name: _Offer(tool=tool, arguments=Arguments(tool.spec)) for tool in brought}
+        offers = {
+            tool.spec.name: _OfferedTool(tool=tool, arguments=ArgumentChecker(tool.spec)) for tool in brought
+        }
         offers.update(self._offers)
-        return self._with(
+        return self._copy_with(
             {name: offer for name, offer in offers.items() if allowed.has(name)}, allowed.provider
         )
 
-    def _with(self, offers: Mapping[str, _Offer], provider: tuple[ToolSpec, ...] = ()) -> Toolbox:
+    def _copy_with(self, offers: Mapping[str, _OfferedTool], provider: tuple[ToolSpec, ...] = ()) -> Toolbox:
         box = Toolbox((), images=self._images)
         box._offers, box._provider = dict(offers), provider
         return box
@@ -118,15 +122,15 @@ class Toolbox:
         ours = tuple(self._offers[name].tool.spec for name in sorted(names))
         return (*ours, *(spec for spec in self._provider if spec.name not in names))
 
-    def only(self, names: frozenset[str]) -> Toolbox:
-        return self._with({name: offer for name, offer in self._offers.items() if name in names})
+    def restrict_to(self, names: frozenset[str]) -> Toolbox:
+        return self._copy_with({name: offer for name, offer in self._offers.items() if name in names})
 
     def is_idempotent(self, name: str) -> bool:
         """A tool that is not there (any more, or yet) may have done anything."""
         offer = self._offers.get(name)
         return offer is not None and offer.tool.idempotent
 
-    def subject(self, call: ToolUse) -> str:
+    def describe_subject(self, call: ToolUse) -> str:
         """What a call is about, in a few words for the person who waits; empty where a tool does not say."""
         offer = self._offers.get(call.name)
         tell = getattr(offer.tool, "subject", None) if offer is not None else None
@@ -138,7 +142,7 @@ class Toolbox:
             log.warning("tool_subject_failed", tool=call.name, exc_info=True)
             return ""
 
-    async def run(self, call: ToolUse, *, context: ToolContext) -> Ran:
+    async def run(self, call: ToolUse, *, context: ToolContext) -> ToolCallResult:
         ran = await self._run(call, context)
         known = call.name if call.name in self._offers else "unknown"
         log.info(
@@ -151,25 +155,27 @@ class Toolbox:
         )
         return ran
 
-    async def _run(self, call: ToolUse, context: ToolContext) -> Ran:
+    async def _run(self, call: ToolUse, context: ToolContext) -> ToolCallResult:
         offer = self._offers.get(call.name)
         if offer is None:
             return _failed(call, f"There is no tool called {call.name[:80]!r}.")
         tool = offer.tool
         try:
-            if fault := offer.arguments.fault(call.input):
+            if fault := offer.arguments.find_fault(call.input):
                 return _failed(call, fault)
-            output = await bounded(tool.run(call.input, context=context), seconds=tool.timeout_seconds)
+            output = await run_with_timeout(
+                tool.run(call.input, context=context), seconds=tool.timeout_seconds
+            )
             return await self._ran(call, tool, output, context)
         except ToolFailed as error:
-            return _failed(call, capped(str(error), cap_of(tool)))
+            return _failed(call, cap_output(str(error), find_output_cap(tool)))
         except TimeoutError:
             return _failed(call, f"{call.name} took longer than {tool.timeout_seconds:g} seconds.")
         except Exception:
             log.exception("tool_failed", tool=call.name, session_id=context.session_id, turn=context.turn)
             return _failed(call, f"{call.name} failed.")
 
-    async def _ran(self, call: ToolUse, tool: Tool, output: object, context: ToolContext) -> Ran:
+    async def _ran(self, call: ToolUse, tool: Tool, output: object, context: ToolContext) -> ToolCallResult:
         text = output.text if isinstance(output, ToolOutput) else output
         given = output.images if isinstance(output, ToolOutput) else ()
         if text is not None and not isinstance(text, str):
@@ -177,8 +183,8 @@ class Toolbox:
         images, told = await self._kept(call, given, context)
         words = "\n".join(part for part in (text or "", *told) if part.strip())
         words = words or f"{call.name} returned nothing."
-        result = ToolResult(tool_use_id=call.id, text=capped(words, cap_of(tool)))
-        return Ran(result=result, status="done", images=images)
+        result = ToolResult(tool_use_id=call.id, text=cap_output(words, find_output_cap(tool)))
+        return ToolCallResult(result=result, status="done", images=images)
 
     async def _kept(
         self, call: ToolUse, given: Sequence[ToolImage], context: ToolContext
@@ -190,7 +196,7 @@ class Toolbox:
                 told.append("[A picture was returned, which cannot be shown here.]")
                 continue
             try:
-                shown, words = await self._images.keep(context.session_id, image, by=call.name)
+                shown, words = await self._images.store_image(context.session_id, image, by=call.name)
             except ToolFailed as error:
                 told.append(f"[{error}]")
             else:
@@ -201,7 +207,7 @@ class Toolbox:
         return tuple(kept), told
 
 
-async def bounded(work: Coroutine[Any, Any, T], *, seconds: float) -> T:
+async def run_with_timeout(work: Coroutine[Any, Any, T], *, seconds: float) -> T:
     """Raises TimeoutError also for work that does not let go when it is ended; it is left behind then."""
     task = asyncio.ensure_future(work)
     try:
@@ -211,7 +217,7 @@ async def bounded(work: Coroutine[Any, Any, T], *, seconds: float) -> T:
     finally:
         if not task.done():
             task.cancel()
-            await asyncio.wait([task], timeout=LET_GO_SECONDS)
+            await asyncio.wait([task], timeout=CANCEL_SECONDS)
     raise TimeoutError
 
 
@@ -221,12 +227,12 @@ def _outcome(task: asyncio.Future[T]) -> T:
     return task.result()
 
 
-def cap_of(tool: Tool) -> int:
+def find_output_cap(tool: Tool) -> int:
     """The tool's own `output_chars`, or the house's."""
     return min(OUTPUT_CHARS, int(getattr(tool, "output_chars", OUTPUT_CHARS)))
 
 
-def capped(text: str, most: int = OUTPUT_CHARS) -> str:
+def cap_output(text: str, most: int = OUTPUT_CHARS) -> str:
     text = storable(text)
     if len(text) <= most:
         return text
@@ -234,5 +240,7 @@ def capped(text: str, most: int = OUTPUT_CHARS) -> str:
     return f"{text[:half]}\n[… {len(text) - 2 * half:,} characters left out …]\n{text[-half:]}"
 
 
-def _failed(call: ToolUse, text: str) -> Ran:
-    return Ran(result=ToolResult(tool_use_id=call.id, text=storable(text), is_error=True), status="failed")
+def _failed(call: ToolUse, text: str) -> ToolCallResult:
+    return ToolCallResult(
+        result=ToolResult(tool_use_id=call.id, text=storable(text), is_error=True), status="failed"
+    )

@@ -11,65 +11,70 @@ import structlog
 
 from shared.core.session.events import Emit, ReplyEvent
 from shared.core.values.errors import EvertalkError
-from shared.runtime.tasks import Tasks
+from shared.runtime.tasks import BackgroundTasks
 
 log = structlog.get_logger(__name__)
 
 BEAT_SECONDS = 1.0
-ORPHANS_SECONDS = 1.0
-ROUND_APART_SECONDS = 0.05
+ORPHAN_POLL_SECONDS = 1.0
+MIN_POLL_SECONDS = 0.05
 """Between two looks, however many turns are announced."""
 STEP_SECONDS = 10.0
 
 
-class Answers(Protocol):
+class SessionAnswerer(Protocol):
     async def answer(self, session_id: int, emit: Emit) -> None: ...
-    async def unanswered(self, channel: str, *, accounts: Sequence[str] | None = None) -> list[int]: ...
+    async def list_unanswered(self, channel: str, *, accounts: Sequence[str] | None = None) -> list[int]: ...
     async def heartbeat(self) -> None: ...
 
 
-class Screen(Protocol):
+class ReplySink(Protocol):
     """Where the answers of one session are shown, from the first claim until nothing more is due."""
 
     async def __call__(self, event: ReplyEvent) -> None: ...
 
-    async def answered(self) -> None:
+    async def mark_idle(self) -> None:
         """Nothing more is due at the moment."""
 
     async def close(self) -> None: ...
 
 
-OpenScreen = Callable[[], Screen]
-Accounts = Callable[[], Sequence[str] | None]
+OpenReplySink = Callable[[], ReplySink]
+ServedAccounts = Callable[[], Sequence[str] | None]
 """Of the channel, those that this process serves now; None is all."""
-Orphan = Callable[[int], Awaitable[OpenScreen | None]]
+ResolveOrphan = Callable[[int], Awaitable[OpenReplySink | None]]
 """Where a session is answered that nobody here has asked for; None when that is not known."""
 
 
-class Answering:
+class TurnDispatcher:
     """`answer` is asked once more when a message came while it ran: it may have looked just before."""
 
     def __init__(
-        self, conversation: Answers, *, channel: str, orphan: Orphan, accounts: Accounts = lambda: None
+        self,
+        conversation: SessionAnswerer,
+        *,
+        channel: str,
+        orphan: ResolveOrphan,
+        accounts: ServedAccounts = lambda: None,
     ) -> None:
         self._conversation = conversation
         self._channel = channel
         self._orphan = orphan
         self._accounts = accounts
-        self._answers = Tasks()
-        self._loops = Tasks()
+        self._answers = BackgroundTasks()
+        self._loops = BackgroundTasks()
         self._running: set[int] = set()
         self._again: set[int] = set()
         self._closing = False
         self._due = asyncio.Event()
 
     def start(self) -> None:
-        self._loops.forever(self._beat)
+        self._loops.run_forever(self._beat)
         # Whoever died may have left turns that are free already: the first look does not wait for its round.
-        self.look_now()
-        self._loops.forever(self._pick_up_orphans)
+        self.wake()
+        self._loops.run_forever(self._pick_up_orphans)
 
-    def answer(self, session_id: int, open_screen: OpenScreen) -> None:
+    def dispatch(self, session_id: int, open_screen: OpenReplySink) -> None:
         """Soon; several calls are one."""
         if self._closing:
             return
@@ -79,7 +84,7 @@ class Answering:
             self._running.add(session_id)
             self._answers.start(self._answer(session_id, open_screen))
 
-    def look_now(self) -> None:
+    def wake(self) -> None:
         """Somewhere a turn is due that may be ours: do not wait for the next round."""
         self._due.set()
 
@@ -87,7 +92,7 @@ class Answering:
     def is_closing(self) -> bool:
         return self._closing
 
-    def begin_to_close(self) -> None:
+    def stop_accepting(self) -> None:
         """No new answers; those that run may end."""
         self._closing = True
 
@@ -98,19 +103,19 @@ class Answering:
         await self._answers.drain(drain_seconds)
         await self._loops.cancel()
 
-    async def _answer(self, session_id: int, open_screen: OpenScreen) -> None:
+    async def _answer(self, session_id: int, open_screen: OpenReplySink) -> None:
         screen = open_screen()
         try:
             while True:
                 self._again.discard(session_id)
                 await self._conversation.answer(session_id, screen)
                 if session_id not in self._again and not self._closing:
-                    await screen.answered()
+                    await screen.mark_idle()
                 if session_id not in self._again or self._closing:
                     return
         except EvertalkError as error:
             # Its turn is still due: the look for orphans finds it.
-            log.warning("answer_put_off", session_id=session_id, code=error.code, reason=str(error))
+            log.warning("answer_deferred", session_id=session_id, code=error.code, reason=str(error))
         finally:
             self._running.discard(session_id)
             self._again.discard(session_id)
@@ -134,17 +139,17 @@ class Answering:
                 continue
             try:
                 async with asyncio.timeout(STEP_SECONDS):
-                    waiting = await self._conversation.unanswered(self._channel, accounts=accounts)
+                    waiting = await self._conversation.list_unanswered(self._channel, accounts=accounts)
                 for session_id in waiting:
                     await self._pick_up(session_id)
             except (EvertalkError, TimeoutError) as error:
-                log.warning("orphans_not_read", reason=str(error))
+                log.warning("orphan_lookup_failed", reason=str(error))
 
     async def _next_round(self) -> None:
         """In a second, or as soon as somebody says that a turn is due; not more often than that."""
-        await asyncio.sleep(ROUND_APART_SECONDS)
+        await asyncio.sleep(MIN_POLL_SECONDS)
         with suppress(TimeoutError):
-            async with asyncio.timeout(ORPHANS_SECONDS - ROUND_APART_SECONDS):
+            async with asyncio.timeout(ORPHAN_POLL_SECONDS - MIN_POLL_SECONDS):
                 await self._due.wait()
         self._due.clear()
 
@@ -154,4 +159,4 @@ class Answering:
         async with asyncio.timeout(STEP_SECONDS):
             open_screen = await self._orphan(session_id)
         if open_screen is not None:
-            self.answer(session_id, open_screen)
+            self.dispatch(session_id, open_screen)

@@ -12,24 +12,24 @@ from shared.core.values.errors import CapReached, EvertalkError
 from shared.core.values.messages import Block, Text, ToolUse
 from shared.core.values.tokens import learned_ratio, observed_ratio
 from shared.ports import ModelCard, ModelReply
-from shared.services.turns.model_caller import Attempt, entries_of_open_turn
-from shared.services.turns.pictures import Unseen
-from shared.services.turns.request_builder import Prepared, audit_of, prompt_parts
+from shared.services.turns.model_caller import TurnAttempt, select_open_turn_entries
+from shared.services.turns.pictures import UndescribedPictures
+from shared.services.turns.request_builder import PreparedRequest, build_audit, collect_prompt_parts
 
 _EMPTY = "I have no words for that. Please ask in another way."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answered:
+class TurnResult:
     """What to commit, and the gauge's new number."""
 
     outcome: Outcome
     measured: ContextMeasured | None
-    unseen: Unseen | None = None
+    unseen: UndescribedPictures | None = None
     """Pictures to be described once this is stored."""
 
 
-def refusal(
+def build_refusal(
     error: EvertalkError,
     *,
     spent: Sequence[Spending] = (),
@@ -38,7 +38,7 @@ def refusal(
     grown: int | None = None,
     turn_tokens: int = 0,
     view_epoch: int | None = None,
-) -> Answered:
+) -> TurnResult:
     """The turn ends with the error's advice, in the program's own voice."""
     outcome = Outcome(
         state="refused",
@@ -54,10 +54,10 @@ def refusal(
         turn_tokens=turn_tokens,
         view_epoch=view_epoch,
     )
-    return Answered(outcome=outcome, measured=None)
+    return TurnResult(outcome=outcome, measured=None)
 
 
-def refused_audit(state: Attempt, card: ModelCard, error: EvertalkError) -> ContextAudit:
+def audit_refusal(state: TurnAttempt, card: ModelCard, error: EvertalkError) -> ContextAudit:
     """Nothing was sent, or nothing that was taken: the row says by how much it did not fit."""
     overflow = not isinstance(error, CapReached)
     if state.prepared is None:
@@ -73,36 +73,36 @@ def refused_audit(state: Attempt, card: ModelCard, error: EvertalkError) -> Cont
             context_tokens=state.claim.context_tokens,
             overflow_rejected=overflow,
         )
-    return audit_of(
+    return build_audit(
         state.prepared,
         state.view,
         hashes=(),
         reported=None,
         context_tokens=state.claim.context_tokens,
-        summary_triggered=summarised(state, None),
-        prune_triggered=state.pruned > 0,
+        summary_triggered=has_requested_summary(state, None),
+        prune_triggered=state.pruned_tokens > 0,
         overflow_rejected=overflow,
     )
 
 
-def stopped_audit(state: Attempt) -> tuple[ContextAudit | None, dict[str, str]]:
+def audit_stop(state: TurnAttempt) -> tuple[ContextAudit | None, dict[str, str]]:
     """Of the call that was broken off, if there was one."""
     if state.prepared is None or not state.calls:
         return None, {}
-    parts = prompt_parts(state.prepared)
-    audit = audit_of(
+    parts = collect_prompt_parts(state.prepared)
+    audit = build_audit(
         state.prepared,
         state.view,
         hashes=tuple(parts),
         reported=None,
         context_tokens=state.claim.context_tokens,
-        summary_triggered=summarised(state, None),
-        prune_triggered=state.pruned > 0,
+        summary_triggered=has_requested_summary(state, None),
+        prune_triggered=state.pruned_tokens > 0,
     )
     return audit, parts
 
 
-def sayable(reply: ModelReply) -> tuple[Block, ...]:
+def select_storable_blocks(reply: ModelReply) -> tuple[Block, ...]:
     """What is stored of the last reply: never nothing, never a call that nobody will answer."""
     kept = tuple(
         block
@@ -112,7 +112,7 @@ def sayable(reply: ModelReply) -> tuple[Block, ...]:
     return kept if any(isinstance(block, Text) for block in kept) else (*kept, Text(text=_EMPTY))
 
 
-def measured_by(reply: ModelReply, prepared: Prepared, tokens: int) -> tuple[float, int]:
+def learn_token_ratio(reply: ModelReply, prepared: PreparedRequest, tokens: int) -> tuple[float, int]:
     """The ratio after this reply, and the size of the request with it; a stand-in has a ratio of its own."""
     usage = reply.usage
     if not usage.known:
@@ -123,33 +123,33 @@ def measured_by(reply: ModelReply, prepared: Prepared, tokens: int) -> tuple[flo
     return learned_ratio(prepared.ratio, counted, estimate), usage.context_tokens
 
 
-def grown_by(state: Attempt, tokens: int, *, pruned: bool) -> int | None:
+def estimate_context_growth(state: TurnAttempt, tokens: int, *, pruned: bool) -> int | None:
     """The view with a turn that nobody counted: its words stay, whatever became of the answer.
 
     `pruned`: whether this turn's decisions are stored with it, so that what they save stays saved.
     """
     if state.anchor is None:
         return None
-    if pruned and state.hidden and not state.anchored and state.prepared is not None:
+    if pruned and state.filler_trimmed and not state.anchored and state.prepared is not None:
         return state.prepared.estimate + round(_ratio_now(state) * tokens)
-    back = 0 if pruned or state.anchored else state.pruned
+    back = 0 if pruned or state.anchored else state.pruned_tokens
     pending = state.pending + back + tokens
     return max(0, state.anchor + round(_ratio_now(state) * pending))
 
 
-def turn_tokens_of(state: Attempt, tokens: int) -> int:
-    mine = sum(entry.tokens for entry in entries_of_open_turn(state.view))
+def count_turn_tokens(state: TurnAttempt, tokens: int) -> int:
+    mine = sum(entry.tokens for entry in select_open_turn_entries(state.view))
     return round(_ratio_now(state) * (mine + tokens))
 
 
-def _ratio_now(state: Attempt) -> float:
+def _ratio_now(state: TurnAttempt) -> float:
     return state.ratio if state.prepared is None else state.prepared.ratio
 
 
-def summarised(state: Attempt, job: JobOrder | None) -> bool:
+def has_requested_summary(state: TurnAttempt, job: JobOrder | None) -> bool:
     """Whether this turn had a summary made, or asked for one."""
     return state.organised or state.compaction_asked or (job is not None and job.kind == "compact")
 
 
-def as_entry(blocks: tuple[Block, ...], tokens: int, last: Entry) -> Entry:
+def build_entry(blocks: tuple[Block, ...], tokens: int, last: Entry) -> Entry:
     return replace(last, role="assistant", author="assistant", blocks=blocks, tokens=tokens, pruned=None)

@@ -13,7 +13,7 @@ from aiohttp import web
 
 from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.adapters.postgres.people.operator_auth import create_login_link
-from shared.services.turns.request_builder import ratio_of
+from shared.services.turns.request_builder import choose_token_ratio
 from tests.acceptance.turns.test_request_replay import CHAT, FILLER, Sent, sorted_keys
 from tests.kit.app_driver import Visit, working
 from tests.kit.dashboard.fixtures import SAME_ORIGIN
@@ -49,7 +49,7 @@ async def screen(guest: Visit, database_url: str) -> AsyncIterator[Screen]:
     async with (
         served(
             web.Application(), pool=app.pool, settings=app.settings, commands=app.commands,
-            inspecting=app.inspecting,
+            inspecting=app.context_inspector,
         ) as url,
         aiohttp.ClientSession(cookie_jar=jar, timeout=timeout) as http,
     ):  # fmt: skip
@@ -138,7 +138,7 @@ async def test_what_was_erased_is_told_and_not_made_up(
     sent = Sent(guest, provider)
     await sent.ask("My dog is called Bruno.")
     await sent.ask("And my cat is Minka.")
-    await guest.app.forgetting.everything(guest.session_id, "person")
+    await guest.app.erasure.erase_everything(guest.session_id, "person")
     async with screen(guest, database_url) as page:
         seen = await page.see("/replay?turn=1&body=1")
         none = await page.see("/replay?turn=99")
@@ -184,8 +184,8 @@ async def test_context_now_is_what_the_next_request_is_built_from(
 async def agrees(guest: Visit, page: Screen) -> None:
     app = guest.app
     told, facts = await page.see("/now"), await page.see("")
-    state = await app.upkeep.state(guest.session_id)
-    gauge = await app.conversation.gauge(guest.session_id)
+    state = await app.upkeep.load_state(guest.session_id)
+    gauge = await app.sessions.measure_context(guest.session_id)
     assert gauge is not None
     assert told["used"] == gauge.used == facts["context_tokens"] == state.view.context_tokens
     assert told["limit"] == gauge.limit
@@ -193,9 +193,9 @@ async def agrees(guest: Visit, page: Screen) -> None:
     assert sum(told["parts"].values()) == told["used"]
     assert told["used"] + told["free"] == told["limit"]
     assert told["limit"] + told["beyond"] + told["answer"] == told["window"]
-    card = await app.models.card(told["model"])
+    card = await app.models.load_card(told["model"])
     assert told["model_window"] == card.window
-    assert ratio_of(state.ratio_for(card.name), card) > 0
+    assert choose_token_ratio(state.ratio_for(card.name), card) > 0
 
 
 async def test_a_note_that_an_operator_adds_is_in_the_next_request(

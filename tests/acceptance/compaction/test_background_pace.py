@@ -16,14 +16,14 @@ from shared.core.compaction.plan import CompactionPlan, NothingToCompact, why_no
 from shared.core.session.presets import PRESETS
 from shared.core.session.session_state import Refused
 from shared.core.session.turns import JobOrder
-from shared.ports import DESK
-from shared.services.commands.context import told_outcome
+from shared.ports import DASHBOARD
+from shared.services.commands.context import describe_compaction
 from shared.services.compaction import compactor
 from shared.services.compaction.flusher import STAGE as FLUSHING
 from tests.acceptance.compaction.test_memory_flush import everything_is_due, guests, talk, talk_until
 from tests.kit.app_driver import Visit
 from tests.kit.fakes.messages_api.harness import RunningFake
-from worker.jobs import Calls
+from worker.jobs import JobDoorbell
 
 PROSE = [{"match": {"kind": "summary"}, "times": -1, "action": {"prose": True}}]
 COMPACT_IS_DUE = "SELECT count(*) FROM jobs WHERE kind = 'compact' AND trigger = 'limit'"
@@ -39,10 +39,10 @@ async def guest(database_url: str, redis_url: str, provider: RunningFake) -> Asy
 
 async def compact_by_hand(guest: Visit, *, force: bool = True) -> Mapping[str, Any]:
     order = JobOrder(kind="compact", key="by hand", trigger="manual", payload={"force": force})
-    job_id = await guest.app.upkeep.ask(guest.session_id, order)
+    job_id = await guest.app.upkeep.request_job(guest.session_id, order)
     assert job_id is not None
-    await guest.app.maintenance.run(job_id)
-    return (await guest.app.upkeep.job_outcome(job_id))[1]
+    await guest.app.job_runner.run(job_id)
+    return (await guest.app.upkeep.load_job_outcome(job_id))[1]
 
 
 async def job(guest: Visit, trigger: str) -> Any:
@@ -77,7 +77,7 @@ async def test_a_digest_becomes_a_summary_of_the_same_range_when_a_model_answers
     for column in ("from_turn", "through_turn", "from_seq", "through_seq", "parent"):
         assert link[column] == digest[column]
     assert await guest.one("SELECT head FROM sessions") == link["id"]
-    state = await guest.app.upkeep.state(guest.session_id)
+    state = await guest.app.upkeep.load_state(guest.session_id)
     assert state.view.cycle == 1
     undone = await guest.app.commands.run(session_id=guest.session_id, address_id=None, name="undo")
     assert undone.success
@@ -277,7 +277,7 @@ async def test_after_an_undo_automatic_compaction_is_held_until_the_next_overflo
     assert (await guest.app.commands.run(session_id=guest.session_id, address_id=None, name="undo")).success
     await guest.app.pool.execute("UPDATE sessions SET cycle = 0")
     due = JobOrder(kind="compact", key="asked before the undo", trigger="limit", payload={"cycle": 0})
-    assert await guest.app.upkeep.ask(guest.session_id, due)
+    assert await guest.app.upkeep.request_job(guest.session_id, due)
     await guest.run_due_jobs()
     assert (await job(guest, "limit"))["outcome"]["nothing"] == "held"
     assert await guest.one(COUNT_LINKS) == 0
@@ -289,7 +289,7 @@ async def test_after_an_undo_automatic_compaction_is_held_until_the_next_overflo
 async def test_an_undo_that_would_not_fit_is_refused_with_its_numbers(guest: Visit) -> None:
     await talk(guest, 8)
     await compact_by_hand(guest)
-    refused = await guest.app.upkeep.undo(guest.session_id, limit_tokens=1_234, fixed_tokens=1_000)
+    refused = await guest.app.upkeep.undo_compaction(guest.session_id, limit_tokens=1_234, fixed_tokens=1_000)
     assert isinstance(refused, Refused)
     assert refused.reason == "would_not_fit"
     assert "1,234" in refused.advice
@@ -318,10 +318,10 @@ async def test_force_never_puts_a_summary_in_place_of_something_shorter(guest: V
     assert before < after
     assert await guest.one("SELECT count(*) FROM links") == 0
     assert await guest.one("SELECT count(*) FROM usage WHERE purpose = 'compact'") >= 1, "it is paid for"
-    said = told_outcome(command_texts("en"), "done", done)[1]
+    said = describe_compaction(command_texts("en"), "done", done)[1]
     assert "longer than what it replaces" in said
     assert f"{before:,} → {after:,} tokens" in said
-    assert "länger" in told_outcome(command_texts("de"), "done", done)[1]
+    assert "länger" in describe_compaction(command_texts("de"), "done", done)[1]
 
 
 async def test_a_summary_that_gains_too_little_gives_way_to_a_smaller_digest(
@@ -444,11 +444,11 @@ async def test_an_idle_compaction_needs_no_redis(idler: Visit) -> None:
     await talk_until(idler, IDLE_IS_DUE)
     await talk(idler, 3, first=30)
     await idle_for(idler, 245)
-    calls = Calls(replace(idler.app, doorbell=ArqDoorbell("redis://127.0.0.1:1/0")))
+    calls = JobDoorbell(replace(idler.app, doorbell=ArqDoorbell("redis://127.0.0.1:1/0")))
     now = time.monotonic()
-    await calls.ring_for(await idler.app.upkeep.due_jobs(), now)
+    await calls.ring(await idler.app.upkeep.due_jobs(), now)
     assert await idler.one(COUNT_LINKS) == 0
-    await calls.ring_for(await idler.app.upkeep.due_jobs(), now + 10)
+    await calls.ring(await idler.app.upkeep.due_jobs(), now + 10)
     async with asyncio.timeout(20):
         while (await job(idler, "idle"))["state"] != "done":
             await asyncio.sleep(0.05)
@@ -501,7 +501,7 @@ async def test_progress_is_told_by_stage_and_never_runs_backwards(
     desk: list[Mapping[str, Any]] = []
 
     async def announce(session_id: int, message: Mapping[str, Any]) -> None:
-        (desk if session_id == DESK else told).append(message)
+        (desk if session_id == DASHBOARD else told).append(message)
 
     monkeypatch.setattr(guest.app.announcer, "announce", announce)
     await compact_by_hand(guest)

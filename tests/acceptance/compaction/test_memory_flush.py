@@ -12,7 +12,7 @@ import pytest
 
 from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.adapters.redis.announcer import RedisAnnouncer
-from shared.ports import DESK
+from shared.ports import DASHBOARD
 from tests.kit.app_driver import Visit, running_app, settings_for, visit
 from tests.kit.fakes.messages_api.harness import RunningFake
 
@@ -98,7 +98,7 @@ async def test_a_compactions_own_flush_waits_for_nothing(goclaw: Visit) -> None:
     await talk_until(goclaw, "SELECT count(*) FROM jobs WHERE trigger = 'at_50'")
     await goclaw.run_due_jobs()
     await talk(goclaw, 2, first=20)
-    await goclaw.app.commands._store.ask(goclaw.session_id, _by_hand())
+    await goclaw.app.commands._store.request_job(goclaw.session_id, _by_hand())
     await goclaw.run_due_jobs()
     assert await goclaw.one("SELECT count(*) FROM links WHERE active") == 1
     assert await goclaw.one("SELECT flushed_turn >= base_turn FROM sessions")
@@ -271,7 +271,7 @@ async def test_a_flush_tells_nobody_anything(
     told: list[Mapping[str, Any]] = []
 
     async def announce(session_id: int, message: Mapping[str, Any]) -> None:
-        if session_id != DESK:  # operators see how far it is
+        if session_id != DASHBOARD:  # operators see how far it is
             told.append(message)
 
     monkeypatch.setattr(guest.app.announcer, "announce", announce)
@@ -329,7 +329,7 @@ async def test_a_checkpoint_stands_in_when_the_real_summary_fails(
     await goclaw.run_due_jobs()
     made = await goclaw.one("SELECT ledger FROM checkpoints")
     await provider.script([{"match": {"kind": "summary"}, "times": -1, "action": {"prose": True}}])
-    await goclaw.app.upkeep.ask(goclaw.session_id, _by_hand())
+    await goclaw.app.upkeep.request_job(goclaw.session_id, _by_hand())
     await goclaw.run_due_jobs()
     row = await goclaw.app.pool.fetchrow("SELECT kind, ledger FROM links WHERE active")
     assert row is not None
@@ -348,7 +348,7 @@ async def heard_of_jobs(
 ) -> list[dict[str, Any]]:
     """What operators are told of how far jobs are, while something is done."""
     listener = RedisAnnouncer(redis_url)
-    await listener.follow((DESK,))
+    await listener.subscribe((DASHBOARD,))
     heard: list[dict[str, Any]] = []
     ready = asyncio.Event()
 
@@ -364,10 +364,10 @@ async def heard_of_jobs(
     async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
         tasks.create_task(listen())
         while not ready.is_set():
-            await guest.app.announcer.announce(DESK, {"t": "here"})
+            await guest.app.announcer.announce(DASHBOARD, {"t": "here"})
             await asyncio.sleep(0.02)
         await act()
-        await guest.app.announcer.announce(DESK, {"t": "over"})
+        await guest.app.announcer.announce(DASHBOARD, {"t": "over"})
     await listener.close()
     return heard
 
@@ -377,7 +377,7 @@ async def test_operators_hear_how_far_a_flush_is_and_a_compactions_own_is_its_fi
 ) -> None:
     await talk(guest, 12)
     await guest.app.pool.execute("UPDATE jobs SET due_at = now() + interval '1 h'")
-    await guest.app.upkeep.ask(guest.session_id, _by_hand())
+    await guest.app.upkeep.request_job(guest.session_id, _by_hand())
     summed = await heard_of_jobs(guest, redis_url, guest.run_due_jobs)
     saving = [one["percent"] for one in summed if one["stage"] == "saving to memory"]
     assert saving == sorted(saving)
@@ -385,7 +385,7 @@ async def test_operators_hear_how_far_a_flush_is_and_a_compactions_own_is_its_fi
     assert summed[-1]["percent"] == 100
     await talk(guest, 3, first=20)
     await guest.app.pool.execute("UPDATE jobs SET due_at = now() + interval '1 h' WHERE state = 'due'")
-    await guest.app.upkeep.ask(guest.session_id, replace(_by_hand(), kind="flush"))
+    await guest.app.upkeep.request_job(guest.session_id, replace(_by_hand(), kind="flush"))
     heard = await heard_of_jobs(guest, redis_url, guest.run_due_jobs)
     assert {one["job"] for one in heard} == {await guest.one("SELECT max(id) FROM jobs WHERE kind = 'flush'")}
     percents = [one["percent"] for one in heard]

@@ -10,7 +10,7 @@ import pytest
 
 from shared.adapters.postgres.turns.events import PostgresEvents
 from shared.core.identity.handover import AnswerRuns, Limits, NewHandover, NotTaken, TakenByOther
-from shared.services.tools.handover import OverdueHandovers
+from shared.services.tools.handover import HandoverExpiry
 from tests.acceptance.compaction.test_memory_flush import guests
 from tests.kit.app_driver import Visit
 from tests.kit.fakes.messages_api.harness import RunningFake
@@ -46,7 +46,7 @@ async def human(guest: Visit, args: str = "") -> str:
 
 async def taken(guest: Visit, name: str = "anna") -> int:
     number = await operator(guest, name)
-    await guest.app.operator_desk.take(guest.session_id, operator_id=number, name=name)
+    await guest.app.handover_service.take_over(guest.session_id, operator_id=number, name=name)
     return number
 
 
@@ -60,13 +60,11 @@ async def state(guest: Visit) -> Any:
 
 
 async def replies(guest: Visit, who: int, text: str, cid: str = "r1") -> Any:
-    return await guest.app.operator_desk.reply(guest.session_id, operator_id=who, cid=cid, text=text)
+    return await guest.app.handover_service.reply(guest.session_id, operator_id=who, cid=cid, text=text)
 
 
 async def lapsed(guest: Visit, *, waiting: float = 10, silence: float = 60) -> None:
-    look = OverdueHandovers(
-        guest.app.handovers, guest.app.announcer, Limits(waiting=waiting, silence=silence)
-    )
+    look = HandoverExpiry(guest.app.handovers, guest.app.announcer, Limits(waiting=waiting, silence=silence))
     await look.end_overdue("web")
 
 
@@ -78,7 +76,7 @@ async def test_the_assistant_is_silent_until_it_gets_the_conversation_back(
     assert await state(guest) == "waiting"
     await guest.say("Is anybody there?")
     before = len(await provider.requests())
-    assert await guest.app.conversation.unanswered("web") == []
+    assert await guest.app.sessions.list_unanswered("web") == []
     await guest.answered()
     anna = await taken(guest)
     assert await state(guest) == "human"
@@ -86,9 +84,9 @@ async def test_the_assistant_is_silent_until_it_gets_the_conversation_back(
     await guest.say("Thank you, and what about the invoice?")
     await guest.answered()
     assert len(await provider.requests()) == before
-    moved = await guest.app.operator_desk.give_back(guest.session_id, operator_id=anna)
+    moved = await guest.app.handover_service.release(guest.session_id, operator_id=anna)
     assert moved.bot_has_turn
-    assert await guest.app.conversation.unanswered("web") == [guest.session_id]
+    assert await guest.app.sessions.list_unanswered("web") == [guest.session_id]
     assert await guest.answered() == "The assistant speaks."
     assert await state(guest) is None
     request = (await provider.requests())[-1]["body"]
@@ -117,7 +115,7 @@ async def test_what_the_operator_has_answered_the_assistant_does_not_answer_agai
     await replies(guest, anna, "In the shop.")
     await replies(guest, anna, "It is open until six.", cid="r2")
     before = len(await provider.requests())
-    moved = await guest.app.operator_desk.give_back(guest.session_id, operator_id=anna)
+    moved = await guest.app.handover_service.release(guest.session_id, operator_id=anna)
     assert not moved.bot_has_turn
     await guest.answered()
     assert len(await provider.requests()) == before
@@ -150,7 +148,7 @@ async def test_nobody_coming_is_said_and_then_the_assistant_answers(guest: Visit
     assert await state(guest) is None
     notices = [one for one in await events(guest) if one.get("role") == "notice"]
     assert [one["error"] for one in notices] == ["handover_unanswered"]
-    assert await guest.app.conversation.unanswered("web") == [guest.session_id]
+    assert await guest.app.sessions.list_unanswered("web") == [guest.session_id]
     assert await guest.answered() == "The assistant speaks."
 
 
@@ -177,9 +175,9 @@ async def test_of_two_operators_one_has_it(guest: Visit) -> None:
     await guest.ask("Hello.")
     await human(guest)
     numbers = {name: await operator(guest, name) for name in ("anna", "bert")}
-    desk = guest.app.operator_desk
+    desk = guest.app.handover_service
     results = await asyncio.gather(
-        *(desk.take(guest.session_id, operator_id=id_, name=name) for name, id_ in numbers.items()),
+        *(desk.take_over(guest.session_id, operator_id=id_, name=name) for name, id_ in numbers.items()),
         return_exceptions=True,
     )
     refused = [one for one in results if isinstance(one, TakenByOther)]
@@ -188,9 +186,11 @@ async def test_of_two_operators_one_has_it(guest: Visit) -> None:
     with pytest.raises(TakenByOther):
         await replies(guest, numbers[loser], "Me first!")
     with pytest.raises(TakenByOther):
-        await desk.give_back(guest.session_id, operator_id=numbers[loser])
-    assert (await desk.take(guest.session_id, operator_id=numbers[refused[0].name], name="x")).event_seq == 0
-    await desk.give_back(guest.session_id, operator_id=numbers[loser], any_ones=True)
+        await desk.release(guest.session_id, operator_id=numbers[loser])
+    assert (
+        await desk.take_over(guest.session_id, operator_id=numbers[refused[0].name], name="x")
+    ).event_seq == 0
+    await desk.release(guest.session_id, operator_id=numbers[loser], any_ones=True)
     assert await state(guest) is None
 
 
@@ -200,7 +200,7 @@ async def test_a_repeated_cid_gets_the_same_mid(guest: Visit) -> None:
     both = await asyncio.gather(*(replies(guest, anna, "Good day!") for _ in range(3)))
     assert len({one.mid for one in both}) == 1
     assert sum(not one.repeated for one in both) == 1
-    await guest.app.operator_desk.give_back(guest.session_id, operator_id=anna)
+    await guest.app.handover_service.release(guest.session_id, operator_id=anna)
     assert (await replies(guest, anna, "Good day!")).mid == both[0].mid
 
 
@@ -238,7 +238,7 @@ async def test_a_turn_that_was_put_back_may_be_answered_by_a_human(
     assert reply.turn == 2
     ended = "SELECT array_agg(state || coalesce(' ' || error_code, '') ORDER BY turn_no) FROM turns"
     assert await guest.one(ended) == ["answered answered_together", "answered"]
-    await guest.app.operator_desk.give_back(guest.session_id, operator_id=anna)
+    await guest.app.handover_service.release(guest.session_id, operator_id=anna)
     await provider.script([SAYS])
     assert await guest.ask("Well again?") == "The assistant speaks."
 
@@ -250,12 +250,12 @@ async def test_a_reminder_waits_until_the_assistant_is_back(guest: Visit) -> Non
         """INSERT INTO reminders (key, party_id, session_id, address_id, text, due_at, tell_at)
            SELECT 'k', party_id, session_id, id, 'call Bob', now(), now() FROM addresses"""
     )
-    await guest.app.conversation.unanswered("web")
+    await guest.app.sessions.list_unanswered("web")
     assert await guest.one("SELECT state FROM reminders") == "pending"
-    await guest.app.operator_desk.give_back(guest.session_id, operator_id=anna)
-    assert await guest.app.conversation.unanswered("web") == [guest.session_id]
+    await guest.app.handover_service.release(guest.session_id, operator_id=anna)
+    assert await guest.app.sessions.list_unanswered("web") == [guest.session_id]
     await guest.answered()
-    await guest.app.conversation.unanswered("web")
+    await guest.app.sessions.list_unanswered("web")
     assert await guest.one("SELECT state FROM reminders") == "done"
 
 
@@ -277,7 +277,7 @@ async def test_forgetting_ends_it_and_leaves_no_reason(guest: Visit) -> None:
     await human(guest, "canary 4711")
     anna = await taken(guest)
     await guest.say("Forget me.")
-    await guest.app.forgetting.everything(guest.session_id, actor="person")
+    await guest.app.erasure.erase_everything(guest.session_id, actor="person")
     assert await guest.one("SELECT count(*) FROM handovers") == 0
     assert await state(guest) is None
     with pytest.raises(NotTaken):
@@ -294,10 +294,10 @@ async def test_where_it_is_off_it_is_said_kindly_and_the_tool_is_not_offered(
         assert "nobody here who could take over" in await human(guest)
         tools = (await provider.requests())[-1]["body"].get("tools", [])
         assert "ask_human" not in [tool["name"] for tool in tools]
-        await guest.app.handovers.ask(
+        await guest.app.handovers.request_handover(
             NewHandover(session_id=guest.session_id, address_id=guest.address_id, asked_by="person")
         )
-        await guest.app.conversation.unanswered("web")
+        await guest.app.sessions.list_unanswered("web")
         assert await state(guest) is None, "what waited when it was switched off waits no longer"
 
 
@@ -305,6 +305,6 @@ async def test_an_export_says_who_wrote(guest: Visit) -> None:
     await guest.ask("Hello.")
     anna = await taken(guest)
     await replies(guest, anna, "Words of a human.")
-    whole = (await guest.app.exporting.whole(guest.session_id, "json")).decode()
+    whole = (await guest.app.exporter.export(guest.session_id, "json")).decode()
     told = next(line for line in whole.split("{") if "Words of a human." in line)
     assert "operator" in whole[: whole.index(told) + len(told)]

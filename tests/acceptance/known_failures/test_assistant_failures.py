@@ -48,7 +48,7 @@ async def test_a01_compaction_never_destroys_what_was_said(guest: Visit) -> None
     """Summary and deletion were one step, and weeks of talk were gone (openclaw, GoClaw)."""
     turns = await until_due(guest)
     await guest.run_due_jobs()
-    (exported,) = json.loads(await guest.app.exporting.whole(guest.session_id, "json"))["conversations"]
+    (exported,) = json.loads(await guest.app.exporter.export(guest.session_id, "json"))["conversations"]
     assert len([m for m in exported["messages"] if m["author"] == "person"]) == turns
     assert exported["messages"][0]["text"].startswith("Message 0.")
 
@@ -92,7 +92,9 @@ def test_a03_a_reserve_as_large_as_the_window_leaves_half_of_it() -> None:
 async def test_a04_the_job_of_a_dead_worker_is_taken_over(guest: Visit) -> None:
     """A crashed run held the lane of its session until somebody restarted everything (openclaw)."""
     app = guest.app
-    job_id = await app.upkeep.ask(guest.session_id, JobOrder(kind="compact", key="k", trigger="limit"))
+    job_id = await app.upkeep.request_job(
+        guest.session_id, JobOrder(kind="compact", key="k", trigger="limit")
+    )
     assert job_id is not None
     dead = await app.workers.register("worker")
     first = await app.upkeep.claim_job(job_id, worker_id=dead)
@@ -173,7 +175,7 @@ async def test_a09_what_was_acknowledged_is_answered_by_the_next_process(guest: 
     """Messages were acknowledged before they were safe, and a restart lost them (openclaw)."""
     await guest.say("Can anybody hear me?")
     async with running_app(guest.app.settings) as app:
-        assert guest.session_id in await app.conversation.unanswered("web")
+        assert guest.session_id in await app.sessions.list_unanswered("web")
         again = Visit(app=app, session_id=guest.session_id, address_id=guest.address_id)
         assert await again.answered()
     assert await guest.one("SELECT count(*) FROM turns WHERE state = 'answered'") == 1
@@ -192,15 +194,15 @@ async def test_a10_silent_work_shows_nothing(guest: Visit) -> None:
 async def test_a11_a_summary_leaves_a_mark_and_can_be_taken_back_but_not_across_new(guest: Visit) -> None:
     """Compaction could not be seen or undone, or its undo brought back what had been put away (openclaw)."""
     await until_due(guest)
-    before = await guest.app.upkeep.state(guest.session_id)
+    before = await guest.app.upkeep.load_state(guest.session_id)
     await guest.run_due_jobs()
     assert await guest.one("SELECT payload ->> 'state' FROM events WHERE kind = 'compaction'") == "done"
-    undone = await guest.app.upkeep.undo(guest.session_id, limit_tokens=10**9, fixed_tokens=900)
+    undone = await guest.app.upkeep.undo_compaction(guest.session_id, limit_tokens=10**9, fixed_tokens=900)
     assert isinstance(undone, LinkStored)
-    after = await guest.app.upkeep.state(guest.session_id)
+    after = await guest.app.upkeep.load_state(guest.session_id)
     assert built(after.view) == built(before.view)
-    await guest.app.upkeep.begin_anew(guest.session_id, fixed_tokens=900)
-    refused = await guest.app.upkeep.undo(guest.session_id, limit_tokens=10**9, fixed_tokens=900)
+    await guest.app.upkeep.start_new_conversation(guest.session_id, fixed_tokens=900)
+    refused = await guest.app.upkeep.undo_compaction(guest.session_id, limit_tokens=10**9, fixed_tokens=900)
     assert isinstance(refused, Refused)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncpg
 
 from shared.adapters.postgres.operations.invariants import Violation, check_activity, check_invariants
-from shared.replay.evidence import Evidence, Witness
+from shared.replay.evidence import DatabaseProbe, Evidence
 
 SQL_SECONDS = 20.0
 
@@ -24,18 +24,18 @@ class Books:
         self._database_url = database_url
 
     async def __aenter__(self) -> Books:
-        self._witness = await Witness.call(self._database_url)
+        self._witness = await DatabaseProbe.connect(self._database_url)
         self._connection = await asyncpg.connect(self._database_url, timeout=60)
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self._connection.close(timeout=30)
-        await self._witness.dismiss()
+        await self._witness.close()
 
     async def at_rest(self, session: str) -> Evidence:
         """When no job is due any more."""
         assert await self._witness.wait_for_jobs([session]) == 0
-        evidence = await self._witness.testify(session)
+        evidence = await self._witness.collect(session)
         assert evidence is not None
         return evidence
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from shared.config.settings import load_settings
-from shared.replay.system import OwnSystem, System
+from shared.replay.system import ReplayTarget, TemporaryInstallation
 from tests.acceptance.local_model.__main__ import NAME
 from tests.acceptance.local_model.running import RunningModel, missing
 
@@ -36,10 +36,10 @@ async def model(run_folder: Path) -> AsyncIterator[RunningModel]:
 
 
 @pytest.fixture(scope="module")
-async def system(model: RunningModel) -> AsyncIterator[System]:
+async def system(model: RunningModel) -> AsyncIterator[ReplayTarget]:
     """All processes of `up`, with nothing changed but the model and the length of its answers."""
     settings = load_settings(models_file=model.models_file(), model=NAME, max_output=LONGEST_ANSWER)
-    async with OwnSystem(settings, window=None) as running:
+    async with TemporaryInstallation(settings, window=None) as running:
         yield running
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from urllib.parse import urlsplit
 
-from shared.replay.system import System
+from shared.replay.system import ReplayTarget
 from tests.acceptance.local_model.__main__ import WINDOW
 from tests.acceptance.local_model.books import Books
 from tests.acceptance.local_model.running import RunningModel
@@ -19,7 +19,7 @@ LETTER_CHARS = 5_000
 
 
 async def test_a_conversation_goes_on_far_beyond_the_models_window(
-    model: RunningModel, system: System, figures: list[str]
+    model: RunningModel, system: ReplayTarget, figures: list[str]
 ) -> None:
     began = time.monotonic()
     async with Person(port_of(system), name="long") as person, Books(database_of(system)) as books:
@@ -62,7 +62,7 @@ async def test_a_conversation_goes_on_far_beyond_the_models_window(
 
 
 async def test_a_message_that_the_model_counts_higher_than_we_do_is_answered_all_the_same(
-    model: RunningModel, system: System, figures: list[str]
+    model: RunningModel, system: ReplayTarget, figures: list[str]
 ) -> None:
     before = len(model.refused())
     async with Person(port_of(system), name="foreign") as person, Books(database_of(system)) as books:
@@ -101,12 +101,12 @@ async def talk(person: Person, model: RunningModel, *, until_tokens: int) -> int
     return tokens
 
 
-def port_of(system: System) -> int:
+def port_of(system: ReplayTarget) -> int:
     port = urlsplit(system.url).port
     assert port is not None
     return port
 
 
-def database_of(system: System) -> str:
+def database_of(system: ReplayTarget) -> str:
     assert system.database_url is not None
     return system.database_url

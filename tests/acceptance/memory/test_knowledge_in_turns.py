@@ -15,7 +15,7 @@ from tests.acceptance.memory.test_recall_in_turns import chats, recalled
 from tests.kit.app_driver import Visit, running_app, settings_for, visit
 from tests.kit.fakes.messages_api.harness import RunningFake
 from tests.kit.sample_files import pdf
-from worker.jobs import read_knowledge
+from worker.jobs import index_knowledge
 
 PATIENCE_SECONDS = 60.0
 QUESTION = "How many days do I have to return a kettle?"
@@ -40,7 +40,7 @@ async def guest(
     shelf(tmp_path).mkdir(parents=True)
     async with running_app(settings) as app:
         worker = await open_app(settings, role="worker")
-        reading = asyncio.ensure_future(read_knowledge(worker))
+        reading = asyncio.ensure_future(index_knowledge(worker))
         try:
             yield await visit(app)
         finally:

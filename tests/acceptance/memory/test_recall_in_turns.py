@@ -14,7 +14,7 @@ from shared.adapters.models.wire import request_body
 from shared.adapters.postgres.turns.replays import PostgresReplays
 from shared.core.context.memory import note_from
 from shared.core.context.prompts import RECALL_TAG
-from shared.services.turns.request_replay import rebuild
+from shared.services.turns.request_replay import rebuild_request
 from tests.acceptance.compaction.test_flush_compact_undo import WINDOW, talk
 from tests.kit.app_driver import Visit, running_app, settings_for, visit
 from tests.kit.fakes.messages_api.harness import RunningFake
@@ -76,9 +76,9 @@ async def test_the_request_with_recall_is_made_again_byte_for_byte(
     await talk(guest, 10)
     await guest.ask(QUESTION)
     turn = await guest.one("SELECT answered_turn FROM sessions")
-    stored = await PostgresReplays(guest.app.pool).of_turn(guest.session_id, turn)
+    stored = await PostgresReplays(guest.app.pool).load_turn(guest.session_id, turn)
     assert stored is not None
-    request = rebuild(stored, count=COUNTER.count)
+    request = rebuild_request(stored, count=COUNTER.count_tokens)
     again = {**request_body(request, card_of(ModelEntry(name=CHAT)), CHAT), "stream": True}
     body = (await chats(provider))[-1]
     assert recalled(body)
@@ -105,7 +105,7 @@ async def test_nothing_comes_back_from_before_a_fresh_start(guest: Visit, provid
     await talk(guest, 10)
     assert (await guest.app.commands.run(session_id=guest.session_id, address_id=None, name="new")).success
     await guest.app.pool.execute("DELETE FROM notes")
-    await guest.app.indexing.sweep()
+    await guest.app.recall_indexer.sweep()
     assert await guest.one("SELECT indexed_turn = base_turn FROM sessions")
     await guest.ask(QUESTION)
     assert recalled((await chats(provider))[-1]) == ""
@@ -119,7 +119,7 @@ async def test_what_a_dead_worker_left_unsearchable_is_found_after_the_sweep(
     await guest.app.pool.execute("DELETE FROM passages")
     await guest.ask(QUESTION)
     assert "[#3]" not in recalled((await chats(provider))[-1])
-    await guest.app.indexing.sweep()
+    await guest.app.recall_indexer.sweep()
     await guest.ask(QUESTION)
     assert "[#3] person: The invoice number" in recalled((await chats(provider))[-1])
 
@@ -147,7 +147,7 @@ async def test_a_note_that_was_recalled_and_then_forgotten_stands_in_no_stored_r
 
 
 async def forget_a_recalled_note(guest: Visit, provider: RunningFake) -> None:
-    whose = await guest.app.notes.whose(guest.session_id)
+    whose = await guest.app.notes.load_owner(guest.session_id)
     for number in range(12):
         filler = (
             f"Agreement {number} about house {number * 7}: " + f"the {number} walls stay white and bare. " * 8
@@ -155,7 +155,7 @@ async def forget_a_recalled_note(guest: Visit, provider: RunningFake) -> None:
         await guest.app.notes.save(note_from({"text": filler, "importance": 9}), whose)
     kept = await guest.app.notes.save(note_from({"text": PARROT, "importance": 1}), whose)
     assert kept.note is not None
-    await guest.app.indexing.sweep()
+    await guest.app.recall_indexer.sweep()
     await guest.ask("What does the parrot eat?")
     assert f"[note] {PARROT}" in recalled((await chats(provider))[-1])
     shown = "SELECT count(*) FROM prompt_parts WHERE body LIKE '%Zanzibarine%'"

@@ -328,7 +328,7 @@ async def test_what_a_flush_saves_is_an_event_and_no_message(guest: Visit, provi
 
 
 async def test_rival_writers_of_the_same_words_make_one_note(guest: Visit) -> None:
-    whose = await guest.app.notes.whose(guest.session_id)
+    whose = await guest.app.notes.load_owner(guest.session_id)
     near = [
         "Anna likes to drink green tea in the garden in the morning",
         "anna likes to drink green tea in the",
@@ -349,7 +349,7 @@ async def test_notes_of_a_party_that_was_merged_go_on_with_the_other(
     people = PostgresPeople(guest.app.pool)
     code = await people.issue_code(other.session_id, other.address_id)
     assert isinstance(code, str)
-    assert isinstance(await people.join(guest.session_id, guest.address_id, code), Joined)
+    assert isinstance(await people.link_account(guest.session_id, guest.address_id, code), Joined)
     await guest.ask("Hello.")
     assert "Otto collects stamps" in await prompted(provider)
     assert "Otto collects stamps" in (await command(guest, "memory"))[1]

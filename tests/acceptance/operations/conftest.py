@@ -89,8 +89,8 @@ async def _live(app: App, settings: Settings, database_url: str) -> Path:
     await create_login_link(database_url)
     made = await make_backup(settings, database_url, folder=settings.backups)
     await stays.ask(f"And then {LATER}")
-    await app.forgetting.everything(leaves.session_id, "person")
-    await app.forgetting.messages(stays.session_id, [3, 4], "person")
+    await app.erasure.erase_everything(leaves.session_id, "person")
+    await app.erasure.erase_messages(stays.session_id, [3, 4], "person")
     source = await _source(app, stays)
     assert await PostgresNotes(app.pool).erase(source, [note]) == 1
     await leaves.ask("I came back.")

@@ -15,21 +15,21 @@ from shared.adapters.telemetry.health import Health
 from shared.config.settings import Settings, load_settings
 from shared.core.ops.backups import name_of
 from shared.diagnostics.backup_checks import check_backups
-from shared.supervision.backup_schedule import DailyBackup
+from shared.supervision.backup_schedule import BackupScheduler
 from tests.acceptance.operations.conftest import ROOT
 from tests.kit.app_driver import running_app, settings_for, visit
-from worker.jobs import forget
+from worker.jobs import run_erasures
 
 
-def daily(code: str, said: list[str]) -> DailyBackup:
-    return DailyBackup(dict(os.environ), said.append, command=(sys.executable, "-c", code))
+def daily(code: str, said: list[str]) -> BackupScheduler:
+    return BackupScheduler(dict(os.environ), said.append, command=(sys.executable, "-c", code))
 
 
 async def test_a_backup_that_fails_is_said_and_one_that_does_not_is_not() -> None:
     said: list[str] = []
-    await daily("print('evertalk: made')", said).once()
+    await daily("print('evertalk: made')", said).run_if_due()
     assert said == []
-    await daily("import sys; sys.exit('evertalk: no backup was made: the disk is full')", said).once()
+    await daily("import sys; sys.exit('evertalk: no backup was made: the disk is full')", said).run_if_due()
     assert said == ["The daily backup failed: evertalk: no backup was made: the disk is full"]
 
 
@@ -38,7 +38,7 @@ async def test_a_backup_in_the_making_ends_with_the_system(tmp_path: Path) -> No
     code = (
         f"import os, time; print(os.getpid(), file=open({str(pid_file)!r}, 'w'), flush=True); time.sleep(60)"
     )
-    making = asyncio.create_task(daily(code, []).once())
+    making = asyncio.create_task(daily(code, []).run_if_due())
     assert await until(lambda: pid_file.exists() and pid_file.read_text() != "", timeout_seconds=30)
     pid = int(pid_file.read_text())
     making.cancel()
@@ -105,9 +105,9 @@ async def test_the_worker_writes_the_log_of_erasures_apart(
     async with running_app(settings) as app:
         guest = await visit(app)
         await guest.ask("Hello, I am Canary-66.")
-        working = asyncio.create_task(forget(app))
-        await app.forgetting.messages(guest.session_id, [1, 2], "person")
-        await app.forgetting.everything(guest.session_id, "person")
+        working = asyncio.create_task(run_erasures(app))
+        await app.erasure.erase_messages(guest.session_id, [1, 2], "person")
+        await app.erasure.erase_everything(guest.session_id, "person")
         assert await until(lambda: len(file.read()) == 2, timeout_seconds=30)
         working.cancel()
         await asyncio.gather(working, return_exceptions=True)

@@ -25,7 +25,7 @@ from shared.cli.backup import (
     show_backups,
     verify_backup,
 )
-from shared.cli.restore import STAGE, CannotRestore, restore_here, restore_there
+from shared.cli.restore import STAGE, CannotRestore, restore_embedded, restore_external
 from shared.config.settings import load_settings
 from shared.core.ops.backups import BadBackup, made_at, read_manifest
 from tests.acceptance.operations.conftest import ERASED, FORGOTTEN, KEPT, LATER, NOTED, Installation, words_of
@@ -68,7 +68,7 @@ async def test_what_was_there_comes_back_and_what_was_forgotten_since_does_not(
 ) -> None:
     old = read_manifest(open_archive(installation.backup)).log_epoch
     said: list[str] = []
-    assert await restore_here(installation.settings, installation.backup, say=said.append) == 0, said
+    assert await restore_embedded(installation.settings, installation.backup, say=said.append) == 0, said
     words = await words_of(installation)
     assert KEPT in words
     assert LATER not in words
@@ -97,7 +97,7 @@ async def _restored_again(installation: Installation) -> None:
         made = await make_backup(settings, servers.database_url, folder=settings.backups)
         epoch = made.manifest.log_epoch
     said: list[str] = []
-    assert await restore_here(settings, made.path, say=said.append) == 0
+    assert await restore_embedded(settings, made.path, say=said.append) == 0
     assert "erasures done again: 0" in "\n".join(said)
     assert await installation.ask("SELECT log_epoch FROM deployment") > epoch
 
@@ -107,7 +107,7 @@ async def test_a_new_machine_takes_the_key_of_the_backup(installation: Installat
     log = installation.data / "backups" / "erasures.jsonl"
     async with EmbeddedServers(installation.data / "servers", wanted=Wanted(redis=False)) as servers:
         await copy_erasures(servers.database_url, ErasureFile(log))
-    assert await restore_here(there.settings, there.backup, erasures=log, say=silent) == 0
+    assert await restore_embedded(there.settings, there.backup, erasures=log, say=silent) == 0
     assert (there.data / "secret_key").read_text() == "k" * 48
     words = await words_of(there)
     assert KEPT in words
@@ -118,7 +118,7 @@ async def test_while_evertalk_runs_nothing_is_restored(installation: Installatio
     before = state_of(installation.data)
     for lock in ("up.lock", "servers/lock"):
         with FolderLock(installation.data / lock), pytest.raises(CannotRestore, match="Evertalk runs"):
-            await restore_here(installation.settings, installation.backup, say=silent)
+            await restore_embedded(installation.settings, installation.backup, say=silent)
     assert state_of(installation.data) == before
 
 
@@ -143,7 +143,7 @@ async def test_a_bad_backup_changes_nothing(installation: Installation, harm: st
     if harm != "absent":
         bad.write_bytes(data)
     with pytest.raises((BadBackup, CannotRestore)):
-        await restore_here(installation.settings, bad, say=silent)
+        await restore_embedded(installation.settings, bad, say=silent)
     assert state_of(installation.data) == before
 
 
@@ -152,14 +152,14 @@ async def test_a_database_that_is_not_empty_is_not_touched(
 ) -> None:
     settings = load_settings(database_url=database_url, secret_key="k" * 48, data_dir=installation.data)
     with pytest.raises(CannotRestore, match="not empty"):
-        await restore_there(settings, installation.backup, say=silent)
+        await restore_external(settings, installation.backup, say=silent)
 
 
 async def test_an_empty_external_database_is_filled(
     empty_database_url: str, installation: Installation
 ) -> None:
     settings = load_settings(database_url=empty_database_url, secret_key="k" * 48, data_dir=installation.data)
-    assert await restore_there(settings, installation.backup, say=silent) == 0
+    assert await restore_external(settings, installation.backup, say=silent) == 0
     connection = await asyncpg.connect(empty_database_url)
     assert await connection.fetchval(MESSAGES) > 0
     await connection.close()

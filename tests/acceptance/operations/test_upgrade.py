@@ -19,7 +19,7 @@ from shared.adapters.embedded.process_user import account_for
 from shared.adapters.postgres.db.migrate import MigrationFailed, current_revision, migrate
 from shared.adapters.postgres.db.readiness import LEAST_POSTGRES, SchemaUnknown, newest_revision
 from shared.bootstrap.process import EXIT_BAD_SETTINGS
-from shared.cli.up import CannotStart, bring_up_to_date
+from shared.cli.up import CannotStart, migrate_with_backup
 from shared.cli.upgrade import CannotUpgrade, read_upgrade_arguments, run_upgrade
 from shared.diagnostics.doctor import _check_schema
 from tests.acceptance.operations.conftest import KEPT, LATER, ROOT, Installation, words_of
@@ -80,13 +80,13 @@ async def test_up_makes_a_backup_before_it_changes_the_schema_unless_none_is_wis
     before = backups_of(installation)
     async with EmbeddedServers(installation.data / "servers", wanted=Wanted(redis=False)) as servers:
         await older(servers.database_url)
-        await bring_up_to_date(settings, servers.database_url)
+        await migrate_with_backup(settings, servers.database_url)
         newest = (await current_revision(servers.database_url))[1]
         assert backups_of(installation) - before == (1 if keep else 0)
         said = [line for line in capsys.readouterr().out.splitlines() if line.startswith("Schema ")]
         assert len(said) == (1 if keep else 0)
         assert all(f"0025 → {newest}" in line and ".tar" in line for line in said)
-        await bring_up_to_date(settings, servers.database_url)
+        await migrate_with_backup(settings, servers.database_url)
         assert backups_of(installation) - before == (1 if keep else 0), "nothing changes any more"
         assert capsys.readouterr().out == ""
 
@@ -101,7 +101,7 @@ async def test_a_program_of_before_leaves_the_schema_of_a_newer_one_as_it_is(
         url = servers.database_url
         settings = installation.settings.model_copy(update={"database_url": SecretStr(url)})
         await is_of_a_newer_version(url)
-        await bring_up_to_date(settings, url)
+        await migrate_with_backup(settings, url)
         assert "9999, newer than this version" in capsys.readouterr().out
         assert await run_upgrade(wish, settings=settings, say=said.append) == 0
         assert any("9999, newer than this version" in line for line in said)
@@ -133,7 +133,7 @@ async def test_a_schema_that_nobody_here_knows_is_told_in_one_sentence_and_left_
         settings = installation.settings.model_copy(update={"database_url": SecretStr(url)})
         await is_of_a_newer_version(url, "0044_of_others")
         with pytest.raises(CannotStart, match=FOREIGN) as refused:
-            await bring_up_to_date(settings, url)
+            await migrate_with_backup(settings, url)
         assert refused.value.advice == INSTEAD
         with pytest.raises(SchemaUnknown, match=FOREIGN):
             await run_upgrade(wish, settings=settings, say=said.append)
@@ -182,7 +182,7 @@ async def test_up_does_not_touch_the_schema_when_there_is_no_room_for_a_backup(
     async with EmbeddedServers(installation.data / "servers", wanted=Wanted(redis=False)) as servers:
         await older(servers.database_url)
         with pytest.raises(CannotStart, match="no backup was made") as refused:
-            await bring_up_to_date(settings, servers.database_url)
+            await migrate_with_backup(settings, servers.database_url)
         assert "EVERTALK_BACKUP_KEEP=0" in refused.value.advice
         assert (await current_revision(servers.database_url))[0] == "0025"
 

@@ -41,7 +41,7 @@ def too_long(maximum: int, *, tokens: int = 6_100, times: int = 1, **match: str)
 
 
 async def window(app: App) -> int:
-    return (await app.models.card(app.models.chat)).window
+    return (await app.models.load_card(app.models.chat)).window
 
 
 async def states(app: App) -> list[str]:

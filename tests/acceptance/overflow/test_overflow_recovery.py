@@ -166,7 +166,7 @@ async def test_a_preset_that_looks_before_the_call_waits_for_its_summary_and_say
 async def test_without_a_worker_the_answer_comes_all_the_same(
     careful: Visit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("shared.services.turns.agent_loop.ORGANIZE_SECONDS", 0.2)
+    monkeypatch.setattr("shared.services.turns.agent_loop.COMPACTION_WAIT_SECONDS", 0.2)
     await talk(careful, 22)
     assert await careful.one("SELECT count(*) FROM turns WHERE state = 'answered'") == 22
     assert any(isinstance(event, Organizing) for event in careful.heard)

@@ -136,7 +136,7 @@ async def test_nothing_of_another_sitting_of_the_same_person_stays(guest: Visit)
     people = PostgresPeople(guest.app.pool)
     code = await people.issue_code(archived.session_id, archived.address_id)
     assert isinstance(code, str)
-    assert isinstance(await people.join(guest.session_id, guest.address_id, code), Joined)
+    assert isinstance(await people.link_account(guest.session_id, guest.address_id, code), Joined)
     await guest.ask("Hello again")
     await forget_everything(guest)
     assert CANARY not in await everything_of(guest)
@@ -146,7 +146,7 @@ async def test_nothing_of_another_sitting_of_the_same_person_stays(guest: Visit)
 async def test_a_message_that_waits_and_a_turn_that_runs_are_ended_and_write_nothing(guest: Visit) -> None:
     await guest.ask("Hello")
     await guest.say(f"Please remember {CANARY}.")
-    claim = await guest.app.conversation._claim(guest.session_id)
+    claim = await guest.app.sessions._claim(guest.session_id)
     assert claim is not None
     await guest.say(f"And {CANARY} again.")
     await forget_everything(guest)
@@ -168,27 +168,27 @@ async def test_a_crash_in_the_middle_is_finished_by_the_next_sweep(guest: Visit)
         if len(places) == 4:
             raise RuntimeError("power cut")
 
-    forgetting = guest.app.forgetting
+    forgetting = guest.app.erasure
     object.__setattr__(forgetting, "_crash_point", dies)
     await run(guest, "forget", "everything")
     with pytest.raises(RuntimeError):
-        await forgetting.everything(guest.session_id, "person")
+        await forgetting.erase_everything(guest.session_id, "person")
     assert CANARY in await everything_of(guest)
     assert await guest.one("SELECT state FROM erasures") == "running"
     await guest.ask("Do you still know me?")
     places.clear()
     object.__setattr__(forgetting, "_crash_point", lambda _: None)
-    assert await forgetting.finish() == 1
+    assert await forgetting.finish_pending() == 1
     assert CANARY not in await everything_of(guest)
     await promises_hold(guest)
-    assert await forgetting.finish() == 0
+    assert await forgetting.finish_pending() == 0
 
 
 @pytest.mark.control("S40")
 async def test_forgetting_twice_and_by_two_at_once_is_forgetting_once(guest: Visit) -> None:
     await talked(guest)
-    forgetting = guest.app.forgetting
-    await asyncio.gather(*(forgetting.everything(guest.session_id, "person") for _ in range(3)))
+    forgetting = guest.app.erasure
+    await asyncio.gather(*(forgetting.erase_everything(guest.session_id, "person") for _ in range(3)))
     assert CANARY not in await everything_of(guest)
     assert await guest.one("SELECT count(*) FROM erasures WHERE state = 'done'") == 3
     await promises_hold(guest)

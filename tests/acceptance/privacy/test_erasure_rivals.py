@@ -42,7 +42,7 @@ async def guest(database_url: str, redis_url: str) -> AsyncIterator[Visit]:
 
 
 async def forget(guest: Visit) -> None:
-    assert (await guest.app.forgetting.everything(guest.session_id, "person")).finished
+    assert (await guest.app.erasure.erase_everything(guest.session_id, "person")).finished
 
 
 async def is_gone(guest: Visit) -> None:
@@ -59,7 +59,7 @@ async def is_gone(guest: Visit) -> None:
 
 async def job(guest: Visit, kind: str) -> JobClaim:
     order = JobOrder(kind=kind, key=f"{kind}:by:hand", trigger="manual", payload={"focus": CANARY})  # type: ignore[arg-type]
-    job_id = await guest.app.upkeep.ask(guest.session_id, order)
+    job_id = await guest.app.upkeep.request_job(guest.session_id, order)
     assert job_id is not None
     claim = await guest.app.upkeep.claim_job(job_id, worker_id=guest.app.worker_id)
     assert claim is not None
@@ -68,7 +68,7 @@ async def job(guest: Visit, kind: str) -> JobClaim:
 
 async def claimed(guest: Visit) -> Claim:
     await guest.say(f"What about {CANARY}?")
-    claim = await guest.app.conversation._claim(guest.session_id)
+    claim = await guest.app.sessions._claim(guest.session_id)
     assert claim is not None
     return claim
 
@@ -185,7 +185,7 @@ async def test_updates_that_are_still_being_put_together_are_refused(guest: Visi
         receipt=InboxReceipt(bot_id=7, update_ids=(1,), chat_id=42, message_ids=(1,)),
     )  # fmt: skip
     with pytest.raises(Fenced):
-        await app.conversation.accept(inbound)
+        await app.sessions.accept(inbound)
     assert [waiting.update_id for waiting in await inbox.waiting(7)] == [3]
     assert "Somebody else's words" in await dumped(app.settings)
     await is_gone(guest)
@@ -211,5 +211,5 @@ async def test_whatever_runs_at_any_moment_leaves_nothing(guest: Visit, pause: f
 
 async def work(guest: Visit) -> None:
     order = JobOrder(kind="compact", key="compact:by:hand", trigger="manual", payload={"force": True})
-    await guest.app.upkeep.ask(guest.session_id, order)
+    await guest.app.upkeep.request_job(guest.session_id, order)
     await guest.run_due_jobs()

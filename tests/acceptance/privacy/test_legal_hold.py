@@ -61,7 +61,7 @@ async def time_goes_by(guest: Visit) -> dict[str, int]:
     for statement in OLD:
         await guest.app.pool.execute(statement)
     await guest.app.session_list.catch_up()
-    return await guest.app.retaining.sweep()
+    return await guest.app.retention.sweep()
 
 
 @pytest.mark.control("S42")
@@ -77,7 +77,7 @@ async def test_time_takes_what_is_free_and_nothing_that_is_on_hold(guest: Visit)
         rows = await guest.app.pool.fetch(f"SELECT session_id FROM {table}")
         assert [row["session_id"] for row in rows] == [guest.session_id]
     assert await guest.one("SELECT count(*) FROM notes WHERE text LIKE '%' || $1 || '%'", HELD) == 1
-    assert await guest.app.retaining.sweep() == {}
+    assert await guest.app.retention.sweep() == {}
 
 
 @pytest.mark.control("S42")
@@ -85,7 +85,7 @@ async def test_when_the_hold_is_lifted_what_is_too_old_goes(guest: Visit) -> Non
     assert await hold(guest)
     assert await time_goes_by(guest) == {}
     assert await hold(guest, on=False)
-    assert (await guest.app.retaining.sweep())["conversations"] == 1
+    assert (await guest.app.retention.sweep())["conversations"] == 1
     said = "SELECT string_agg(blocks::text, ' ') FROM entries WHERE session_id = $1"
     assert HELD not in await guest.one(said, guest.session_id)
 
@@ -103,7 +103,7 @@ async def test_the_person_is_told_kindly_in_their_language_and_nothing_is_lost(g
     await run(guest, "forget", "dog")
     assert not (await run(guest, "forget", "1")).success
     with pytest.raises(OnHold):
-        await PostgresErasure(guest.app.pool).messages(guest.session_id, [1], actor="operator:1")
+        await PostgresErasure(guest.app.pool).erase_messages(guest.session_id, [1], actor="operator:1")
     assert await guest.one("SELECT count(*) FROM erasures") == 0
     assert HELD in await dumped(guest.app.settings)
     assert await guest.ask("Are you still there?")
@@ -113,7 +113,7 @@ async def test_the_person_is_told_kindly_in_their_language_and_nothing_is_lost(g
 async def test_what_was_forgotten_before_stays_so_in_a_restored_backup(guest: Visit) -> None:
     assert await hold(guest)
     store = PostgresErasure(guest.app.pool)
-    begun = await store.begin(guest.session_id, actor=AGAIN)
+    begun = await store.start_erasure(guest.session_id, actor=AGAIN)
     while await store.advance(begun.erasure_id) is None:
         pass
     assert HELD not in await dumped(guest.app.settings)

@@ -54,7 +54,7 @@ async def test_a_message_and_all_that_came_of_it_is_gone_and_the_rest_stays(gues
         "SELECT count(*) FROM links WHERE active AND summary_text LIKE '%' || $1 || '%'", CANARY
     )
     gone = await with_the_word(guest, CANARY)
-    report = await guest.app.forgetting.messages(guest.session_id, gone, "person")
+    report = await guest.app.erasure.erase_messages(guest.session_id, gone, "person")
     assert report.counts["entries"] == len(gone)
     assert report.counts["notes"] == 1
     stored = await dumped(guest.app.settings)
@@ -78,16 +78,16 @@ async def test_an_edited_message_is_all_its_forms(guest: Visit) -> None:
         guest.session_id, first.seq, text=f"No, {CANARY}-b.", tokens=5, dedupe_key="web:e1"
     )
     answer = (await with_the_word(guest, CANARY))[1:2]
-    await guest.app.forgetting.messages(guest.session_id, [first.seq, *answer], "person")
+    await guest.app.erasure.erase_messages(guest.session_id, [first.seq, *answer], "person")
     assert await with_the_word(guest, CANARY) == []
     await promises_hold(guest)
 
 
 async def test_a_message_that_is_being_answered_is_answered_anew_without_it(guest: Visit) -> None:
     said = await guest.say(f"What rhymes with {CANARY}?")
-    claim = await guest.app.conversation._claim(guest.session_id)
+    claim = await guest.app.sessions._claim(guest.session_id)
     assert claim is not None
-    await guest.app.forgetting.messages(guest.session_id, [said.seq], "person")
+    await guest.app.erasure.erase_messages(guest.session_id, [said.seq], "person")
     await guest.app.turns.release_reservation(claim.reservation_id or 0)
     assert CANARY not in await guest.answered()
     assert CANARY not in await dumped(guest.app.settings)

@@ -12,8 +12,8 @@ import pytest
 
 from shared.config.settings import load_settings
 from shared.demo import main
-from shared.demo.glance import Bubble, Glance, Numbers, glance
-from shared.demo.paper import Paper
+from shared.demo.glance import ButtonNumbers, ScreenMessage, ScreenView, parse_screen
+from shared.demo.paper import ChatPrinter
 from shared.replay import fake_telegram
 from tests.kit.telegram.bot_process import ROOT
 
@@ -38,7 +38,7 @@ def buttons(*labels: str, data: str = "v1:again:1:1") -> dict[str, Any]:
 
 
 def changes(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
-    return [change.kind for change in glance(after).since(glance(before))]
+    return [change.kind for change in parse_screen(after).since(parse_screen(before))]
 
 
 def test_what_changed_between_two_looks_is_told_in_order() -> None:
@@ -53,34 +53,36 @@ def test_what_changed_between_two_looks_is_told_in_order() -> None:
 
 def test_an_answer_with_a_stop_button_is_still_written() -> None:
     running = {"message_id": 2, "text": "Ye", "reply_markup": buttons("Stop", data="v1:stop:1:1")}
-    assert glance(screen(running)).running
-    assert not glance(screen({"message_id": 2, "text": "Yes", "reply_markup": buttons("Again")})).running
-    assert not Glance().running
+    assert parse_screen(screen(running)).running
+    assert not parse_screen(
+        screen({"message_id": 2, "text": "Yes", "reply_markup": buttons("Again")})
+    ).running
+    assert not ScreenView().running
 
 
 def test_what_the_person_says_is_not_said_again() -> None:
-    assert glance(screen({"message_id": 1, "text": "Hello", "by": "person"})).bubbles == {}
+    assert parse_screen(screen({"message_id": 1, "text": "Hello", "by": "person"})).bubbles == {}
 
 
 def test_a_button_keeps_its_number_while_it_is_there() -> None:
-    numbers = Numbers()
-    first = Bubble(message_id=2, text="a", labels=("Again", "Shorter"))
-    notice = Bubble(message_id=3, text="b", labels=("View",))
+    numbers = ButtonNumbers()
+    first = ScreenMessage(message_id=2, text="a", labels=("Again", "Shorter"))
+    notice = ScreenMessage(message_id=3, text="b", labels=("View",))
     numbers.follow({2: first})
     numbers.follow({2: first, 3: notice})
     assert numbers.of(first) == [(1, "Again"), (2, "Shorter")]
     assert numbers.of(notice) == [(3, "View")]
-    later = Bubble(message_id=5, text="c", labels=("Again",))
+    later = ScreenMessage(message_id=5, text="c", labels=("Again",))
     numbers.follow({3: notice, 5: later})
     assert (numbers.button(1), numbers.button(2), numbers.button(3)) == ((5, "Again"), None, (3, "View"))
 
 
 def test_the_last_bubble_is_drawn_again_in_its_place() -> None:
     terminal = Terminal()
-    paper = Paper(terminal)
+    paper = ChatPrinter(terminal)
     paper.typing()
-    paper.bubble(Bubble(message_id=2, text="One\n\ntwo"), [(1, "Stop")])
-    paper.bubble(Bubble(message_id=2, text="One, two, three"), [], again=True)
+    paper.bubble(ScreenMessage(message_id=2, text="One\n\ntwo"), [(1, "Stop")])
+    paper.bubble(ScreenMessage(message_id=2, text="One, two, three"), [], again=True)
     written = terminal.getvalue()
     assert written.count("\x1b[1F\x1b[J") == 1
     assert written.count("\x1b[4F\x1b[J") == 1
@@ -89,17 +91,19 @@ def test_the_last_bubble_is_drawn_again_in_its_place() -> None:
 
 def test_a_bubble_above_the_persons_words_is_not_drawn_over_them() -> None:
     terminal = Terminal()
-    paper = Paper(terminal)
-    paper.bubble(Bubble(message_id=2, text="One"), [])
+    paper = ChatPrinter(terminal)
+    paper.bubble(ScreenMessage(message_id=2, text="One"), [])
     paper.typed()
-    paper.bubble(Bubble(message_id=2, text="One, two"), [], again=True)
+    paper.bubble(ScreenMessage(message_id=2, text="One, two"), [], again=True)
     assert "F\x1b[J" not in terminal.getvalue()
     assert "bot: (edited) One, two\n" in terminal.getvalue()
 
 
 def test_a_pipe_gets_plain_lines() -> None:
     pipe = io.StringIO()
-    Paper(pipe).bubble(Bubble(message_id=2, text="One\n\ntwo", silent=True), [(1, "Again"), (2, "Shorter")])
+    ChatPrinter(pipe).bubble(
+        ScreenMessage(message_id=2, text="One\n\ntwo", silent=True), [(1, "Again"), (2, "Shorter")]
+    )
     assert pipe.getvalue() == "bot (silently): One\n\n     two\n     [#1 Again]  [#2 Shorter]\n"
 
 

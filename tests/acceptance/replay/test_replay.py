@@ -14,12 +14,12 @@ from aiohttp import ClientSession, DummyCookieJar
 
 from shared.config.settings import load_settings
 from shared.replay import main
-from shared.replay.evidence import Witness
+from shared.replay.evidence import DatabaseProbe
 from shared.replay.play import play, steps
-from shared.replay.scripts import BadScript, Script, read_scripts
-from shared.replay.system import OwnSystem
-from shared.replay.verdict import Verdict, judge, total
-from shared.replay.visitor import Seen
+from shared.replay.scripts import BadScript, ConversationScript, read_scripts
+from shared.replay.system import TemporaryInstallation
+from shared.replay.verdict import ReplayVerdict, judge, total
+from shared.replay.visitor import VisitorScreen
 
 LONG = "I walked along the river to the old bridge, then bought three pears and a map of the northern hills. "
 
@@ -114,8 +114,8 @@ def test_what_cannot_be_played_is_refused_in_two_lines(
     assert not words.out
 
 
-def seen(**finals: int) -> Seen:
-    found = Seen(sent=["a", "b"], acknowledged={"a": 1, "b": 3}, turns={"a": 1, "b": 2})
+def seen(**finals: int) -> VisitorScreen:
+    found = VisitorScreen(sent=["a", "b"], acknowledged={"a": 1, "b": 3}, turns={"a": 1, "b": 2})
     found.finals.update({int(turn[1:]): count for turn, count in finals.items()})
     return found
 
@@ -130,9 +130,9 @@ def test_two_last_words_of_one_turn_are_a_double() -> None:
 
 
 def test_a_total_sums_what_counts_and_takes_the_largest_size() -> None:
-    def one(**numbers: Any) -> Verdict:
+    def one(**numbers: Any) -> ReplayVerdict:
         plain = judge("x", "", seen(t1=1, t2=1), None).as_json()
-        return Verdict(**{**plain, **numbers})
+        return ReplayVerdict(**{**plain, **numbers})
 
     whole = total([one(notes=2, max_context=50, usd=None), one(notes=3, max_context=70, usd=1.0)])
     assert (whole.sent, whole.notes, whole.max_context, whole.usd) == (4, 5, 70, None)
@@ -143,8 +143,8 @@ def test_a_total_sums_what_counts_and_takes_the_largest_size() -> None:
 async def test_a_long_talk_survives_a_killed_web_process() -> None:
     """Small window, so that flush and compaction happen; nothing is lost, doubled or out of order."""
     texts = tuple(f"{number}: {LONG * 8}" for number in range(24))
-    script = Script(id="long", person="Ada", messages=texts, sessions=1)
-    own = OwnSystem(load_settings(), window=8_000)
+    script = ConversationScript(id="long", person="Ada", messages=texts, sessions=1)
+    own = TemporaryInstallation(load_settings(), window=8_000)
     async with own as system, ClientSession(cookie_jar=DummyCookieJar()) as http:
         done = 0
 
@@ -157,12 +157,12 @@ async def test_a_long_talk_survives_a_killed_web_process() -> None:
         async with asyncio.timeout(300):
             played = await play(script, http=http, url=system.url, speed="max", on_progress=hurt)
         assert system.database_url is not None
-        witness = await Witness.call(system.database_url)
+        witness = await DatabaseProbe.connect(system.database_url)
         try:
             assert await witness.wait_for_jobs([played.visitor.session]) == 0
-            evidence = await witness.testify(played.visitor.session)
+            evidence = await witness.collect(played.visitor.session)
         finally:
-            await witness.dismiss()
+            await witness.close()
     verdict = judge("long", played.visitor.session, played.visitor.seen, evidence)
     assert (verdict.sent, verdict.acknowledged, verdict.answered) == (24, 24, 24)
     assert (verdict.lost, verdict.doubled, verdict.out_of_order, verdict.over_hard) == (0, 0, 0, 0)

@@ -12,7 +12,7 @@ from shared.config.settings import load_settings
 from shared.replay import fake_telegram, main
 from shared.replay.chat_evidence import ChatEvidence
 from shared.replay.report import as_table
-from shared.replay.transcript import Line, Reading, is_whole, read
+from shared.replay.transcript import ChatLine, ChatReading, is_whole, read
 from shared.replay.verdict import judge_chat, total
 from tests.acceptance.replay.test_replay import recording
 
@@ -33,21 +33,21 @@ def turn(
     )
 
 
-def said(number: int, text: str = "?") -> Line:
-    return Line(message_id=number, by_bot=False, text=text)
+def said(number: int, text: str = "?") -> ChatLine:
+    return ChatLine(message_id=number, by_bot=False, text=text)
 
 
-def shown(number: int, text: str) -> Line:
-    return Line(message_id=number, by_bot=True, text=text)
+def shown(number: int, text: str) -> ChatLine:
+    return ChatLine(message_id=number, by_bot=True, text=text)
 
 
 def reading(
-    lines: list[Line],
+    lines: list[ChatLine],
     questions: dict[int, int],
     *turns: EndedTurn,
     cut: tuple[int, ...] = (),
     entries: int = 0,
-) -> Reading:
+) -> ChatReading:
     sent = [line.message_id for line in lines if not line.by_bot]
     evidence = ChatEvidence(
         session="s",
@@ -59,7 +59,7 @@ def reading(
     return read(lines, sent, evidence, unacknowledged=cut)
 
 
-def numbers(found: Reading) -> tuple[int, int, int, int]:
+def numbers(found: ChatReading) -> tuple[int, int, int, int]:
     return found.answered, found.lost, found.doubled, found.out_of_order
 
 

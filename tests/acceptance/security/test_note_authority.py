@@ -75,7 +75,7 @@ async def test_a_note_that_only_a_page_vouches_for_is_never_shown_by_itself(
     await read_page(guest, provider)
     await provider.script([once(saves(FROM_PAGE)), once({"text": "Noted."})])
     await guest.ask("Thanks.")
-    state = await guest.app.upkeep.state(guest.session_id)
+    state = await guest.app.upkeep.load_state(guest.session_id)
     assert "QX-7781" not in core_block(state.view.notes, len)
     await guest.ask("What is my account?")
     system = str((await provider.requests())[-1]["body"]["system"])
@@ -125,6 +125,6 @@ async def test_a_ghost_turn_s_note_from_what_its_tools_showed_is_the_tool_s(
     look = {"tool_use": [{"name": "search_memory", "input": {"query": ""}}]}
     await provider.script([once(look, kind="flush"), once(saves(FROM_PAGE), kind="flush")])
     pressed = JobOrder(kind="flush", key="now", trigger="pressure", payload={"threshold": "pressure"})
-    await guest.app.commands._store.ask(guest.session_id, pressed)
+    await guest.app.commands._store.request_job(guest.session_id, pressed)
     await guest.run_due_jobs()
     assert await authorities(guest) == ["tool", "tool"]

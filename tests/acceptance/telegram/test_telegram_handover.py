@@ -63,17 +63,17 @@ async def test_the_operator_writes_and_the_assistant_goes_on_afterwards(
     await ada.say("Is anybody there?")
     await stored(house, ada, "Is anybody there")
     async with at_the_desk(house.database_url, ada.id) as desk:
-        await desk.take()
-        await desk.reply("It arrives *tomorrow*.", cid="r1")
+        await desk.take_over()
+        await desk.record_reply("It arrives *tomorrow*.", cid="r1")
         screen = await ada.sees("It arrives tomorrow.")
         assert "👤 Anna" in screen.answers[-1].text
-        await desk.reply("At noon.", cid="r2")
+        await desk.record_reply("At noon.", cid="r2")
         await ada.sees("At noon.")
         await ada.say("Thank you, and the invoice?")
         await stored(house, ada, "the invoice")
         await asyncio.sleep(1.5)  # long enough for an assistant that would not be silent
         assert "At noon." in (await ada.screen()).answers[-1].text
-        await desk.give_back()
+        await desk.release()
     await ada.sees("The assistant answers here again.")
     await ada.sees(lambda screen: "answers here again" in screen.answers[-2].text)
     texts = (await ada.screen()).texts
@@ -102,11 +102,11 @@ async def test_the_bot_that_was_away_brings_the_words_when_it_is_back(
 ) -> None:
     ada = await talks(house, number)
     async with at_the_desk(house.database_url, ada.id) as desk:
-        await desk.take()
+        await desk.take_over()
         await house.bot.kill()
-        await desk.reply("Said while nobody sent.", cid="r1")
-        await desk.reply("Said while nobody sent.", cid="r1")
-        await desk.give_back()
+        await desk.record_reply("Said while nobody sent.", cid="r1")
+        await desk.record_reply("Said while nobody sent.", cid="r1")
+        await desk.release()
     await house.start()
     await ada.sees("Said while nobody sent.")
     await ada.sees("The assistant answers here again.")

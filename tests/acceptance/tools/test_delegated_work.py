@@ -174,7 +174,7 @@ async def test_a_cancelled_helper_is_paid_for(guest: Visit, provider: RunningFak
         {"match": {"kind": "chat"}, "times": 1, "action": {"text": "slow " * 400, "pace_ms": 200}},
     ])  # fmt: skip
     await guest.say("How many ships are there?")
-    answering = asyncio.ensure_future(guest.app.conversation.answer(guest.session_id, guest.hear))
+    answering = asyncio.ensure_future(guest.app.sessions.answer(guest.session_id, guest.hear))
     async with asyncio.timeout(30):
         while len(await bodies(provider)) < 2:
             await asyncio.sleep(0.05)

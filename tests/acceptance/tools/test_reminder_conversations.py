@@ -12,8 +12,8 @@ import pytest
 from shared.adapters.postgres.memory.reminders import PostgresReminders
 from shared.bootstrap.app import SystemClock, open_app
 from shared.ports import Tool
-from shared.services.tools.reminders import RemindMe
-from shared.services.turns.turn_dispatcher import Answering
+from shared.services.tools.reminders import ReminderTool
+from shared.services.turns.turn_dispatcher import TurnDispatcher
 from tests.acceptance.compaction.test_memory_flush import guests
 from tests.kit.app_driver import Visit
 from tests.kit.fakes.messages_api.harness import RunningFake
@@ -40,7 +40,7 @@ class Screen:
     async def __call__(self, event: Any) -> None:
         await self._guest.hear(event)
 
-    async def answered(self) -> None:
+    async def mark_idle(self) -> None:
         pass
 
     async def close(self) -> None:
@@ -49,8 +49,8 @@ class Screen:
 
 async def looked(guest: Visit) -> str:
     """As the process of a channel does each second: begin what is due, answer what nobody answers."""
-    for session_id in await guest.app.conversation.unanswered("web"):
-        await guest.app.conversation.answer(session_id, guest.hear)
+    for session_id in await guest.app.sessions.list_unanswered("web"):
+        await guest.app.sessions.answer(session_id, guest.hear)
     return guest.last_words
 
 
@@ -91,7 +91,7 @@ async def test_the_loop_of_the_process_tells_it_by_itself_and_once(
     async def open_screen(_session_id: int) -> Any:
         return lambda: Screen(guest)
 
-    loops = [Answering(guest.app.conversation, channel="web", orphan=open_screen) for _ in range(2)]
+    loops = [TurnDispatcher(guest.app.sessions, channel="web", orphan=open_screen) for _ in range(2)]
     for loop in loops:
         loop.start()
     await comes_due(guest)
@@ -212,7 +212,7 @@ async def test_a_test_may_be_in_a_greater_hurry_than_people(
 ) -> None:
     """The least time ahead is the tool's own, so that a whole reminder fits into a moment."""
     async for guest in guests(database_url, redis_url, provider):
-        soon: Tool = RemindMe(PostgresReminders(guest.app.pool), SystemClock(), least=timedelta(0))
+        soon: Tool = ReminderTool(PostgresReminders(guest.app.pool), SystemClock(), least=timedelta(0))
         app = await open_app(guest.app.settings, role="web", tools=[soon])
         try:
             hurried = Visit(app=app, session_id=guest.session_id, address_id=guest.address_id)

@@ -14,7 +14,7 @@ from shared.adapters.models.token_counter import VocabularyCounter
 from shared.adapters.models.wire import request_body
 from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.adapters.postgres.turns.replays import PostgresReplays
-from shared.bootstrap.app import policy_of
+from shared.bootstrap.app import build_policy
 from shared.core.context.memory_tools import (
     FLUSH_TOOLS,
     FORGET_MEMORY,
@@ -33,9 +33,9 @@ from shared.services.tools.calculator import CALCULATE
 from shared.services.tools.current_time import CURRENT_TIME
 from shared.services.tools.reminders import REMIND_ME
 from shared.services.turns.delegate_tool import DELEGATE
-from shared.services.turns.model_caller import runtime_facts
-from shared.services.turns.request_builder import Prompting
-from shared.services.turns.request_replay import rebuild
+from shared.services.turns.model_caller import render_runtime_facts
+from shared.services.turns.request_builder import RequestBuilder
+from shared.services.turns.request_replay import rebuild_request
 from shared.services.turns.toolbox import Toolbox
 from tests.kit.app_driver import Visit, running_app, settings_for, visit
 from tests.kit.fakes.messages_api.harness import RunningFake
@@ -136,17 +136,17 @@ async def _replays(guest: Visit, sent: Mapping[str, Any], *, turn: int) -> None:
     """What the log and its decisions give is what was sent, byte for byte."""
     app, settings = guest.app, guest.app.settings
     entries = await app.turns.load(guest.session_id, base_turn=0, through_turn=turn)
-    state = await app.upkeep.state(guest.session_id)
+    state = await app.upkeep.load_state(guest.session_id)
     view = replace(state.view, entries=entries[:-1], open_turn=turn)  # the answer came after
-    card = await app.models.card(app.models.chat)
-    prompting = Prompting(
-        policy=policy_of(settings), chat_model=app.models.chat, summary_model=app.models.summary,
-        max_output=policy_of(settings).max_output, counter=VocabularyCounter(),
+    card = await app.models.load_card(app.models.chat)
+    prompting = RequestBuilder(
+        policy=build_policy(settings), chat_model=app.models.chat, summary_model=app.models.summary,
+        max_output=build_policy(settings).max_output, counter=VocabularyCounter(),
     )  # fmt: skip
     tools = Toolbox([ReadReport(), *map(_Named, OTHER_TOOLS)]).specs
-    prepared = prompting.prepare(
+    prepared = prompting.build(
         view, card=card, agent_config=state.agent_config, tools=tools, token_ratio=1.0,
-        runtime_facts=runtime_facts(view),
+        runtime_facts=render_runtime_facts(view),
     )  # fmt: skip
     body = request_body(prepared.request, card, sent["model"])
     assert body["messages"] == sent["messages"]
@@ -343,7 +343,7 @@ async def test_a_ghost_turn_reads_an_artifact_by_recall_and_only_so_often(
     calls = [call] * (RECALLS_PER_TURN + 1)
     await provider.script([{"match": {"kind": "flush"}, "times": 1, "action": {"tool_use": calls}}])
     pressed = JobOrder(kind="flush", key="now", trigger="pressure", payload={"threshold": "pressure"})
-    await guest.app.commands._store.ask(guest.session_id, pressed)
+    await guest.app.commands._store.request_job(guest.session_id, pressed)
     await guest.run_due_jobs()
     heard = [
         block["content"]
@@ -411,11 +411,13 @@ async def test_a_message_that_only_fits_in_part_is_kept_whole_and_can_be_opened(
     assert SECRET in (await _results(guest))[0].text
     chats = [r for r in await provider.requests() if r["kind"] == "chat" and r["status"] == 200]
     assert SECRET not in str(chats[0]["body"]["messages"])
-    stored = await PostgresReplays(guest.app.pool).of_turn(guest.session_id, 1)
+    stored = await PostgresReplays(guest.app.pool).load_turn(guest.session_id, 1)
     assert stored is not None
     assert stored.audit.recipe["fit"]
-    card = await guest.app.models.card(guest.app.models.chat)
-    again = request_body(rebuild(stored, count=VocabularyCounter().count), card, chats[-1]["body"]["model"])
+    card = await guest.app.models.load_card(guest.app.models.chat)
+    again = request_body(
+        rebuild_request(stored, count=VocabularyCounter().count_tokens), card, chats[-1]["body"]["model"]
+    )
     assert again["messages"] == chats[-1]["body"]["messages"]
 
 

@@ -161,7 +161,7 @@ async def test_stop_ends_a_running_tool_at_once(room: Room, name: str, status: s
     async with asyncio.timeout(30):
         await tool.began.wait()
         await asyncio.sleep(0.2)
-        await room.guest.app.conversation.stop(room.guest.session_id)
+        await room.guest.app.sessions.stop(room.guest.session_id)
         await tool.ended.wait()
         await answering
     ends: list[ReplyEvent] = [event for event in room.guest.heard if isinstance(event, RunEnded)]

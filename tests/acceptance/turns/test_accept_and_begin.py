@@ -47,7 +47,7 @@ async def guest(database_url: str, redis_url: str, provider: RunningFake) -> Asy
 
 
 async def begin(guest: Visit, text: str, *, cid: str | None = None, more: tuple[Block, ...] = ()) -> Accepted:
-    return await guest.app.conversation.accept_and_begin(guest.inbound(text, cid=cid, more=more))
+    return await guest.app.sessions.accept_and_claim(guest.inbound(text, cid=cid, more=more))
 
 
 async def turn(guest: Visit) -> tuple[Any, ...]:
@@ -58,7 +58,7 @@ async def turn(guest: Visit) -> tuple[Any, ...]:
 
 async def begun_claim(guest: Visit, text: str) -> Claim:
     await begin(guest, text)
-    claim, _ = guest.app.conversation._begun[guest.session_id]
+    claim, _ = guest.app.sessions._begun[guest.session_id]
     return claim
 
 
@@ -107,7 +107,7 @@ async def test_pictures_are_looked_up_when_the_answer_begins(guest: Visit) -> No
     )
     more = (Image(attachment_id=picture, mime="image/png"),)
     await begin(guest, "Look at this.", more=more)
-    claim, _ = guest.app.conversation._begun[guest.session_id]
+    claim, _ = guest.app.sessions._begun[guest.session_id]
     assert claim.entries is None
     await guest.answered()
     assert (await turn(guest))[0] == "answered"
@@ -116,8 +116,8 @@ async def test_pictures_are_looked_up_when_the_answer_begins(guest: Visit) -> No
 async def test_a_claim_says_the_same_whether_it_came_with_its_message_or_not(guest: Visit) -> None:
     await guest.ask("My dog is called Rex.")
     begun = await begun_claim(guest, "And what else?")
-    await guest.app.conversation.give_back()
-    again = await guest.app.conversation._claim(guest.session_id)
+    await guest.app.sessions.release_unanswered()
+    again = await guest.app.sessions._claim(guest.session_id)
     assert again is not None
     differs = {
         name
@@ -126,7 +126,7 @@ async def test_a_claim_says_the_same_whether_it_came_with_its_message_or_not(gue
     }
     assert differs == {"epoch", "attempt"}
     assert (again.attempt, again.after_death, again.entries) == (2, False, None)
-    await guest.app.conversation._give_back(again)
+    await guest.app.sessions._release_claim(again)
     await guest.answered()
 
 
@@ -172,7 +172,7 @@ async def test_what_nobody_answers_is_due_again_and_costs_nothing(guest: Visit) 
     async with asyncio.timeout(20):
         while (await turn(guest))[2]:
             await asyncio.sleep(0.05)
-    assert await guest.app.turns.unanswered("web") == [guest.session_id]
+    assert await guest.app.turns.list_unanswered("web") == [guest.session_id]
     assert await guest.one("SELECT spent_micro FROM spend_days WHERE scope = 'total'") == spent
     assert await guest.answered()
     assert await turn(guest) == ("answered", 2, False, True)
@@ -188,12 +188,12 @@ async def test_a_change_that_it_waited_for_is_seen_by_its_turn(guest: Visit) -> 
         beginning = asyncio.ensure_future(begin(guest, "What is my cat called?"))
         await guest.until_waiting()
     await beginning
-    assert guest.session_id not in guest.app.conversation._begun
+    assert guest.session_id not in guest.app.sessions._begun
     assert await turn(guest) == ("open", 0, False, None)
-    claim = await guest.app.conversation._claim(guest.session_id)
+    claim = await guest.app.sessions._claim(guest.session_id)
     assert claim is not None
     assert claim.goal == "Find a ferry."
-    await guest.app.conversation._give_back(claim)
+    await guest.app.sessions._release_claim(claim)
     await guest.answered()
 
 
@@ -207,7 +207,7 @@ async def test_when_the_reply_is_lost_the_turn_is_free_again_after_a_beat(
         await takes(*args, **kwargs)
         raise trouble
 
-    monkeypatch.setattr(guest.app.conversation._turns, "accept_and_claim", loses)
+    monkeypatch.setattr(guest.app.sessions._turns, "accept_and_claim", loses)
     with pytest.raises(type(trouble)):
         await begin(guest, "What is my cat called?", cid="lost")
     monkeypatch.undo()
@@ -223,7 +223,7 @@ async def test_when_the_reply_is_lost_the_turn_is_free_again_after_a_beat(
 async def test_a_message_whose_turn_cannot_be_taken_is_stored_all_the_same(guest: Visit) -> None:
     """What the claim stumbles over is for the claim to tell: no message is lost for it."""
     too_dear = ClaimPrices(micro_per_input_token=0.0, micro_output=1e300)
-    guest.app.conversation._prices = too_dear, time.monotonic()
+    guest.app.sessions._prices = too_dear, time.monotonic()
     accepted = await begin(guest, "What is my cat called?")
     assert (accepted.repeated, await turn(guest)) == (False, ("open", 0, False, None))
     await guest.answered()

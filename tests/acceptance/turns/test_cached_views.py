@@ -67,12 +67,12 @@ async def test_when_turns_began_is_known_as_if_it_had_been_read(guest: Visit, re
     await told(guest, *(f"Message {number}." for number in range(24)))
     claim = await begun_claim(guest, "The last one.")
     assert read == [1, 2]
-    await guest.app.conversation.give_back()
-    again = await guest.app.conversation._claim(guest.session_id)
+    await guest.app.sessions.release_unanswered()
+    again = await guest.app.sessions._claim(guest.session_id)
     assert again is not None
     assert again.turn_times == claim.turn_times
     assert len(claim.turn_times) == 21
-    await guest.app.conversation._give_back(again)
+    await guest.app.sessions._release_claim(again)
     await guest.answered()
 
 
@@ -94,18 +94,20 @@ async def edit(guest: Visit) -> None:
 
 async def ask_again(guest: Visit) -> None:
     edits = PostgresEdits(guest.app.pool)
-    await edits.again(guest.session_id, channel="web", address_id=guest.address_id, dedupe_key="web:again")
+    await edits.request_retry(
+        guest.session_id, channel="web", address_id=guest.address_id, dedupe_key="web:again"
+    )
     await guest.answered()
 
 
 async def forget_a_message(guest: Visit) -> None:
-    report = await PostgresErasure(guest.app.pool).messages(guest.session_id, [3], actor="person")
+    report = await PostgresErasure(guest.app.pool).erase_messages(guest.session_id, [3], actor="person")
     assert report.counts
 
 
 async def forget_everything(guest: Visit) -> None:
     erasure = PostgresErasure(guest.app.pool)
-    begun = await erasure.begin(guest.session_id, actor="person")
+    begun = await erasure.start_erasure(guest.session_id, actor="person")
     while await erasure.advance(begun.erasure_id) is None:
         pass
 
@@ -119,19 +121,19 @@ async def compact(guest: Visit) -> None:
 
 async def compact_and_undo(guest: Visit) -> None:
     await compact(guest)
-    await guest.app.upkeep.undo(guest.session_id, limit_tokens=100_000, fixed_tokens=100)
+    await guest.app.upkeep.undo_compaction(guest.session_id, limit_tokens=100_000, fixed_tokens=100)
 
 
 async def begin_anew(guest: Visit) -> None:
-    await guest.app.upkeep.begin_anew(guest.session_id, fixed_tokens=100)
+    await guest.app.upkeep.start_new_conversation(guest.session_id, fixed_tokens=100)
 
 
 async def a_human_answers(guest: Visit) -> None:
     desk, ada = PostgresHandovers(guest.app.pool), await guest.one(NEW_OPERATOR)
-    await desk.take(guest.session_id, operator_id=ada, name="Ada")
+    await desk.take_over(guest.session_id, operator_id=ada, name="Ada")
     words = (Text(text="I am Ada."),)
-    await desk.reply(guest.session_id, operator_id=ada, cid="o1", blocks=words, tokens=4)
-    await desk.give_back(guest.session_id, by="operator", operator_id=ada)
+    await desk.record_reply(guest.session_id, operator_id=ada, cid="o1", blocks=words, tokens=4)
+    await desk.release(guest.session_id, by="operator", operator_id=ada)
 
 
 async def another_process_answers(guest: Visit) -> None:

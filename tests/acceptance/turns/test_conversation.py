@@ -83,7 +83,7 @@ async def test_a_stopped_answer_keeps_what_was_written(guest: Visit) -> None:
     answering = asyncio.ensure_future(guest.answered())
     while not any(isinstance(event, Delta) for event in guest.heard):
         await asyncio.sleep(0.001)
-    assert await guest.app.conversation.stop(guest.session_id)
+    assert await guest.app.sessions.stop(guest.session_id)
     await answering
     assert await guest.one("SELECT state FROM turns") == "stopped"
     assert (await guest.ask("And now?")) != ""
@@ -106,7 +106,7 @@ async def test_what_cannot_be_used_is_refused_with_advice(
 
 async def test_a_message_to_no_session_is_refused(guest: Visit) -> None:
     with pytest.raises(UnknownSession):
-        await guest.app.conversation.accept(
+        await guest.app.sessions.accept(
             Inbound(session_id=999, address_id=guest.address_id, text="Hi", dedupe_key="web:x")
         )
 
@@ -151,6 +151,6 @@ async def test_the_parts_of_the_gauge_sum_up_to_what_is_used(guest: Visit) -> No
         await guest.ask(text)
         measured = [event for event in guest.heard if isinstance(event, ContextMeasured)][-1]
         assert sum(measured.parts.values()) == measured.used
-    gauge = await guest.app.conversation.gauge(guest.session_id)
+    gauge = await guest.app.sessions.measure_context(guest.session_id)
     assert gauge is not None
     assert sum(gauge.parts.values()) == gauge.used

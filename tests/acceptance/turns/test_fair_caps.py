@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from shared.bootstrap.app import caps_of
+from shared.bootstrap.app import build_caps
 from shared.core.session.events import Stored
 from shared.services.turns import spend_limits
 from tests.acceptance.compaction.test_memory_flush import guests
@@ -59,7 +59,7 @@ async def talk_until_refused(guest: Visit, *, filler: int, apart: float, provide
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is waited for in seconds with people takes less here."""
-    monkeypatch.setattr(spend_limits, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(spend_limits, "POLL_SECONDS", 0.02)
 
 
 @pytest.mark.control("S28")
@@ -126,7 +126,7 @@ async def test_a_turn_whose_money_stays_held_is_put_back_and_answered_later(
     narrow: Visit, provider: RunningFake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(spend_limits, "WAIT_SECONDS", 0.2)
-    turns, caps = narrow.app.turns, caps_of(narrow.app.settings)
+    turns, caps = narrow.app.turns, build_caps(narrow.app.settings)
     other = await visit(narrow.app)
     held = await turns.reserve(other.session_id, 199_000, caps=caps)
     assert held is not None
@@ -144,11 +144,11 @@ async def test_a_turn_whose_money_stays_held_is_put_back_and_answered_later(
 @pytest.mark.control("S28")
 async def test_a_stop_ends_the_wait_for_money(narrow: Visit, provider: RunningFake) -> None:
     other = await visit(narrow.app)
-    held = await narrow.app.turns.reserve(other.session_id, 199_000, caps=caps_of(narrow.app.settings))
+    held = await narrow.app.turns.reserve(other.session_id, 199_000, caps=build_caps(narrow.app.settings))
     assert held is not None
     asked = asyncio.ensure_future(narrow.ask("Hello"))
     await asyncio.sleep(0.3)
-    assert await narrow.app.conversation.stop(narrow.session_id)
+    assert await narrow.app.sessions.stop(narrow.session_id)
     async with asyncio.timeout(5):
         await asked
     assert await narrow.one("SELECT state FROM turns") == "stopped"

@@ -114,7 +114,7 @@ async def test_a_bot_is_warm_when_its_first_answer_costs_what_a_second_does(
         bot = Program("bot", {**environment, **telegram})
         await bot.start()
         try:
-            await bot.said("bots_warm")
+            await bot.said("bots_warmed_up")
             ada = await api.person(42)
             start = cpu_of(bot.pid)
             await ada.say("Good morning.")

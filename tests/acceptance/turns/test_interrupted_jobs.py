@@ -34,10 +34,10 @@ async def test_a_cancelled_job_is_due_again_at_once(guest: Visit, monkeypatch: p
         await asyncio.Event().wait()
         raise AssertionError("unreachable")
 
-    monkeypatch.setattr(guest.app.maintenance._compactor, "compact", never_ends)
-    job_id = await guest.app.upkeep.ask(guest.session_id, ORDER)
+    monkeypatch.setattr(guest.app.job_runner._compactor, "compact", never_ends)
+    job_id = await guest.app.upkeep.request_job(guest.session_id, ORDER)
     assert job_id is not None
-    running = asyncio.ensure_future(guest.app.maintenance.run(job_id))
+    running = asyncio.ensure_future(guest.app.job_runner.run(job_id))
     await asyncio.wait_for(began.wait(), 60)
     assert await guest.one(STATE) == "running"
     running.cancel()
@@ -61,10 +61,10 @@ async def test_a_job_that_cannot_tell_its_end_tells_it_when_storage_is_back(
             raise StorageUnavailable("away")
         return await tells(*args, **kwargs)
 
-    monkeypatch.setattr(guest.app.maintenance, "_store", _With(upkeep, away_at_first))
-    job_id = await upkeep.ask(guest.session_id, ORDER)
+    monkeypatch.setattr(guest.app.job_runner, "_store", _With(upkeep, away_at_first))
+    job_id = await upkeep.request_job(guest.session_id, ORDER)
     assert job_id is not None
-    await guest.app.maintenance.run(job_id)
+    await guest.app.job_runner.run(job_id)
     assert tries == 3
     assert await guest.one(STATE) in ("due", "done")
 
@@ -91,17 +91,17 @@ async def test_a_job_whose_storage_failed_is_put_back_without_a_fault(
         raise error
 
     monkeypatch.setattr(app.pool, "answers", _no_answer)
-    monkeypatch.setattr(app.maintenance._compactor, "compact", fails)
-    job_id = await app.upkeep.ask(guest.session_id, ORDER)
+    monkeypatch.setattr(app.job_runner._compactor, "compact", fails)
+    job_id = await app.upkeep.request_job(guest.session_id, ORDER)
     for _ in range(4):
         await app.pool.execute("UPDATE jobs SET due_at = now() WHERE id = $1", job_id)
-        await app.maintenance.run(job_id or 0)
+        await app.job_runner.run(job_id or 0)
         rows = await app.pool.fetch("SELECT state, faults, last_error FROM jobs WHERE id = $1", job_id)
         assert [tuple(row) for row in rows] == [("due", 0, "")]
     monkeypatch.undo()
-    monkeypatch.setattr(app.maintenance._compactor, "compact", fails)
+    monkeypatch.setattr(app.job_runner._compactor, "compact", fails)
     await app.pool.execute("UPDATE jobs SET due_at = now() WHERE id = $1", job_id)
-    await app.maintenance.run(job_id or 0)
+    await app.job_runner.run(job_id or 0)
     faults = await guest.one("SELECT faults FROM jobs WHERE id = $1", job_id)
     assert faults == (0 if isinstance(error, StorageUnavailable) else 1)
     await app.pool.execute("UPDATE jobs SET state = 'done', leased_by = NULL WHERE id = $1", job_id)
@@ -119,7 +119,7 @@ async def test_a_turn_whose_storage_failed_waits_without_a_fault(
 
     with monkeypatch.context() as meanwhile:
         meanwhile.setattr(app.pool, "answers", _no_answer)
-        meanwhile.setattr(app.conversation._assistant, "answer", fails)
+        meanwhile.setattr(app.sessions._assistant, "answer", fails)
         await guest.say("Hello")
         for _ in range(4):
             await app.pool.execute("UPDATE sessions SET retry_at = NULL")

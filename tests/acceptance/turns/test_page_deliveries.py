@@ -31,7 +31,7 @@ async def test_what_was_stored_and_never_told_is_delivered(
         if point == "after_answer":
             raise Died
 
-    monkeypatch.setattr(guest.app.conversation, "_crash_point", dies)
+    monkeypatch.setattr(guest.app.sessions, "_crash_point", dies)
     await guest.ask("Are you there?")
     assert await guest.one(STATES) == "delivered delivered"
     assert await guest.one("SELECT count(*) FROM deliveries WHERE delivered_at IS NULL") == 0

@@ -278,7 +278,7 @@ BROKEN_OFF = "SELECT count(*) FROM usage WHERE status = 'aborted' AND NOT known 
 
 async def cut_off(guest: Visit) -> None:
     """As by SIGTERM, in the middle of the answer."""
-    answering = asyncio.ensure_future(guest.app.conversation.answer(guest.session_id, guest.hear))
+    answering = asyncio.ensure_future(guest.app.sessions.answer(guest.session_id, guest.hear))
     while not any(isinstance(event, Delta) for event in guest.heard):
         await asyncio.sleep(0.01)
     answering.cancel()
@@ -310,7 +310,7 @@ async def test_a_process_that_lost_its_turn_books_no_broken_call_beside_its_succ
     """The successor has booked the attempt as one that died."""
     await provider.script([SLOW])
     await guest.say("My dog is called Bertil.")
-    answering = asyncio.ensure_future(guest.app.conversation.answer(guest.session_id, guest.hear))
+    answering = asyncio.ensure_future(guest.app.sessions.answer(guest.session_id, guest.hear))
     while not any(isinstance(event, Delta) for event in guest.heard):
         await asyncio.sleep(0.01)
     await guest.app.pool.execute("UPDATE sessions SET leased_by = NULL")
@@ -331,9 +331,9 @@ async def test_a_jobs_call_that_the_end_of_a_process_broke_off_is_booked_once(
     await talk(guest, 8)
     await provider.script([{"match": {"kind": kind}, "times": 1, "action": {"latency": 30.0}}])
     order = JobOrder(kind="compact", key="by hand", trigger="manual", payload={"force": True})
-    job_id = await guest.app.upkeep.ask(guest.session_id, order)
+    job_id = await guest.app.upkeep.request_job(guest.session_id, order)
     assert job_id is not None
-    running = asyncio.ensure_future(guest.app.maintenance.run(job_id))
+    running = asyncio.ensure_future(guest.app.job_runner.run(job_id))
     async with asyncio.timeout(20):
         while not any(record["kind"] == kind for record in await provider.requests()):
             await asyncio.sleep(0.02)
@@ -345,7 +345,7 @@ async def test_a_jobs_call_that_the_end_of_a_process_broke_off_is_booked_once(
     assert await guest.one(broken_off) == 1
     assert await guest.one(OPEN) == 0
     assert await guest.one(SPENT) == await guest.one(LEDGER)
-    await guest.app.maintenance.run(job_id)
+    await guest.app.job_runner.run(job_id)
     assert await guest.one("SELECT state FROM jobs WHERE key = 'by hand'") == "done"
     assert await guest.one(broken_off) == 1
     assert await guest.one(SPENT) == await guest.one(LEDGER)

@@ -51,7 +51,7 @@ async def shows(guest: Visit, words: str) -> None:
     attachments = PostgresAttachments(guest.app.pool)
     ids = [await attachments.store(guest.session_id, body=PICTURE, mime="image/png") for _ in range(2)]
     assert ids[0] == ids[1]
-    await guest.app.conversation.accept(
+    await guest.app.sessions.accept(
         Inbound(
             session_id=guest.session_id,
             address_id=guest.address_id,
@@ -150,9 +150,9 @@ async def test_what_a_crash_left_undescribed_is_described_when_it_is_needed(
             await guest.ask("And what was it called?")
         else:
             order = JobOrder(kind="flush", key="flush:now", trigger="pressure")
-            job = await app.upkeep.ask(guest.session_id, order)
+            job = await app.upkeep.request_job(guest.session_id, order)
             assert job is not None
-            await app.maintenance.run(job)
+            await app.job_runner.run(job)
         assert await guest.one("SELECT description FROM attachments") == SEEN
         assert SEEN in str((await provider.requests())[-1]["body"]["messages"])
         await promises_hold(guest)

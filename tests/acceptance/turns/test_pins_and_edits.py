@@ -40,7 +40,7 @@ async def test_a_pinned_message_stays_through_summaries_until_it_is_let_go(guest
         await guest.run_due_jobs()
     assert await guest.one("SELECT base_turn FROM sessions") > 1
     assert "4711" in await guest.ask("What is the door code?")
-    assert [message.text for message in await pins.pinned(guest.session_id)] == ["The door code is 4711."]
+    assert [message.text for message in await pins.list_pins(guest.session_id)] == ["The door code is 4711."]
     assert await pins.unpin(guest.session_id, pinned.seq) == "unpinned"
     assert await pins.unpin(guest.session_id, pinned.seq) == "not_pinned"
     await invariants_hold(guest)
@@ -92,7 +92,7 @@ async def test_an_export_has_every_message_summary_and_note(guest: Visit) -> Non
     for number in range(14):
         await guest.ask(f"Number {number}. {FILLER}")
         await guest.run_due_jobs()
-    exported = json.loads(await guest.app.exporting.whole(guest.session_id, "json"))
+    exported = json.loads(await guest.app.exporter.export(guest.session_id, "json"))
     (talk,) = exported["conversations"]
     persons = [message["text"] for message in talk["messages"] if message["author"] == "person"]
     assert len(persons) == 15

@@ -34,7 +34,7 @@ async def retried(guest: Visit, cid: str | None = None) -> Any:
 
 async def shown(guest: Visit) -> list[str]:
     """What the next request would show of the conversation."""
-    state = await guest.app.upkeep.state(guest.session_id)
+    state = await guest.app.upkeep.load_state(guest.session_id)
     return [f"{entry.author} {entry.seq}" for entry in state.view.entries]
 
 
@@ -88,15 +88,15 @@ async def test_a_wish_during_an_answer_and_one_for_nothing_are_refused_kindly(gu
 async def test_a_process_that_dies_over_it_leaves_one_answer(guest: Visit) -> None:
     await guest.ask("What is my cat called?")
     await retried(guest, "c-again")
-    lost = await guest.app.conversation._claim(guest.session_id)
+    lost = await guest.app.sessions._claim(guest.session_id)
     assert lost is not None
     await guest.app.pool.execute("UPDATE sessions SET leased_by = NULL")
     await guest.answered()
-    answered = await guest.app.conversation._assistant.answer(
+    answered = await guest.app.sessions._assistant.answer(
         lost, emit=guest.hear, stop=asyncio.get_running_loop().create_future()
     )
     with pytest.raises(Fenced):
-        await guest.app.conversation._turns.record_answer(lost, answered.outcome)
+        await guest.app.sessions._turns.record_answer(lost, answered.outcome)
     assert await shown(guest) == ["person 3", "assistant 4"]
 
 
@@ -110,7 +110,7 @@ async def test_one_that_fails_leaves_everything_as_it_was(
         raise RuntimeError("out of order")
 
     with monkeypatch.context() as broke:
-        broke.setattr(guest.app.conversation._assistant, "answer", broken)
+        broke.setattr(guest.app.sessions._assistant, "answer", broken)
         for _ in range(3):
             await guest.answered()
             await guest.app.pool.execute("UPDATE sessions SET retry_at = NULL")

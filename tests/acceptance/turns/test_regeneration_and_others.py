@@ -136,7 +136,7 @@ async def test_a_question_that_was_asked_three_times_is_forgotten_whole(
 ) -> None:
     await asked_twice(guest, provider)
     await retried(guest, provider, THIRD)
-    report = await guest.app.forgetting.messages(guest.session_id, [seq], "person")
+    report = await guest.app.erasure.erase_messages(guest.session_id, [seq], "person")
     assert report.counts["entries"] == 3
     assert await guest.one("SELECT count(*) FROM entries WHERE blocks::text LIKE '%Leuchtturm-77%'") == 0
     assert not (await run(guest, "retry")).success, "what is forgotten is not asked again"
@@ -148,7 +148,7 @@ async def test_an_answer_that_was_given_three_times_is_forgotten_whole(
 ) -> None:
     await asked_twice(guest, provider)
     await retried(guest, provider, THIRD)
-    report = await guest.app.forgetting.messages(guest.session_id, [seq], "person")
+    report = await guest.app.erasure.erase_messages(guest.session_id, [seq], "person")
     assert report.counts["entries"] == 3
     assert await guest.one("SELECT count(*) FROM entries WHERE blocks::text LIKE '%Papagei%'") == 0
     assert await guest.one("SELECT count(*) FROM events WHERE payload::text LIKE '%Papagei%'") == 0
@@ -160,13 +160,13 @@ async def test_an_export_holds_every_answer_and_names_what_it_replaces(
     guest: Visit, provider: RunningFake
 ) -> None:
     await asked_twice(guest, provider)
-    pieces = [piece async for piece in guest.app.exporting.pieces(guest.session_id, "json")]
+    pieces = [piece async for piece in guest.app.exporter.stream(guest.session_id, "json")]
     (conversation,) = json.loads("".join(pieces))["conversations"]
     told = {message["seq"]: message for message in conversation["messages"]}
     assert SECOND in told[4]["text"]
     assert [told[seq].get("replaces") for seq in (1, 2, 3, 4)] == [None, None, 1, 2]
     assert FIRST in told[2]["text"]
-    text = "".join([piece async for piece in guest.app.exporting.pieces(guest.session_id, "md")])
+    text = "".join([piece async for piece in guest.app.exporter.stream(guest.session_id, "md")])
     assert text.index(FIRST) < text.index("in place of message 2") < text.index(SECOND)
 
 
@@ -178,7 +178,7 @@ async def test_of_two_answers_the_newest_is_remembered_and_found(guest: Visit, p
     assert flushes
     assert all(SECOND in json.dumps(r["body"]) for r in flushes)
     assert not any(FIRST in json.dumps(r["body"]) for r in flushes)
-    while await PostgresRecallIndex(guest.app.pool).index(guest.session_id):
+    while await PostgresRecallIndex(guest.app.pool).index_session(guest.session_id):
         pass
     found = await guest.app.pool.fetch("SELECT seq FROM passages ORDER BY seq")
     assert [row["seq"] for row in found] == [3, 4]
@@ -192,7 +192,7 @@ async def test_a_human_who_writes_is_not_answered_over(guest: Visit, provider: R
     assert "Somebody of the team" in refused.error
     await guest.say("Are you there?")
     await replies(guest, anna, f"It is {FIRST}, says Anna.")
-    await guest.app.operator_desk.give_back(guest.session_id, operator_id=anna)
+    await guest.app.handover_service.release(guest.session_id, operator_id=anna)
     refused = await run(guest, "retry")
     assert not refused.success, "what a human answered is not the assistant's to answer again"
     await guest.ask("Thank you")
@@ -207,7 +207,7 @@ async def test_a_human_may_answer_what_was_wished_again(guest: Visit, provider: 
     assert (await run(guest, "retry")).success
     anna = await taken(guest)
     await replies(guest, anna, f"It is {SECOND}, says Anna.")
-    await guest.app.operator_desk.give_back(guest.session_id, operator_id=anna)
+    await guest.app.handover_service.release(guest.session_id, operator_id=anna)
     await guest.ask("Thank you")
     body = await sent(provider)
     assert SECOND in body

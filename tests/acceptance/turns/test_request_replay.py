@@ -13,7 +13,7 @@ from shared.adapters.models.token_counter import VocabularyCounter
 from shared.adapters.models.wire import request_body
 from shared.adapters.postgres.turns.replays import PostgresReplays
 from shared.core.values.money import worst_case_micro
-from shared.services.turns.request_replay import PartMissing, rebuild
+from shared.services.turns.request_replay import PromptPartErased, rebuild_request
 from tests.kit.app_driver import Visit
 from tests.kit.fakes.messages_api.harness import RunningFake
 
@@ -23,9 +23,9 @@ COUNTER = VocabularyCounter()
 
 
 async def again(guest: Visit, turn: int) -> str:
-    stored = await PostgresReplays(guest.app.pool).of_turn(guest.session_id, turn)
+    stored = await PostgresReplays(guest.app.pool).load_turn(guest.session_id, turn)
     assert stored is not None
-    request = rebuild(stored, count=COUNTER.count)
+    request = rebuild_request(stored, count=COUNTER.count_tokens)
     return json.dumps({**request_body(request, card_of(ModelEntry(name=CHAT)), CHAT), "stream": True})
 
 
@@ -85,10 +85,10 @@ async def test_every_turn_of_a_long_talk_is_made_again(guest: Visit, provider: R
 async def test_a_part_that_was_erased_is_told(guest: Visit, provider: RunningFake) -> None:
     await Sent(guest, provider).ask("Hello")
     await guest.app.pool.execute("DELETE FROM prompt_parts")
-    stored = await PostgresReplays(guest.app.pool).of_turn(guest.session_id, 1)
+    stored = await PostgresReplays(guest.app.pool).load_turn(guest.session_id, 1)
     assert stored is not None
-    with pytest.raises(PartMissing):
-        rebuild(stored, count=COUNTER.count)
+    with pytest.raises(PromptPartErased):
+        rebuild_request(stored, count=COUNTER.count_tokens)
 
 
 async def test_the_prefix_is_the_same_bytes_from_turn_to_turn(guest: Visit, provider: RunningFake) -> None:
@@ -141,7 +141,7 @@ async def test_the_worst_case_of_every_call_is_set_aside_before_it_is_made(
     for number in range(8):
         await sent.ask(f"Message {number}. {FILLER * 7}")
         await guest.app.pool.execute("UPDATE turns SET opened_at = opened_at - interval '20 minutes'")
-    card = await guest.app.models.card(guest.app.models.chat)
+    card = await guest.app.models.load_card(guest.app.models.chat)
     assert card.prices is not None
     audits = await guest.app.pool.fetch(
         """SELECT a.estimated_input_tokens_after_prune AS tokens, a.recipe->'hour' AS hour,

@@ -14,7 +14,7 @@ from shared.adapters.postgres.telegram.chats import PostgresTelegramPlaces
 from shared.adapters.redis.announcer import RedisAnnouncer
 from shared.core.identity.people import Joined
 from shared.core.session.events import Accepted, Inbound, RunStarted
-from shared.ports import DUE_ELSEWHERE, EVERYBODY
+from shared.ports import ALL_PROCESSES, TURN_DUE
 from tests.kit.app_driver import Visit, running_app, settings_for, visit
 
 BOT = 7_000
@@ -40,7 +40,7 @@ async def phone(guest: Visit) -> int:
     )
     place = await places.open(BOT, chat_id=42, thread_id=0, kind="person", title="Ada")
     code = await people.issue_code(place.session_id, place.address_id)
-    assert isinstance(await people.join(guest.session_id, guest.address_id, code), Joined)
+    assert isinstance(await people.link_account(guest.session_id, guest.address_id, code), Joined)
     return place.address_id
 
 
@@ -67,7 +67,7 @@ async def test_who_finishes_announces_the_turn_of_the_other_channel(
             await guest.say("From the page")
             await say_on_the_phone(guest, phone, "From the phone")
             await guest.answered()
-            while await heard.get() != (EVERYBODY, DUE_ELSEWHERE):
+            while await heard.get() != (ALL_PROCESSES, TURN_DUE):
                 pass
     finally:
         listening.cancel()
@@ -75,8 +75,8 @@ async def test_who_finishes_announces_the_turn_of_the_other_channel(
         await listener.close()
     started = [event for event in guest.heard if isinstance(event, RunStarted)]
     assert [(event.turn, event.address_id) for event in started] == [(1, guest.address_id)]
-    assert await guest.app.turns.unanswered("telegram", accounts=[str(BOT)]) == [guest.session_id]
-    assert await guest.app.turns.unanswered("web") == []
+    assert await guest.app.turns.list_unanswered("telegram", accounts=[str(BOT)]) == [guest.session_id]
+    assert await guest.app.turns.list_unanswered("web") == []
 
 
 async def test_a_page_that_talks_alone_announces_nothing_to_everybody(guest: Visit) -> None:
@@ -92,7 +92,7 @@ async def test_a_page_that_talks_alone_announces_nothing_to_everybody(guest: Vis
     await guest.say("Two")
     await guest.answered()
     await guest.ask("Three")
-    assert EVERYBODY not in told
+    assert ALL_PROCESSES not in told
 
 
 async def test_a_message_of_the_page_behind_one_of_the_phone_waits_for_its_turn(
@@ -102,4 +102,4 @@ async def test_a_message_of_the_page_behind_one_of_the_phone_waits_for_its_turn(
     assert (await guest.say("From the page")).turn == 2
     await guest.answered()
     assert not guest.heard
-    assert await guest.app.turns.unanswered("telegram") == [guest.session_id]
+    assert await guest.app.turns.list_unanswered("telegram") == [guest.session_id]

@@ -29,7 +29,7 @@ async def app(
     )
     async with running_app(settings) as app:
         # What a process knows when it has just begun, see test_a_process_that_begins.
-        await app.conversation.unanswered("web")
+        await app.sessions.list_unanswered("web")
         yield app
 
 
@@ -91,11 +91,11 @@ async def test_a_turn_is_due_as_soon_as_its_provider_answers_anybody(
     guest: Visit, provider: RunningFake
 ) -> None:
     await put_back(guest, provider)
-    await guest.app.conversation.unanswered("web")
+    await guest.app.sessions.list_unanswered("web")
     assert await waits(guest) > 50, "nobody was answered meanwhile"
     other = await visit(guest.app)
     await other.ask("Good day.")
-    assert guest.session_id in await guest.app.conversation.unanswered("web")
+    assert guest.session_id in await guest.app.sessions.list_unanswered("web")
     await guest.answered()
     assert await state_of(guest) == "answered"
 
@@ -114,10 +114,10 @@ async def test_a_provider_that_answers_again_is_not_overrun(guest: Visit, provid
     )  # fmt: skip
     other = await visit(guest.app)
     await other.ask("Good day.")
-    due = await guest.app.conversation.unanswered("web")
+    due = await guest.app.sessions.list_unanswered("web")
     assert len(due) == 20
     assert guest.session_id in due
-    assert len(await guest.app.conversation.unanswered("web")) == 20, "none of them has been answered yet"
+    assert len(await guest.app.sessions.list_unanswered("web")) == 20, "none of them has been answered yet"
 
 
 async def test_a_process_that_begins_tries_again_at_once(
@@ -125,14 +125,14 @@ async def test_a_process_that_begins_tries_again_at_once(
 ) -> None:
     await put_back(guest, provider)
     async with running_app(app.settings) as fresh:
-        assert guest.session_id in await fresh.conversation.unanswered("web")
+        assert guest.session_id in await fresh.sessions.list_unanswered("web")
 
 
 async def test_stop_ends_a_turn_that_waits(guest: Visit, provider: RunningFake) -> None:
     await put_back(guest, provider)
     assert (await command(guest, "stop")).result == "Stopped."
     asked = len(await provider.requests())
-    assert guest.session_id in await guest.app.conversation.unanswered("web")
+    assert guest.session_id in await guest.app.sessions.list_unanswered("web")
     await guest.answered()
     assert await state_of(guest) == "stopped"
     assert len(await provider.requests()) == asked, "nobody was asked for it once more"

@@ -162,7 +162,7 @@ async def test_forgetting_a_message_takes_its_files_but_not_those_of_others(visi
     await visitor.ask("one", gone, both, cid="c1")
     await visitor.ask("two", both, cid="c2")
     session_id = await visitor.app.pool.fetchval("SELECT id FROM sessions")
-    await visitor.app.forgetting.messages(session_id, [1, 2], "person")
+    await visitor.app.erasure.erase_messages(session_id, [1, 2], "person")
     assert await visitor.status_of(gone) in (401, 404)
     assert await visitor.status_of(both) == 200
     headers = {"Origin": visitor.url}

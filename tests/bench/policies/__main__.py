@@ -49,7 +49,7 @@ def conversations(
 def replay(name: str, talks: Sequence[tuple[str, Conversation]]) -> dict[str, Any]:
     """One preset over all conversations, together and by workload."""
     counter = VocabularyCounter()
-    played = [(kind, Played(preset(name), counter.count).run(talk)) for kind, talk in talks]
+    played = [(kind, Played(preset(name), counter.count_tokens).run(talk)) for kind, talk in talks]
     found = figures(tally for _, tally in played)
     kinds = [kind for kind in WORKLOADS if any(kind == other for other, _ in played)]
     found["workloads"] = {kind: figures(tally for other, tally in played if other == kind) for kind in kinds}

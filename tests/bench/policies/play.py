@@ -35,9 +35,9 @@ from shared.core.values.messages import text_of, tool_results
 from shared.core.values.money import cost_micro
 from shared.core.values.tokens import Count
 from shared.ports import ModelCard, Prices, ToolSpec, Usage
-from shared.services.turns.agent_loop import cache_is_cold, is_summary_now
-from shared.services.turns.model_caller import runtime_facts
-from shared.services.turns.request_builder import Prepared, Prompting
+from shared.services.turns.agent_loop import is_cache_cold, is_due_summary
+from shared.services.turns.model_caller import render_runtime_facts
+from shared.services.turns.request_builder import PreparedRequest, RequestBuilder
 from tests.bench.policies.caching import Billed, ProviderCache
 from tests.bench.policies.log import turn_entries
 from tests.bench.policies.reach import Recall, holds
@@ -96,7 +96,7 @@ class Played:
         self._policy = policy
         self._count = count
         self._chat, self._cheap = _card(CHAT, window), _card(CHEAP, window)
-        self._prompting = Prompting(
+        self._prompting = RequestBuilder(
             policy=policy, chat_model=CHAT, summary_model=CHEAP, max_output=policy.max_output,
             counter=_Counter(count),
         )  # fmt: skip
@@ -127,7 +127,7 @@ class Played:
         self._prune(now)
         now = self._organise(now)
         self.tally.turns += 1
-        prepared: Prepared | None = None
+        prepared: PreparedRequest | None = None
         for answer in (entry for entry in steps if entry.author == "assistant"):
             try:
                 prepared = self._call(now, out=answer.tokens)
@@ -145,7 +145,7 @@ class Played:
     def _see(self, entry: Entry, *, open_turn: int) -> None:
         self._view = replace(self._view, entries=(*self._view.entries, entry), open_turn=open_turn)
 
-    def _call(self, now: datetime, *, out: int) -> Prepared:
+    def _call(self, now: datetime, *, out: int) -> PreparedRequest:
         prepared = self._prepared()
         if prepared.estimate > prepared.budget.hard:
             prepared = self._prompting.shrink(prepared, self._view, {}, hard=prepared.budget.hard)
@@ -157,7 +157,7 @@ class Played:
         self.tally.largest = max(self.tally.largest, billed.total)
         return prepared
 
-    def _check(self, prepared: Prepared) -> None:
+    def _check(self, prepared: PreparedRequest) -> None:
         if len(prepared.request.messages) > 100 and self.tally.turns % LOOKED_AT:
             return
         if fault_of(prepared.request.messages) is not None:
@@ -169,7 +169,7 @@ class Played:
             plain = self._prepared()
             decisions = clear_first(self._view, plain.budget, self._policy, plain.estimate)
         else:
-            cold = cache_is_cold(self._view, self._life)
+            cold = is_cache_cold(self._view, self._life)
             decisions = plan_pruning(entries, self._policy, cache_cold=cold, open_turn=self._view.open_turn)
         self._view = replace(self._view, entries=with_decisions(entries, decisions))
         if self._policy.hide_chatter_at is not None:
@@ -182,7 +182,7 @@ class Played:
         if not self._policy.compact_before_call:
             return now
         wish = self._wish(self._prepared())
-        if wish is None or not is_summary_now(wish.order):
+        if wish is None or not is_due_summary(wish.order):
             return now
         self.tally.waited += 1
         self._do(wish, now)
@@ -205,7 +205,7 @@ class Played:
             if self._do(wish, at):
                 self._look_ahead(at)
 
-    def _wish(self, prepared: Prepared) -> JobWish | None:
+    def _wish(self, prepared: PreparedRequest) -> JobWish | None:
         view = replace(self._view, open_turn=None, context_tokens=prepared.estimate)
         return next_job(
             view,
@@ -266,7 +266,7 @@ class Played:
         self.tally.saved_shares.append(1 - after.estimate / max(1, before.estimate))
         return True
 
-    def _plan(self, prepared: Prepared, *, force: bool) -> object:
+    def _plan(self, prepared: PreparedRequest, *, force: bool) -> object:
         return plan_compaction(
             replace(self._view, context_tokens=prepared.estimate),
             budget=prepared.budget,
@@ -362,14 +362,14 @@ class Played:
 
     # ---- what is sent, what can be reached
 
-    def _prepared(self, *, instruction: str = "") -> Prepared:
-        return self._prompting.prepare(
+    def _prepared(self, *, instruction: str = "") -> PreparedRequest:
+        return self._prompting.build(
             self._view,
             card=self._chat,
             agent_config={},
             tools=TOOLS,
             token_ratio=1.0,
-            runtime_facts=runtime_facts(self._view),
+            runtime_facts=render_runtime_facts(self._view),
             instruction=instruction,
             channel="telegram",
             cache_long=self._life > timedelta(minutes=5),
@@ -388,10 +388,10 @@ class Played:
 
 @dataclass(frozen=True, slots=True)
 class _Counter:
-    count: Count
+    count_tokens: Count
 
 
-def _words_of(prepared: Prepared) -> str:
+def _words_of(prepared: PreparedRequest) -> str:
     texts = [part.text for part in prepared.request.system]
     for message in prepared.request.messages:
         texts.append(text_of(message.blocks))

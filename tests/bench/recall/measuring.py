@@ -53,7 +53,7 @@ async def quality(pool: Pool, talks: Sequence[Conversation]) -> dict[str, Any]:
 
 
 async def _quality(pool: Pool, talks: Sequence[Conversation], *, notes: bool) -> dict[str, Any]:
-    count = VocabularyCounter().count
+    count = VocabularyCounter().count_tokens
     at_10: defaultdict[str, list[float]] = defaultdict(list)
     within: defaultdict[int, list[float]] = defaultdict(list)
     survived: list[bool] = []

@@ -60,7 +60,7 @@ async def store(pool: Pool, talk: Conversation) -> Stored:
 
 async def make_searchable(pool: Pool, session_id: int) -> None:
     index = PostgresRecallIndex(pool)
-    while await index.index(session_id):
+    while await index.index_session(session_id):
         pass
     while await index.index_notes():
         pass

@@ -13,7 +13,7 @@ from playwright.async_api import Browser, BrowserContext, Page, expect
 
 from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.adapters.postgres.people.operator_auth import digest_of
-from shared.bootstrap.app import App, open_app, server_urls
+from shared.bootstrap.app import App, open_app, resolve_server_urls
 from shared.config.settings import Settings
 from tests.browser.patience import WAIT_MS
 from web.app import make_parts, make_web_app, start_parts, stop_parts
@@ -86,7 +86,7 @@ async def open_house(settings: Settings, browser: Browser, *, alerts: bool = Fal
     port = await listener.start("127.0.0.1", 0)
     start_parts(parts)
     if alerts:
-        parts.tasks.forever(app.alerting.send)
+        parts.tasks.run_forever(app.alert_monitor.run_sends)
     house = House(url=f"http://127.0.0.1:{port}", app=app, browser=browser)
     yield house
     for context in house.contexts:
@@ -95,7 +95,7 @@ async def open_house(settings: Settings, browser: Browser, *, alerts: bool = Fal
     await listener.stop_listening()
     await runner.cleanup()
     await app.close()
-    connection = await asyncpg.connect(server_urls(settings)[0])
+    connection = await asyncpg.connect(resolve_server_urls(settings)[0])
     assert await check_invariants(connection) == []
     await connection.close()
     assert [one for one in house.complaints if not any(known in one for known in house.tolerated)] == []

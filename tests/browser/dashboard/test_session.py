@@ -16,9 +16,9 @@ from aiohttp import web
 from playwright.async_api import Browser, Locator, Page, expect
 
 from shared.adapters.postgres.people.operator_auth import digest_of
-from shared.ports import DESK, ToolContext
-from shared.services.compaction.flusher import FLUSH_ROUNDS
-from shared.services.memory.memory_tools import SaveMemory
+from shared.ports import DASHBOARD, ToolContext
+from shared.services.compaction.flusher import MAX_FLUSH_ROUNDS
+from shared.services.memory.memory_tools import SaveMemoryTool
 from shared.services.turns.toolbox import Toolbox
 from tests.acceptance.turns.test_request_replay import FILLER, Sent
 from tests.browser.axe import FINDINGS, LOAD
@@ -90,7 +90,7 @@ async def talk(
         session = str(await guest.one("SELECT public_id FROM sessions"))
         serving = served(
             web.Application(), pool=app.pool, settings=app.settings, commands=app.commands,
-            handovers=app.operator_desk, inspecting=app.inspecting, news=app.desk_announcer,
+            handovers=app.handover_service, inspecting=app.context_inspector, news=app.dashboard_announcer,
         )  # fmt: skip
         async with working(guest), serving as url:
             talk = Talk(url=url, guest=guest, session=session, browser=browser)
@@ -192,7 +192,7 @@ async def told_of_progress(talk: Talk, dialog: Locator, percent: int) -> None:
             )
             for one, far in ((job, percent), (job + 1_000, 99)):
                 told = {"t": "progress", "job": one, "percent": far, "stage": "summarising"}
-                await app.announcer.announce(DESK, told)
+                await app.announcer.announce(DASHBOARD, told)
             await asyncio.sleep(0.2)
     await expect(bar).to_have_attribute("aria-valuenow", str(percent))
     await expect(dialog.locator(".working")).to_contain_text(f"{percent} %")
@@ -204,14 +204,14 @@ async def test_a_flush_says_how_far_it_is_while_it_saves(
 ) -> None:
     """After the first of its calls of the model, and before what that one saves is kept."""
     goes_on = asyncio.Event()
-    saved = SaveMemory.run
+    saved = SaveMemoryTool.run
 
-    async def waits(tool: SaveMemory, arguments: Any, *, context: ToolContext) -> str:
+    async def waits(tool: SaveMemoryTool, arguments: Any, *, context: ToolContext) -> str:
         await goes_on.wait()
         return await saved(tool, arguments, context=context)
 
-    monkeypatch.setattr(SaveMemory, "run", waits)
-    monkeypatch.setattr(SaveMemory, "timeout_seconds", 60.0)
+    monkeypatch.setattr(SaveMemoryTool, "run", waits)
+    monkeypatch.setattr(SaveMemoryTool, "timeout_seconds", 60.0)
     call = {"name": "save_memory", "input": {"text": "Looks up many things.", "kind": "fact"}}
     await provider.script(
         [
@@ -226,7 +226,7 @@ async def test_a_flush_says_how_far_it_is_while_it_saves(
     await page.get_by_role("button", name="Flush now").click()
     dialog = page.get_by_role("dialog")
     await dialog.get_by_role("button", name="Flush now").click()
-    far, bar = round(100 / (FLUSH_ROUNDS + 1)), dialog.get_by_role("progressbar")
+    far, bar = round(100 / (MAX_FLUSH_ROUNDS + 1)), dialog.get_by_role("progressbar")
     await expect(bar).to_have_attribute("aria-valuenow", str(far))
     await expect(dialog.locator(".working")).to_contain_text(
         re.compile(rf"Saving to memory · {far} % · \d+ s")
@@ -280,7 +280,7 @@ async def test_a_summary_is_estimated_made_and_compared(talk: Talk) -> None:
     await expect(newest.get_by_text("Words, against the summary before")).to_be_visible()
     await page.evaluate(LOAD)
     assert await page.evaluate(FINDINGS) == []
-    gauge = await talk.guest.app.conversation.gauge(talk.guest.session_id)
+    gauge = await talk.guest.app.sessions.measure_context(talk.guest.session_id)
     assert gauge is not None
     limit = await page.evaluate("async (n) => (await import('/static/shared/fmt.js')).tokens(n)", gauge.limit)
     rest = page.get_by_label("What fills the window now").locator(".fills.rest dd span:first-child")

@@ -110,9 +110,9 @@ def context_options() -> dict[str, Any]:
 
 @pytest.fixture
 def desk(profiles: Profiles, stub: Stub, context_options: dict[str, Any]) -> Iterator[Desk]:
-    profile = profiles.take(context_options)
+    profile = profiles.take_over(context_options)
     one = Desk(profile, stub)
     yield one
-    profiles.give_back(profile, context_options, stub.url, stub.host_url)
+    profiles.release(profile, context_options, stub.url, stub.host_url)
     assert one.settled() == []
     assert one.foreign == []

@@ -19,14 +19,14 @@ def profiles(browser: Browser) -> Profiles:
 
 
 def test_nothing_that_a_page_stored_outlasts_its_test(profiles: Profiles, stub: Stub) -> None:
-    first = profiles.take({})
+    first = profiles.take_over({})
     page = first.page()
     page.goto(f"{stub.host_url}/shop")
     page.evaluate(STORE)
     assert page.evaluate(STORED) == ["kept", "kept", "a=kept"]
-    profiles.give_back(first, {}, stub.host_url)
+    profiles.release(first, {}, stub.host_url)
     assert page.is_closed()
-    second = profiles.take({})
+    second = profiles.take_over({})
     assert second is first
     page = second.page()
     page.goto(f"{stub.host_url}/shop")
@@ -35,39 +35,39 @@ def test_nothing_that_a_page_stored_outlasts_its_test(profiles: Profiles, stub: 
 
 
 def test_who_asked_for_the_context_is_its_last_user(profiles: Profiles) -> None:
-    first = profiles.take({})
+    first = profiles.take_over({})
     assert first.context.pages == []
     assert _next(profiles, first) is not first
 
 
 def test_a_wound_clock_is_wound_for_nobody_else(profiles: Profiles) -> None:
-    first = profiles.take({})
+    first = profiles.take_over({})
     first.page().clock.install()
     assert _next(profiles, first) is not first
 
 
 @pytest.mark.parametrize("set_clock", ["set_fixed_time", "set_system_time"])
 def test_a_clock_that_was_set_is_set_for_nobody_else(profiles: Profiles, set_clock: str) -> None:
-    first = profiles.take({})
+    first = profiles.take_over({})
     getattr(first.page().clock, set_clock)(0)
     assert _next(profiles, first) is not first
 
 
 def test_each_way_of_asking_has_a_profile_of_its_own(profiles: Profiles) -> None:
-    plain = profiles.take({})
-    profiles.give_back(plain, {})
-    spanish = profiles.take({"locale": "es"})
+    plain = profiles.take_over({})
+    profiles.release(plain, {})
+    spanish = profiles.take_over({"locale": "es"})
     assert spanish is not plain
     assert spanish.page().evaluate("navigator.language") == "es"
-    profiles.give_back(spanish, {"locale": "es"})
-    assert profiles.take({"locale": "es"}) is spanish
-    profiles.give_back(spanish, {"locale": "es"})
+    profiles.release(spanish, {"locale": "es"})
+    assert profiles.take_over({"locale": "es"}) is spanish
+    profiles.release(spanish, {"locale": "es"})
     profiles.close()
 
 
 def _next(profiles: Profiles, used: Profile) -> Profile:
-    profiles.give_back(used, {})
-    after = profiles.take({})
-    profiles.give_back(after, {})
+    profiles.release(used, {})
+    after = profiles.take_over({})
+    profiles.release(after, {})
     profiles.close()
     return after

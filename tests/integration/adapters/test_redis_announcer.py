@@ -11,7 +11,7 @@ import pytest
 from redis.asyncio import Redis
 
 from shared.adapters.redis.announcer import RedisAnnouncer
-from shared.ports import EVERYBODY
+from shared.ports import ALL_PROCESSES
 
 Heard = asyncio.Queue[tuple[int, Mapping[str, Any]]]
 
@@ -59,13 +59,13 @@ async def test_two_installations_on_one_server_hear_nothing_of_each_other(redis_
     try:
         for process in (ours, theirs):
             await process.connected()
-            await process.announcer.follow([7])
+            await process.announcer.subscribe([7])
         await theirs.announcer.announce(7, {"t": "delta", "text": "theirs"})
-        await theirs.announcer.announce(EVERYBODY, {"t": "theirs"})
+        await theirs.announcer.announce(ALL_PROCESSES, {"t": "theirs"})
         await ours.announcer.announce(7, {"t": "delta", "text": "ours"})
         assert await ours.next() == (7, {"t": "delta", "text": "ours"})
         assert await theirs.next() == (7, {"t": "delta", "text": "theirs"})
-        assert await theirs.next() == (EVERYBODY, {"t": "theirs"})
+        assert await theirs.next() == (ALL_PROCESSES, {"t": "theirs"})
         assert ours.heard.empty()
     finally:
         await ours.close()
@@ -74,7 +74,7 @@ async def test_two_installations_on_one_server_hear_nothing_of_each_other(redis_
 
 async def test_a_follower_hears_what_another_process_says(two: tuple[Process, Process]) -> None:
     one, other = two
-    await other.announcer.follow([7, 8])
+    await other.announcer.subscribe([7, 8])
     await one.announcer.announce(7, {"event_seq": 3, "origin": "a"})
     await one.announcer.announce(9, {"event_seq": 1})
     await one.announcer.announce(8, {"t": "run", "text": "Grüße 😀"})
@@ -84,8 +84,8 @@ async def test_a_follower_hears_what_another_process_says(two: tuple[Process, Pr
 
 async def test_following_replaces_what_was_followed(two: tuple[Process, Process]) -> None:
     one, other = two
-    await other.announcer.follow([1])
-    await other.announcer.follow([2])
+    await other.announcer.subscribe([1])
+    await other.announcer.subscribe([2])
     await one.announcer.announce(1, {"event_seq": 1})
     await one.announcer.announce(2, {"event_seq": 2})
     assert await other.next() == (2, {"event_seq": 2})
@@ -93,9 +93,9 @@ async def test_following_replaces_what_was_followed(two: tuple[Process, Process]
 
 async def test_follow_before_listening_counts(redis_url: str) -> None:
     process = Process(redis_url)
-    await process.announcer.follow([5])
+    await process.announcer.subscribe([5])
     await process.connected()
-    await process.announcer.follow([5])
+    await process.announcer.subscribe([5])
     await process.announcer.announce(5, {"event_seq": 1})
     assert await process.next() == (5, {"event_seq": 1})
     await process.close()
@@ -105,7 +105,7 @@ async def test_a_lost_connection_is_made_again_with_what_was_followed(
     two: tuple[Process, Process], redis_url: str
 ) -> None:
     one, other = two
-    await other.announcer.follow([7])
+    await other.announcer.subscribe([7])
     client = Redis.from_url(redis_url)
     await client.client_kill_filter(_type="pubsub")
     await client.aclose()
@@ -118,7 +118,7 @@ async def test_a_lost_connection_is_made_again_with_what_was_followed(
 
 async def test_without_redis_nothing_raises() -> None:
     process = Process("unix:///nonexistent/redis.sock")
-    await process.announcer.follow([1])
+    await process.announcer.subscribe([1])
     await process.announcer.announce(1, {"event_seq": 1})
     await process.announcer.announce(1, {"event_seq": 2})
     await asyncio.sleep(0.3)
@@ -131,14 +131,14 @@ async def test_deltas_that_nobody_hears_are_left_out(two: tuple[Process, Process
     one, other = two
     client = Redis.from_url(redis_url)
 
-    await one.announcer.follow([7])
+    await one.announcer.subscribe([7])
     before = await _publishes(client)
     await one.announcer.announce(7, {"event_seq": 1})
     for number in range(20):
         await one.announcer.announce(7, {"t": "delta", "off": number})
     await one.announcer.announce(7, {"event_seq": 2})
     assert await _publishes(client) - before == 2
-    await other.announcer.follow([7])
+    await other.announcer.subscribe([7])
     await one.announcer.announce(7, {"event_seq": 3})
     await one.announcer.announce(7, {"t": "delta", "off": 0})
     assert await other.next() == (7, {"event_seq": 3})
@@ -150,7 +150,7 @@ async def test_what_is_said_together_is_one_command_and_heard_in_order(
     two: tuple[Process, Process], redis_url: str
 ) -> None:
     one, other = two
-    await other.announcer.follow([7])
+    await other.announcer.subscribe([7])
     client = Redis.from_url(redis_url)
     before = await _publishes(client)
     said: list[dict[str, Any]] = [
@@ -174,7 +174,7 @@ async def test_the_end_of_a_run_is_told_even_where_nobody_heard_its_start(
     await one.announcer.announce(7, {"t": "run", "state": "started", "turn": 1})
     await one.announcer.announce_all(7, [{"t": "delta", "off": 0}, {"t": "run", "state": "tool", "turn": 1}])
     assert await _publishes(client) - before == 1
-    await other.announcer.follow([7])
+    await other.announcer.subscribe([7])
     await one.announcer.announce_all(7, [{"t": "delta", "off": 5}, {"t": "run", "state": "done", "turn": 1}])
     assert await other.next() == (7, {"t": "run", "state": "done", "turn": 1})
     await client.aclose()
@@ -182,7 +182,7 @@ async def test_the_end_of_a_run_is_told_even_where_nobody_heard_its_start(
 
 async def test_messages_too_long_for_one_publish_arrive_each_by_itself(two: tuple[Process, Process]) -> None:
     one, other = two
-    await other.announcer.follow([7])
+    await other.announcer.subscribe([7])
     said = [{"t": "delta", "text": letter * 150_000} for letter in "ab"]
     await one.announcer.announce_all(7, said)
     assert [await other.next() for _ in said] == [(7, message) for message in said]

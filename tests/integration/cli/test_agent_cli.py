@@ -17,9 +17,9 @@ from shared.adapters.postgres.people.agents import PostgresAgents
 from shared.adapters.postgres.people.operator_auth import Operators
 from shared.adapters.postgres.people.visitors import PostgresVisitors, new_token
 from shared.adapters.postgres.telegram.chats import PostgresTelegramPlaces
-from shared.bootstrap.app import ground_of
+from shared.bootstrap.app import build_agent_defaults
 from shared.cli.agent import read_agent_arguments, run_agent
-from shared.cli.editor_session import Terminal, editor_command
+from shared.cli.editor_session import Terminal, find_editor
 from shared.cli.site import read_site_arguments, run_site
 from shared.config.settings import load_settings
 
@@ -41,7 +41,7 @@ class Desk:
         terminal = Terminal(say=self.said.append, ask=self._ask, editor=edit)
         code = await run_agent(
             read_agent_arguments(words), database_url=self.database_url,
-            ground=ground_of(load_settings(data_dir=self.folder)), drafts=self.folder / "drafts",
+            defaults=build_agent_defaults(load_settings(data_dir=self.folder)), editor=self.folder / "drafts",
             terminal=terminal,
         )  # fmt: skip
         return code, "\n".join(self.said)
@@ -346,4 +346,4 @@ async def test_a_site_is_made_and_changed(desk: Desk, pool: Pool) -> None:
     ],
 )
 def test_the_editor_is_the_one_of_the_environment(environ: dict[str, str], command: list[str]) -> None:
-    assert editor_command(environ) == command
+    assert find_editor(environ) == command

@@ -35,7 +35,7 @@ async def bring(pool: asyncpg.Pool[asyncpg.Record], worker: int, outcomes: dict[
     while left:
         sending = await store.claim(tuple(left), worker_id=worker)
         if sending is not None:
-            await store.ended(sending, outcomes[sending.target], worker_id=worker)
+            await store.record_outcome(sending, outcomes[sending.target], worker_id=worker)
             left.discard(sending.target)
         await asyncio.sleep(0.02)
 

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from shared.cli.command import Shell, read_command_arguments, run_command
+from shared.cli.command import CommandOutput, read_command_arguments, run_command
 from tests.kit.app_driver import Visit, running_app, settings_for, visit
 
 
@@ -21,7 +21,7 @@ async def guest(database_url: str, redis_url: str) -> AsyncIterator[Visit]:
 async def command(guest: Visit, *words: str, language: str = "") -> tuple[int, str, str]:
     said: list[str] = []
     told: list[str] = []
-    shell = Shell(say=said.append, tell=told.append, language=language)
+    shell = CommandOutput(write_result=said.append, write_note=told.append, language=language)
     code = await run_command(read_command_arguments(words), settings=guest.app.settings, shell=shell)
     return code, "\n".join(said), "\n".join(told)
 

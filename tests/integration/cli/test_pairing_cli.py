@@ -12,7 +12,7 @@ from pydantic import SecretStr
 from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.telegram.access import PostgresTelegramAccess
 from shared.adapters.postgres.telegram.chats import PostgresTelegramPlaces
-from shared.cli.pairing import bot_lines, read_arguments, run_pairing
+from shared.cli.pairing import describe_bots, read_pairing_arguments, run_pairing
 from shared.config.bots import BotConfig
 
 Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
@@ -47,7 +47,9 @@ def bot(number: int = BOT, name: str = "TELEGRAM_BOT_TOKEN") -> BotConfig:
 
 async def pairing(database_url: str, *words: str) -> tuple[int, str]:
     said: list[str] = []
-    code = await run_pairing(read_arguments(words), database_url=database_url, bots=(bot(),), say=said.append)
+    code = await run_pairing(
+        read_pairing_arguments(words), database_url=database_url, bots=(bot(),), say=said.append
+    )
     return code, "\n".join(said)
 
 
@@ -163,7 +165,7 @@ async def test_a_bot_that_never_met_telegram_has_no_link_yet(database_url: str) 
     assert done == 1
     assert "has not reached Telegram yet" in said
     nobody: list[str] = []
-    wish = read_arguments(["owner"])
+    wish = read_pairing_arguments(["owner"])
     assert await run_pairing(wish, database_url=database_url, bots=(), say=nobody.append) == 1
     assert "./evertalk setup" in nobody[0]
 
@@ -171,7 +173,7 @@ async def test_a_bot_that_never_met_telegram_has_no_link_yet(database_url: str) 
 @pytest.mark.parametrize("words", [[], ["approve"], ["revoke", "@ada"], ["lits"]])
 def test_words_that_mean_nothing_end_with_2(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
-        read_arguments(words)
+        read_pairing_arguments(words)
     assert ended.value.code == 2
     assert "evertalk pairing" in capsys.readouterr().err
 
@@ -179,11 +181,14 @@ def test_words_that_mean_nothing_end_with_2(words: list[str], capsys: pytest.Cap
 async def test_up_shows_the_link_until_somebody_owns_the_bot(
     access: PostgresTelegramAccess, database_url: str
 ) -> None:
-    lines, late = await bot_lines(database_url, [bot()], seconds=0)
+    lines, late = await describe_bots(database_url, [bot()], seconds=0)
     assert late == ()
     assert lines[0].startswith("@ever_bot – https://t.me/ever_bot?start=")
     await access.become_owner(BOT, 42, code=lines[0].partition("start=")[2], name="Ada")
-    assert await bot_lines(database_url, [bot()], seconds=0) == (["@ever_bot – https://t.me/ever_bot"], ())
+    assert await describe_bots(database_url, [bot()], seconds=0) == (
+        ["@ever_bot – https://t.me/ever_bot"],
+        (),
+    )
 
 
 async def test_up_tells_what_is_wrong_with_a_bot_and_which_is_late(
@@ -191,14 +196,14 @@ async def test_up_tells_what_is_wrong_with_a_bot_and_which_is_late(
 ) -> None:
     await PostgresTelegramPlaces(pool).tell_problem(BOT, "Telegram refuses the token.")
     second = bot(7_000_000_002, "SHOP_BOT_TOKEN")
-    lines, late = await bot_lines(database_url, [bot(), second], seconds=0)
+    lines, late = await describe_bots(database_url, [bot(), second], seconds=0)
     assert lines == ["@ever_bot: Telegram refuses the token."]
     assert late == (second,)
     await enrol(pool, bot_id=second.bot_id, username="shop_bot")
-    lines, late = await bot_lines(database_url, late, seconds=0)
+    lines, late = await describe_bots(database_url, late, seconds=0)
     assert lines[0].startswith("@shop_bot – ")
     assert late == ()
 
 
 async def test_without_bots_nothing_is_said_and_nothing_opened() -> None:
-    assert await bot_lines("postgresql://nowhere.invalid/x", [], seconds=5) == ([], ())
+    assert await describe_bots("postgresql://nowhere.invalid/x", [], seconds=5) == ([], ())

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from shared.cli.person import Desk, read_arguments, run_person
+from shared.cli.person import PersonTerminal, read_person_arguments, run_person
 from tests.kit.app_driver import Visit, running_app, settings_for, visit
 from tests.kit.canaries import dumped
 
@@ -23,10 +23,10 @@ async def guest(database_url: str, redis_url: str) -> AsyncIterator[Visit]:
 async def person(guest: Visit, *words: str, typed: str = "") -> tuple[int, str, str]:
     said: list[str] = []
     written: list[bytes] = []
-    desk = Desk(say=said.append, ask=lambda _: typed, write=written.append)
+    desk = PersonTerminal(say=said.append, ask=lambda _: typed, write=written.append)
     url = guest.app.settings.database_url
     assert url is not None
-    code = await run_person(read_arguments(words), database_url=url.get_secret_value(), desk=desk)
+    code = await run_person(read_person_arguments(words), database_url=url.get_secret_value(), terminal=desk)
     return code, "\n".join(said), b"".join(written).decode()
 
 
@@ -85,7 +85,7 @@ async def test_an_unknown_id_and_a_bad_one_are_refused(guest: Visit) -> None:
     code, said, _ = await person(guest, "erase", "00000000-0000-0000-0000-000000000000")
     assert (code, "Nobody has the id" in said) == (1, True)
     with pytest.raises(SystemExit):
-        read_arguments(["erase", "7"])
+        read_person_arguments(["erase", "7"])
 
 
 @pytest.mark.control("S14", "S42")

@@ -5,17 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from shared.cli.model_discovery import who_answers
+from shared.cli.model_discovery import describe_models
 from shared.config.settings import load_settings
-from shared.diagnostics.spending_checks import check_spending, spending_finding
+from shared.diagnostics.spending_checks import build_spending_finding, check_spending
 from tests.kit.fakes.messages_api.harness import RunningFake
 
 
 def test_most_of_the_cap_is_a_warning_with_what_to_do() -> None:
     settings = load_settings(cap_total_per_day_usd="5")
-    fine = spending_finding(settings, used_micro=1_000_000, warned=0)
+    fine = build_spending_finding(settings, used_micro=1_000_000, warned=0)
     assert (fine.level, fine.what) == ("ok", "$1.00 of today's $5.00 are used (20 %)")
-    near = spending_finding(settings, used_micro=4_000_000, warned=2)
+    near = build_spending_finding(settings, used_micro=4_000_000, warned=2)
     assert near.level == "warn"
     assert "(80 %); 2 people" in near.what
     assert "EVERTALK_CAP_TOTAL_PER_DAY_USD" in near.advice
@@ -33,7 +33,7 @@ async def test_unknown_and_old_prices_are_named(tmp_path: Path) -> None:
         ' {"name": "b", "base_url": "http://127.0.0.1:9", "window": 9000,'
         '  "prices": {"input": 1, "output": 2, "dated": "2020-01"}}]'
     )
-    lines = await who_answers(load_settings(models_file=str(path), model="a", summary_model="b"))
+    lines = await describe_models(load_settings(models_file=str(path), model="a", summary_model="b"))
     said = " ".join(line for _, line in lines)
     assert "the price of a is unknown" in said
     assert "the price of b is from 2020-01" in said
@@ -42,6 +42,6 @@ async def test_unknown_and_old_prices_are_named(tmp_path: Path) -> None:
 async def test_a_summary_model_that_the_provider_does_not_serve_is_named(provider: RunningFake) -> None:
     await provider.reset()
     asked: dict[str, Any] = {"anthropic_api_key": "test-key", "anthropic_base_url": provider.base_url}
-    said = [line for _, line in await who_answers(load_settings(**asked, summary_model="gone"))]
+    said = [line for _, line in await describe_models(load_settings(**asked, summary_model="gone"))]
     assert any("gone is not served: claude-sonnet-5-5 writes the summaries" in line for line in said)
-    assert not [line for _, line in await who_answers(load_settings(**asked)) if "not served" in line]
+    assert not [line for _, line in await describe_models(load_settings(**asked)) if "not served" in line]

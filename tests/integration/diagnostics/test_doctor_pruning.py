@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncpg
 
 from shared.config.settings import load_settings
-from shared.diagnostics.doctor import _agents_rules, _check_pruners
+from shared.diagnostics.doctor import _check_pruners, _load_agent_rules
 
 
 async def test_rules_that_cannot_be_used_are_named_with_their_agent(database_url: str) -> None:
-    assert await _agents_rules(database_url) == []
+    assert await _load_agent_rules(database_url) == []
     connection = await asyncpg.connect(database_url, timeout=60)
     try:
         await connection.execute("""UPDATE agents SET config = '{"pruning": {"deny": ["read_*"]}}'""")
-        assert await _agents_rules(database_url) == []
+        assert await _load_agent_rules(database_url) == []
         await connection.execute("""UPDATE agents SET config = '{"pruning": {"denied": []}}'""")
-        (finding,) = await _agents_rules(database_url)
+        (finding,) = await _load_agent_rules(database_url)
     finally:
         await connection.close(timeout=30)
     assert finding.level == "warn"

@@ -15,7 +15,7 @@ from shared.adapters.postgres.db.workers import PostgresWorkers
 from shared.adapters.postgres.telegram.chats import PostgresTelegramPlaces
 from shared.adapters.telegram_probe import TelegramSilent, TokenRefused, look_at_bot
 from shared.config.settings import Settings, load_settings
-from shared.diagnostics.telegram_checks import bots_in_service, check_bots
+from shared.diagnostics.telegram_checks import check_bots, check_bots_in_service
 from tests.kit.fakes.bot_api import TOKEN, USERNAME, RunningBotApi, running_bot_api
 
 BOT = int(TOKEN.partition(":")[0])
@@ -96,7 +96,7 @@ async def test_an_open_bot_is_warned_about(telegram: RunningBotApi) -> None:
 
 
 async def in_service(fake: RunningBotApi, database_url: str) -> str:
-    return "\n".join(map(str, await bots_in_service(settings(fake), database_url)))
+    return "\n".join(map(str, await check_bots_in_service(settings(fake), database_url)))
 
 
 async def test_who_serves_a_bot_and_what_it_complains_of_is_told(

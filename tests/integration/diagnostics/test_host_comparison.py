@@ -7,18 +7,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from shared.bootstrap.host_fingerprint import LOOK_SECONDS, Marks
+from shared.bootstrap.host_fingerprint import REFRESH_SECONDS, HostFingerprint
 from shared.config.settings import load_settings
-from shared.diagnostics.host_checks import check_hosts, hosts_findings
+from shared.diagnostics.host_checks import check_hosts, compare_hosts
 from tests.kit.app_driver import health_told, running_app, settings_for
 
 KEY = "k" * 48
 CANARY = "sk-canary-77aa"
 
 
-def marks(folder: Path, *, key: str = KEY, clock: Any = lambda: 0.0, **more: Any) -> Marks:
+def marks(folder: Path, *, key: str = KEY, clock: Any = lambda: 0.0, **more: Any) -> HostFingerprint:
     settings = load_settings(data_dir=folder, secret_key=key, **more)
-    return Marks(settings, key.encode(), folder / "workspaces", clock=clock)
+    return HostFingerprint(settings, key.encode(), folder / "workspaces", clock=clock)
 
 
 def host(folder: Path, *, soul: str = "As ever.") -> Path:
@@ -28,7 +28,7 @@ def host(folder: Path, *, soul: str = "As ever.") -> Path:
 
 
 def said(*hosts: Mapping[str, Any]) -> str:
-    return "\n".join(map(str, hosts_findings({"web": {told["place"]: told for told in hosts}})))
+    return "\n".join(map(str, compare_hosts({"web": {told["place"]: told for told in hosts}})))
 
 
 def test_what_differs_is_named(tmp_path: Path) -> None:
@@ -50,7 +50,7 @@ def test_files_are_looked_at_again_now_and_then(tmp_path: Path) -> None:
     before = look()["files"]
     (tmp_path / "workspaces" / "ada" / "SOUL.md").write_text("Edited.")
     assert look()["files"] == before
-    now[0] += LOOK_SECONDS
+    now[0] += REFRESH_SECONDS
     assert look()["files"] != before
 
 

@@ -19,11 +19,11 @@ from shared.adapters.postgres.people.api_keys import PostgresApiKeys
 from shared.config.settings import Settings, load_settings
 from shared.core.identity.api_keys import SCOPES
 from shared.core.ops.backups import name_of
-from shared.diagnostics.security_database import NOTHING, read_stored, review_stored
+from shared.diagnostics.security_database import NO_ROWS, read_deployment_rows, review_database
 from shared.diagnostics.security_files import review_files
-from shared.diagnostics.security_findings import Risk, nearness
+from shared.diagnostics.security_findings import SecurityFinding, classify_host
 from shared.diagnostics.security_review import read_doctor_arguments, run_review
-from shared.diagnostics.security_settings import review_settings, why_weak
+from shared.diagnostics.security_settings import explain_weakness, review_settings
 
 STRONG = "hK3v9Qe7Lr2xTn8Wb5Yc1Zd6Ug4Ms0Pa"
 AWAY = "postgresql://u:p@db.example.org/x"
@@ -94,16 +94,18 @@ def test_in_a_container_every_address_is_usual_and_the_port_is_what_matters() ->
 
 
 def test_a_secret_that_a_machine_made_is_strong() -> None:
-    assert why_weak(STRONG) == ""
-    assert [bool(why_weak(one)) for one in ("", "x" * 40, "abc123" * 8, f"{STRONG}password")] == [True] * 4
+    assert explain_weakness(STRONG) == ""
+    assert [bool(explain_weakness(one)) for one in ("", "x" * 40, "abc123" * 8, f"{STRONG}password")] == [
+        True
+    ] * 4
 
 
 def test_hosts_are_here_around_or_away() -> None:
     here = ("", "localhost", "127.0.0.1", "::1", "[::1]", "/run/postgresql", "a.localhost")
     around = ("db", "10.1.2.3", "192.168.1.4", "fd00::1", "nas.local", "0.0.0.0")
-    assert {nearness(one) for one in here} == {"here"}
-    assert {nearness(one) for one in around} == {"around"}
-    assert {nearness(one) for one in ("db.example.org", "8.8.8.8", "2001:4860:4860::8888")} == {"away"}
+    assert {classify_host(one) for one in here} == {"here"}
+    assert {classify_host(one) for one in around} == {"around"}
+    assert {classify_host(one) for one in ("db.example.org", "8.8.8.8", "2001:4860:4860::8888")} == {"away"}
 
 
 @pytest.fixture
@@ -112,7 +114,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def about(risks: Iterator[Risk], words: str) -> Sequence[Risk]:
+def about(risks: Iterator[SecurityFinding], words: str) -> Sequence[SecurityFinding]:
     return [risk for risk in risks if words in risk.what]
 
 
@@ -183,7 +185,7 @@ async def test_what_rows_tell_is_found(
     database_url: str, pool: asyncpg.Pool[asyncpg.Record], folder: Path
 ) -> None:
     quiet = load_settings(data_dir=folder)
-    assert list(review_stored(quiet, await read_stored(database_url))) == []
+    assert list(review_database(quiet, await read_deployment_rows(database_url))) == []
     await pool.execute(
         """INSERT INTO operators (name, role, password_hash, last_login_at)
            SELECT 'admin' || n, 'admin', 'x', now() - make_interval(days => n * 40)
@@ -206,7 +208,9 @@ async def test_what_rows_tell_is_found(
     away = load_settings(
         data_dir=folder, public_url="https://chat.example.org", database_url=database_url, secret_key=STRONG
     )
-    risks = {risk.what: risk.grade for risk in review_stored(away, await read_stored(database_url))}
+    risks = {
+        risk.what: risk.grade for risk in review_database(away, await read_deployment_rows(database_url))
+    }
     wanted = {
         "4 admins: admin1, admin2, admin3, admin4": "slight",
         "admin3 (admin) has not logged in for 90 days": "serious",
@@ -229,7 +233,9 @@ async def test_what_rows_tell_is_found(
            SELECT id, 'k', '\\x01', CASE WHEN name <> 'admin2' THEN now() END FROM operators"""
     )
     await pool.execute("""UPDATE agents SET config = '{"tools": {"allow": ["c*"], "deny": []}}'::jsonb""")
-    risks = {risk.what: risk.grade for risk in review_stored(away, await read_stored(database_url))}
+    risks = {
+        risk.what: risk.grade for risk in review_database(away, await read_deployment_rows(database_url))
+    }
     assert not [what for what in risks if what.startswith("strangers at site shop")]
     (alone,) = [what for what in risks if "log in by a password alone" in what]
     assert alone.startswith("admin2 log in"), "who has begun with a second factor has none yet"
@@ -239,8 +245,8 @@ async def test_what_rows_tell_is_found(
 def test_a_standby_that_no_commit_waits_for_is_found(
     folder: Path, followers: int, waits: bool, found: int
 ) -> None:
-    stored = replace(NOTHING, followers=followers, waits_for_followers=waits)
-    risks = list(review_stored(load_settings(data_dir=folder), stored))
+    stored = replace(NO_ROWS, followers=followers, waits_for_followers=waits)
+    risks = list(review_database(load_settings(data_dir=folder), stored))
     assert [risk.what for risk in risks] == [
         "a standby follows the database, and no commit waits for it"
     ] * found
@@ -276,8 +282,8 @@ async def test_the_review_is_told_in_words_or_for_programs_and_ends_with_1_where
 
 
 async def test_a_database_before_its_first_start_tells_nothing(empty_database_url: str, folder: Path) -> None:
-    stored = await read_stored(empty_database_url)
-    assert list(review_stored(load_settings(data_dir=folder), stored)) == []
+    stored = await read_deployment_rows(empty_database_url)
+    assert list(review_database(load_settings(data_dir=folder), stored)) == []
 
 
 async def test_a_database_that_is_away_is_told_and_the_rest_reviewed(folder: Path) -> None:
@@ -303,7 +309,7 @@ async def test_a_redis_that_asks_nobody_for_the_password_is_found(
         asked.append(url)
         return True
 
-    monkeypatch.setattr(review, "_lets_in", lets_in)
+    monkeypatch.setattr(review, "_accepts_without_password", lets_in)
     said: list[str] = []
     settings = load_settings(
         data_dir=folder,
@@ -315,8 +321,8 @@ async def test_a_redis_that_asks_nobody_for_the_password_is_found(
     assert asked == ["redis://valkey:6379/0"]
     assert "lets in without the password" in said[0]
     monkeypatch.undo()
-    assert await review._lets_in(redis_url)
-    assert not await review._lets_in("redis://127.0.0.1:1/0")
+    assert await review._accepts_without_password(redis_url)
+    assert not await review._accepts_without_password("redis://127.0.0.1:1/0")
 
 
 def test_words_that_mean_nothing_end_with_2(capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,7 +18,7 @@ from shared.adapters.postgres.db.pooler import look_between
 from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.config.settings import Settings, load_settings
 from shared.core.values.errors import StorageUnavailable
-from shared.diagnostics.pooler_checks import check_way
+from shared.diagnostics.pooler_checks import check_pooler
 from tests.integration.external_servers.operator_commands import KEY, environment, run
 from tests.integration.external_servers.own_postgres import OwnPostgres
 from tests.integration.external_servers.pgbouncer import PgBouncer, pgbouncer
@@ -71,7 +71,7 @@ async def test_people_talk_in_parallel_through_it(
                 all_at_once.create_task(_talk(guest))
         for guest in guests:
             assert await guest.one(_COUNT, guest.session_id) == 2 * TURNS
-        await one.forgetting.everything(guests[0].session_id, "person")
+        await one.erasure.erase_everything(guests[0].session_id, "person")
         assert not await guests[0].one(_SAID, guests[0].session_id)
     connection = await connect(own_server.url(own_database))
     try:
@@ -124,14 +124,14 @@ async def test_doctor_tells_what_it_does_not_keep(
     direct = own_server.url(own_database)
     set_up = load_settings(database_url=url, direct_database_url=direct, secret_key=KEY)
     assert "EVERTALK_DIRECT_DATABASE_URL" not in await _said(set_up, url)
-    assert await check_way(load_settings(database_url=direct, secret_key=KEY), direct) == []
+    assert await check_pooler(load_settings(database_url=direct, secret_key=KEY), direct) == []
     away = own_server.url("nowhere")
     away_settings = load_settings(database_url=url, direct_database_url=away, secret_key=KEY)
     assert "past the pooler" in await _said(away_settings, url)
 
 
 async def _said(settings: Settings, url: str) -> str:
-    return "\n".join(map(str, await check_way(settings, url)))
+    return "\n".join(map(str, await check_pooler(settings, url)))
 
 
 async def test_a_backup_goes_past_it_or_is_refused(

@@ -17,7 +17,7 @@ from structlog.testing import capture_logs
 from shared.adapters.redis.announcer import RedisAnnouncer
 from shared.adapters.redis.arq_queue import ArqDoorbell, open_queue
 from shared.config.settings import BadSettings, load_settings
-from shared.diagnostics.doctor import _check_redis, _guarded
+from shared.diagnostics.doctor import _check_redis, _run_check
 from shared.diagnostics.findings import Finding
 from tests.integration.external_servers.certificates import Authority
 from tests.integration.external_servers.tls_front import tls_front
@@ -53,7 +53,7 @@ async def front(redis_url: str, tmp_path: Path) -> AsyncIterator[Front]:
 
 
 async def doctor_says(url: str) -> Finding:
-    return await _guarded("Redis", "REDIS_URL", lambda: _check_redis(url))
+    return await _run_check("Redis", "REDIS_URL", lambda: _check_redis(url))
 
 
 async def test_jobs_and_answers_go_over_tls(database_url: str, front: Front) -> None:
@@ -70,7 +70,7 @@ async def test_jobs_and_answers_go_over_tls(database_url: str, front: Front) -> 
                 work.cancel()
             await asyncio.wait(working)
             assert app.doorbell.silent == 0
-    away = {"queue_lost", "doorbell_silent", "announcement_lost", "announcements_unheard"}
+    away = {"redis_disconnected", "doorbell_silent", "announcement_lost", "announcements_unheard"}
     assert not [line for line in logs if line["event"] in away]
 
 
@@ -88,7 +88,7 @@ async def _heard(url: str, announcer: Any, session_id: int) -> None:
         async with asyncio.timeout(20):
             while not other.connected:
                 await asyncio.sleep(0.01)
-            await other.follow([session_id])
+            await other.subscribe([session_id])
             await announcer.announce(session_id, {"t": "here"})
             assert await heard.get() == {"t": "here"}
     finally:

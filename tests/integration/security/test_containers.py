@@ -14,8 +14,8 @@ import pytest
 import yaml  # type: ignore[import-untyped]
 
 from shared.adapters.embedded.binaries import find_binaries
-from shared.config.settings import is_secret, load_settings, setting_names
-from shared.supervision.process_secrets import USERS
+from shared.config.settings import is_secret, list_setting_names, load_settings
+from shared.supervision.process_secrets import PROCESSES_BY_SETTING
 from tests.kit.temp_folders import short_folder
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -92,7 +92,10 @@ NOT_HERE = {
 USES: dict[str, set[str]] = {
     "migrate": {"database_url"},
     "backup": {"database_url", "secret_key"},
-    **{name: {field for field, users in USERS.items() if name in users} for name in ("web", "bot", "worker")},
+    **{
+        name: {field for field, users in PROCESSES_BY_SETTING.items() if name in users}
+        for name in ("web", "bot", "worker")
+    },
 }
 
 
@@ -106,7 +109,7 @@ def given(name: str) -> dict[str, Any]:
 def test_a_process_is_given_what_it_works_with_and_nothing_else(name: str) -> None:
     """The same secrets as under `up`, every plain setting, and no whole file."""
     assert "env_file" not in SERVICES[name]
-    names = setting_names()
+    names = list_setting_names()
     secrets = {names[field] for field in USES[name] - set(NOT_HERE)}
     plain = {names[field] for field in names if not is_secret(field) and field not in {*FIXED, *NOT_HERE}}
     fixed = {"EVERTALK_DATA_DIR", "EVERTALK_PROCESS_FILE"}

@@ -39,7 +39,7 @@ class Canary:
     def samples(self) -> list[str]:
         return [sample.replace("CANARY", self.host) for sample in SAMPLES]
 
-    def stored(self) -> str:
+    def mark_stored(self) -> str:
         """As one text that Postgres can hold."""
         return "\n\n".join(self.samples()).replace("\u0000", "")
 
@@ -118,7 +118,7 @@ async def test_in_the_widget_nothing_of_an_answer_runs_loads_or_leads_astray(
     server: Server, canary: Canary, watched: Watched
 ) -> None:
     page, texts = watched.page, [*canary.samples(), *canary.mixtures()]
-    server.conversation.script = [canary.stored()]
+    server.conversation.script = [canary.mark_stored()]
     await page.goto(f"{server.url}/chat")
     box = page.get_by_role("textbox", name="Message")
     await box.fill(canary.samples()[4])
@@ -169,7 +169,7 @@ async def test_on_no_page_of_the_dashboard_do_stored_words_become_more_than_word
         await a_bot(connection)
         await a_site(connection)
         seeded = await a_long_session(connection)
-    text = canary.stored()
+    text = canary.mark_stored()
     await pool.execute("ALTER TABLE entry_rows DISABLE TRIGGER USER")
     await pool.execute(
         "UPDATE entries SET blocks = jsonb_build_array(jsonb_build_object('type', 'text', 'text', $1::text))",

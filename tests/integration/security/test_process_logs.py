@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from shared.supervision.child_process import Child
+from shared.supervision.child_process import ChildProcess
 
 ROOT = Path(__file__).resolve().parents[3]
 TOKEN = "700001:" + "t" * 35
@@ -51,6 +51,6 @@ def test_a_trace_shows_neither_variables_nor_secrets(how: str) -> None:
 @pytest.mark.control("S03", "S37")
 async def test_no_list_of_processes_shows_what_a_child_is_given(tmp_path: Path) -> None:
     """Everybody on a machine reads command lines; the environment of others only root does."""
-    child = Child(name="bot", environment={"TELEGRAM_BOT_TOKEN": TOKEN}, folder=tmp_path, say=print)
+    child = ChildProcess(name="bot", environment={"TELEGRAM_BOT_TOKEN": TOKEN}, folder=tmp_path, say=print)
     assert list(child.command) == [sys.executable, "-m", "bot"]
     assert TOKEN not in repr(child.command)

@@ -24,7 +24,7 @@ from shared.config.settings import load_settings
 
 load_settings()
 counter = VocabularyCounter()
-assert counter.count("Hello there, how are you today?") > 4
+assert counter.count_tokens("Hello there, how are you today?") > 4
 assert counter.problem is None, counter.problem
 print("alone")
 """

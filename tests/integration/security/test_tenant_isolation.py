@@ -60,21 +60,21 @@ async def _theirs(ada: Visit, bert: Visit) -> Theirs:
     short = f"n{UUID(str(note['public_id'])).hex[:8]}"
     asks: dict[str, Ask] = {
         "a note by its number": lambda _, whose: notes.by_id(note["id"], whose),
-        "a note by its name": lambda _, whose: notes.note(short, whose),
+        "a note by its name": lambda _, whose: notes.find_note(short, whose),
         "notes by words": lambda _, whose: notes.find(whose, ("boat",), limit=10, everything=True),
         "a file": lambda session, _: uploads.served(file.id, session_id=session),
         "a file in a message": lambda session, _: uploads.of_message(session, [file.id]),
         "a file by its bytes": lambda session, _: uploads.known(session, CANARY.encode(), name="a.txt"),
-        "pins": lambda session, _: pins.pinned(session),
-        "a message": lambda session, _: pins.message(session, 1),
+        "pins": lambda session, _: pins.list_pins(session),
+        "a message": lambda session, _: pins.find_message(session, 1),
         "the log": lambda session, _: turns.load(session, base_turn=0, through_turn=9),
         "events": lambda session, _: events.after(session, 0),
         "the newest events": lambda session, _: events.newest(session),
         "a copy": lambda session, _: _exported(export, session),
         "the newest words": lambda session, _: edits.newest_words(session),
-        "reminders": lambda session, _: PostgresReminders(pool).of_session(session),
+        "reminders": lambda session, _: PostgresReminders(pool).list_for_session(session),
         "erasing notes": lambda _, whose: notes.erase(whose, [note["id"]]),
-        "putting a note away": lambda _, whose: notes.put_away(short, whose),
+        "putting a note away": lambda _, whose: notes.archive(short, whose),
         "editing": lambda session, _: edits.edit(session, 1, text="mine", tokens=1, dedupe_key="x"),
         "unpinning": lambda session, _: pins.unpin(session, 1),
         "an opinion": lambda session, _: PostgresFeedback(pool).record_opinion(
@@ -83,13 +83,16 @@ async def _theirs(ada: Visit, bert: Visit) -> Theirs:
         "stopping": lambda session, _: turns.request_stop(session),
     }
     return Theirs(
-        pool=pool, own=await notes.whose(ada.session_id), other=await notes.whose(bert.session_id), asks=asks
+        pool=pool,
+        own=await notes.load_owner(ada.session_id),
+        other=await notes.load_owner(bert.session_id),
+        asks=asks,
     )
 
 
 async def _exported(export: PostgresExport, session: int) -> Any:
-    head = await export.head(session)
-    return head, [await export.page(one, after_seq=0) for one in head.sessions]
+    head = await export.load_head(session)
+    return head, [await export.load_page(one, after_seq=0) for one in head.sessions]
 
 
 async def _rows(of: Theirs) -> list[str]:

@@ -13,8 +13,8 @@ import pytest
 
 from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.db.workers import PostgresWorkers
-from shared.supervision.liveness import PATIENCE_SECONDS, mark, why_not
-from shared.supervision.process_handoff import succeed
+from shared.supervision.liveness import MAX_SILENCE_SECONDS, explain_unhealthy, touch_process_file
+from shared.supervision.process_handoff import take_over_process
 
 
 @pytest.fixture
@@ -28,13 +28,13 @@ async def test_each_beat_that_reaches_the_database_marks_the_file(
     pool: asyncpg.Pool[asyncpg.Record], tmp_path: Path
 ) -> None:
     file = tmp_path / "process"
-    workers = PostgresWorkers(pool, beaten=lambda: mark(file))
-    worker = await succeed(workers, "worker", file)
+    workers = PostgresWorkers(pool, beaten=lambda: touch_process_file(file))
+    worker = await take_over_process(workers, "worker", file)
     begun = file.stat().st_mtime
     os.utime(file, (begun - 60, begun - 60))
-    assert "no heartbeat for 60 seconds" in why_not(str(file), now=begun)
+    assert "no heartbeat for 60 seconds" in explain_unhealthy(str(file), now=begun)
     assert await workers.beat(worker)
-    assert why_not(str(file), now=file.stat().st_mtime) == ""
+    assert explain_unhealthy(str(file), now=file.stat().st_mtime) == ""
     os.utime(file, (begun - 60, begun - 60))
     await workers.stop(worker)
     assert not await workers.beat(worker)
@@ -43,14 +43,14 @@ async def test_each_beat_that_reaches_the_database_marks_the_file(
 
 def test_a_late_heart_a_missing_file_and_none_at_all_are_told(tmp_path: Path) -> None:
     file = tmp_path / "process"
-    assert "not begun" in why_not(str(file), now=0)
-    assert "EVERTALK_PROCESS_FILE" in why_not(None, now=0)
+    assert "not begun" in explain_unhealthy(str(file), now=0)
+    assert "EVERTALK_PROCESS_FILE" in explain_unhealthy(None, now=0)
     file.touch()
     at = file.stat().st_mtime
-    assert why_not(str(file), now=at + PATIENCE_SECONDS - 1) == ""
-    assert "no heartbeat for 21 seconds" in why_not(str(file), now=at + PATIENCE_SECONDS + 1)
-    mark(tmp_path / "of a folder" / "that is away")
-    mark(None)
+    assert explain_unhealthy(str(file), now=at + MAX_SILENCE_SECONDS - 1) == ""
+    assert "no heartbeat for 21 seconds" in explain_unhealthy(str(file), now=at + MAX_SILENCE_SECONDS + 1)
+    touch_process_file(tmp_path / "of a folder" / "that is away")
+    touch_process_file(None)
 
 
 @pytest.mark.control("S44")

@@ -11,7 +11,7 @@ import pytest
 from shared.adapters.postgres.db.leases import PostgresLeases
 from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.db.workers import PostgresWorkers
-from shared.supervision.process_handoff import succeed
+from shared.supervision.process_handoff import take_over_process
 
 
 @pytest.fixture
@@ -25,11 +25,11 @@ async def test_what_a_process_held_is_free_as_soon_as_its_successor_is_there(
     pool: asyncpg.Pool[asyncpg.Record], tmp_path: Path
 ) -> None:
     workers, leases, file = PostgresWorkers(pool), PostgresLeases(pool), tmp_path / "bot.worker"
-    first = await succeed(workers, "bot", file)
-    stranger = await succeed(workers, "bot", tmp_path / "another.worker")
+    first = await take_over_process(workers, "bot", file)
+    stranger = await take_over_process(workers, "bot", tmp_path / "another.worker")
     assert await leases.take("polling", worker_id=first) == 1
     assert await leases.take("polling", worker_id=stranger) is None
-    second = await succeed(workers, "bot", file)
+    second = await take_over_process(workers, "bot", file)
     assert await leases.take("polling", worker_id=second) == 2
     assert not await workers.beat(first)
     assert await workers.beat(stranger)
@@ -41,18 +41,18 @@ async def test_without_a_word_of_the_last_one_nobody_is_declared_dead(
     pool: asyncpg.Pool[asyncpg.Record], tmp_path: Path, left: str | None
 ) -> None:
     workers, file = PostgresWorkers(pool), tmp_path / "web.worker"
-    first = await succeed(workers, "web", None)
+    first = await take_over_process(workers, "web", None)
     if left is not None:
         file.write_text(left)
-    second = await succeed(workers, "web", file)
+    second = await take_over_process(workers, "web", file)
     assert await workers.beat(first)
     assert int(file.read_text()) == second
 
 
 async def test_a_file_of_another_role_ends_nobody(pool: asyncpg.Pool[asyncpg.Record], tmp_path: Path) -> None:
     workers, file = PostgresWorkers(pool), tmp_path / "process"
-    web = await succeed(workers, "web", file)
-    await succeed(workers, "worker", file)
+    web = await take_over_process(workers, "web", file)
+    await take_over_process(workers, "worker", file)
     assert await workers.beat(web)
 
 
@@ -60,4 +60,4 @@ async def test_a_file_that_cannot_be_written_keeps_nobody_from_working(
     pool: asyncpg.Pool[asyncpg.Record], tmp_path: Path
 ) -> None:
     workers = PostgresWorkers(pool)
-    assert await workers.beat(await succeed(workers, "web", tmp_path / "nowhere" / "web.worker"))
+    assert await workers.beat(await take_over_process(workers, "web", tmp_path / "nowhere" / "web.worker"))

@@ -21,10 +21,10 @@ import pytest
 
 from shared.adapters.embedded.folders import FolderLock
 from shared.adapters.embedded.process import is_running_as, until
-from shared.cli.setup import merged, run_setup
-from shared.cli.up import spending
+from shared.cli.setup import merge_settings, run_setup
+from shared.cli.up import describe_caps
 from shared.config.settings import load_settings
-from shared.supervision.child_process import Child, ChildRefused
+from shared.supervision.child_process import ChildMisconfigured, ChildProcess
 from tests.kit.fakes.bot_api import TOKEN, USERNAME, running_bot_api
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -36,8 +36,8 @@ needs_all_processes = pytest.mark.skipif(
 )
 
 
-def child(folder: Path, code: str, said: list[str]) -> Child:
-    return Child(
+def child(folder: Path, code: str, said: list[str]) -> ChildProcess:
+    return ChildProcess(
         name="sample",
         environment=dict(os.environ),
         folder=folder,
@@ -64,7 +64,7 @@ async def test_a_child_that_falls_is_started_again(tmp_path: Path) -> None:
 
 async def test_a_child_that_refuses_its_configuration_is_not_started_again(tmp_path: Path) -> None:
     refusing = child(tmp_path, "print('EVERTALK_X=1: wrong'); raise SystemExit(2)", [])
-    with pytest.raises(ChildRefused, match="EVERTALK_X=1: wrong"):
+    with pytest.raises(ChildMisconfigured, match="EVERTALK_X=1: wrong"):
         await refusing.run()
     await refusing.stop(timeout_seconds=5)
 
@@ -138,9 +138,9 @@ async def test_a_child_of_an_earlier_life_is_stopped_first(tmp_path: Path) -> No
 
 
 def test_caps_are_told_in_plain_words() -> None:
-    assert spending(load_settings()) == "at most $5.00 a day in all"
+    assert describe_caps(load_settings()) == "at most $5.00 a day in all"
     public = load_settings(profile="public")
-    assert spending(public) == "at most $5.00 a day in all, $0.25 a day per visitor"
+    assert describe_caps(public) == "at most $5.00 a day in all, $0.25 a day per visitor"
 
 
 @pytest.fixture
@@ -533,4 +533,4 @@ def test_setup_that_is_left_changes_nothing(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_an_answer_of_nothing_removes_the_line() -> None:
-    assert merged("A=1\nB=2\n", {"A": "", "B": "3"}) == "B=3\n"
+    assert merge_settings("A=1\nB=2\n", {"A": "", "B": "3"}) == "B=3\n"

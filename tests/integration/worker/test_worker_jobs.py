@@ -14,7 +14,7 @@ from shared.core.session.turns import JobOrder
 from shared.core.values.errors import StorageUnavailable
 from tests.kit.app_driver import running_app, settings_for, visit
 from worker import jobs
-from worker.jobs import keep_house, sweep
+from worker.jobs import run_housekeeping, sweep
 
 
 class Yard:
@@ -25,7 +25,7 @@ class Yard:
         self.begun: list[str] = []
         self.rung: list[tuple[int, int]] = []
 
-    async def let_go(self) -> None:
+    async def release_unknown_jobs(self) -> None:
         pass
 
     async def due_jobs(self) -> list[tuple[int, int]]:
@@ -42,14 +42,14 @@ class Yard:
 
     @property
     def app(self) -> App:
-        parts = SimpleNamespace(maintenance=self, upkeep=self, doorbell=self, indexing=self)
+        parts = SimpleNamespace(job_runner=self, upkeep=self, doorbell=self, recall_indexer=self)
         return cast("App", parts)
 
 
 async def test_a_dead_workers_job_is_found_while_the_house_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jobs, "SWEEP_SECONDS", 0.0)
     yard = Yard()
-    tasks = [asyncio.create_task(loop(yard.app)) for loop in (keep_house, sweep)]
+    tasks = [asyncio.create_task(loop(yard.app)) for loop in (run_housekeeping, sweep)]
     try:
         async with asyncio.timeout(30):
             while yard.looks < 5:
@@ -91,15 +91,15 @@ class Heard(Yard):
 
     @property
     def app(self) -> App:
-        parts = SimpleNamespace(maintenance=self, upkeep=self, doorbell=self, announcer=self)
+        parts = SimpleNamespace(job_runner=self, upkeep=self, doorbell=self, announcer=self)
         return cast("App", parts)
 
 
 async def test_what_a_dead_worker_heard_is_done_at_the_first_look_of_the_next() -> None:
     """Where each worker lives for a moment only, none of them comes to a second one."""
     yard = Heard()
-    calls = jobs.Calls(yard.app)
-    await calls.ring_for(await yard.due_jobs(), 0.0)
+    calls = jobs.JobDoorbell(yard.app)
+    await calls.ring(await yard.due_jobs(), 0.0)
     await asyncio.sleep(0)
     assert yard.done == [7]
     await calls.close()
@@ -108,12 +108,12 @@ async def test_what_a_dead_worker_heard_is_done_at_the_first_look_of_the_next() 
 async def test_later_on_a_job_is_done_here_when_two_rings_in_a_row_were_not_heard() -> None:
     """It may be about to begin in the queue."""
     yard = Heard()
-    calls = jobs.Calls(yard.app)
-    await calls.ring_for([], 0.0)
-    await calls.ring_for(await yard.due_jobs(), 1.0)
+    calls = jobs.JobDoorbell(yard.app)
+    await calls.ring([], 0.0)
+    await calls.ring(await yard.due_jobs(), 1.0)
     await asyncio.sleep(0)
     assert yard.done == []
-    await calls.ring_for(await yard.due_jobs(), 4.0)
+    await calls.ring(await yard.due_jobs(), 4.0)
     await asyncio.sleep(0)
     assert yard.done == [7]
     await calls.close()
@@ -130,11 +130,11 @@ async def test_a_mark_that_a_killed_worker_left_in_redis_holds_nothing_up(
         guest = await visit(app)
         await guest.ask("Hello")
         order = JobOrder(kind="compact", key="by hand", trigger="manual", payload={"force": True})
-        job_id = await app.upkeep.ask(guest.session_id, order)
+        job_id = await app.upkeep.request_job(guest.session_id, order)
         assert await app.doorbell.ring(job_id or 0, 0)
         await redis.set(f"arq:in-progress:{job_id}:0", b"1", ex=610)
-        calls = jobs.Calls(app)
-        await calls.ring_for(await app.upkeep.due_jobs(), 0.0)
+        calls = jobs.JobDoorbell(app)
+        await calls.ring(await app.upkeep.due_jobs(), 0.0)
         async with asyncio.timeout(60):
             while await guest.one("SELECT state FROM jobs WHERE key = 'by hand'") != "done":
                 await asyncio.sleep(0.02)
@@ -148,7 +148,7 @@ async def test_a_job_that_cannot_be_let_go_when_it_is_interrupted_is_let_go_late
     async with running_app(settings_for(database_url, redis_url)) as app:
         guest = await visit(app)
         await guest.ask("Hello")
-        job_id = await app.upkeep.ask(
+        job_id = await app.upkeep.request_job(
             guest.session_id, JobOrder(kind="compact", key="by hand", trigger="limit")
         )
         began = asyncio.Event()
@@ -160,8 +160,8 @@ async def test_a_job_that_cannot_be_let_go_when_it_is_interrupted_is_let_go_late
         async def away(*_: object, **__: object) -> None:
             raise StorageUnavailable("away")
 
-        monkeypatch.setattr(app.maintenance._compactor, "compact", never_ends)
-        running = asyncio.ensure_future(app.maintenance.run(job_id or 0))
+        monkeypatch.setattr(app.job_runner._compactor, "compact", never_ends)
+        running = asyncio.ensure_future(app.job_runner.run(job_id or 0))
         await asyncio.wait_for(began.wait(), 60)
         with monkeypatch.context() as meanwhile:
             meanwhile.setattr(type(app.upkeep), "end_job", away)
@@ -170,5 +170,5 @@ async def test_a_job_that_cannot_be_let_go_when_it_is_interrupted_is_let_go_late
         assert await guest.one("SELECT state FROM jobs WHERE key = 'by hand'") == "running"
         async with asyncio.timeout(60):
             while await guest.one("SELECT state FROM jobs WHERE key = 'by hand'") != "due":
-                await app.maintenance.let_go()
+                await app.job_runner.release_unknown_jobs()
                 await asyncio.sleep(0.1)

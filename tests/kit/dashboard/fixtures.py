@@ -16,8 +16,8 @@ from shared.adapters.postgres.dashboard.job_changes import PostgresWorkChanges
 from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.people.operator_auth import create_login_link
 from shared.config.settings import load_settings
-from shared.runtime.crash_points import no_crash
-from shared.services.admin.job_admin import WorkDesk
+from shared.runtime.crash_points import ignore_crash_point
+from shared.services.admin.job_admin import JobAdmin
 from tests.kit.dashboard.serve import served
 from tests.kit.midday import MIDDAY
 from tests.kit.web.inspector import inspecting_over
@@ -84,7 +84,7 @@ class NobodyListens:
     async def announce(self, session_id: int, message: Mapping[str, Any]) -> None:
         return None
 
-    async def follow(self, session_ids: Sequence[int]) -> None:
+    async def subscribe(self, session_ids: Sequence[int]) -> None:
         return None
 
     async def listen(self) -> AsyncIterator[tuple[int, Mapping[str, Any]]]:
@@ -92,8 +92,10 @@ class NobodyListens:
         yield 0, {}
 
 
-def work_desk_of(pool: Pool, bell: list[tuple[int, int]], *, announcer: Any = None) -> WorkDesk:
-    return WorkDesk(PostgresWorkChanges(pool), Bell(bell), announcer or NobodyListens(), crash_point=no_crash)
+def work_desk_of(pool: Pool, bell: list[tuple[int, int]], *, announcer: Any = None) -> JobAdmin:
+    return JobAdmin(
+        PostgresWorkChanges(pool), Bell(bell), announcer or NobodyListens(), crash_point=ignore_crash_point
+    )
 
 
 @pytest.fixture

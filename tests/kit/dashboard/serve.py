@@ -11,9 +11,9 @@ from aiohttp import web
 
 from shared.adapters.models.breaker import BreakerState
 from shared.config.settings import Settings
-from shared.services.admin.context_inspector import Inspecting
-from shared.services.admin.job_admin import WorkDesk
-from shared.services.tools.handover import OperatorDesk
+from shared.services.admin.context_inspector import ContextInspector
+from shared.services.admin.job_admin import JobAdmin
+from shared.services.tools.handover import HandoverService
 from web.dashboard import add_dashboard
 from web.dashboard.commands import CommandsLike
 from web.dashboard.live import DeskNews
@@ -28,9 +28,9 @@ async def served(
     pool: asyncpg.Pool[asyncpg.Record],
     settings: Settings,
     commands: CommandsLike | None,
-    handovers: OperatorDesk | None = None,
-    inspecting: Inspecting | None = None,
-    work_desk: WorkDesk | None = None,
+    handovers: HandoverService | None = None,
+    inspecting: ContextInspector | None = None,
+    work_desk: JobAdmin | None = None,
     news: DeskNews | None = None,
     breakers: Callable[[], Mapping[str, BreakerState]] | None = None,
 ) -> AsyncIterator[str]:

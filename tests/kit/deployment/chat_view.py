@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bot.telegram.keyboards import Action, read_press
-from bot.telegram.texts import texts_for
+from bot.telegram.outbound.keyboards import ButtonAction, parse_callback_data
+from bot.telegram.texts import get_texts
 from tests.kit.fakes.bot_api import Line, Screen
 
-BRING = texts_for("en").bring
+BRING = get_texts("en").bring
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,8 +52,8 @@ def notice_of(line: Line) -> int | None:
     rows = (line.raw.get("reply_markup") or {}).get("inline_keyboard") or []
     for row in rows:
         for button in row:
-            press = read_press(button.get("callback_data"))
-            if press is not None and press.action is Action.BRING:
+            press = parse_callback_data(button.get("callback_data"))
+            if press is not None and press.action is ButtonAction.BRING:
                 return press.subject
     return None
 

@@ -133,7 +133,7 @@ def main(address: str) -> None:
 
     from anthropic import AsyncAnthropic, DefaultAioHttpClient  # noqa: F401 - what the first answer loads
 
-    from bot.telegram.library import load_aiogram
+    from bot.telegram.client.aiogram_loader import load_aiogram
     from web.pages import Files
 
     for module in ("bot", "web", "worker"):

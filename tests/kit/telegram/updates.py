@@ -5,14 +5,22 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from bot.telegram.arrivals import BotIdentity, CommandWords, Forwarded, Media, Sender, Spoken, Where
+from bot.telegram.inbound.updates import (
+    BotIdentity,
+    ChatRef,
+    ForwardOrigin,
+    IncomingMessage,
+    Media,
+    MessageAuthor,
+    ParsedCommand,
+)
 
 BOT = BotIdentity(bot_id=700001, username="evertalk_test_bot")
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
-ADA = Sender(user_id=42, name="Ada Lovelace", username="ada", language_code="en")
-BOB = Sender(user_id=43, name="Bob")
-PRIVATE = Where(chat_id=42, title="Ada Lovelace")
-GROUP = Where(chat_id=-100500, kind="supergroup", title="Family")
+ADA = MessageAuthor(user_id=42, name="Ada Lovelace", username="ada", language_code="en")
+BOB = MessageAuthor(user_id=43, name="Bob")
+PRIVATE = ChatRef(chat_id=42, title="Ada Lovelace")
+GROUP = ChatRef(chat_id=-100500, kind="supergroup", title="Family")
 Json = dict[str, Any]
 
 
@@ -20,29 +28,29 @@ def after(seconds: float) -> datetime:
     return NOON + timedelta(seconds=seconds)
 
 
-def spoken(number: int, text: str = "", **changes: Any) -> Spoken:
+def spoken(number: int, text: str = "", **changes: Any) -> IncomingMessage:
     """Message `number` of Ada in private, unless changed; `/x` is a command."""
     made: Json = {
         "update_id": 1000 + number,
         "message_id": number,
-        "where": PRIVATE,
+        "chat": PRIVATE,
         "sender": ADA,
-        "at": NOON,
+        "sent_at": NOON,
         "text": text,
     }
     if text.startswith("/"):
         name, _, args = text[1:].partition(" ")
-        made["command"] = CommandWords(name=name, args=args)
-    return Spoken(**{**made, **changes})
+        made["command"] = ParsedCommand(name=name, args=args)
+    return IncomingMessage(**{**made, **changes})
 
 
-def photo(number: int, album: str = "", caption: str = "", **changes: Any) -> Spoken:
+def photo(number: int, album: str = "", caption: str = "", **changes: Any) -> IncomingMessage:
     media = Media(kind="photo", file_id=f"file{number}", mime="image/jpeg", width=800, height=600)
     return spoken(number, caption, media=media, media_group_id=album, **changes)
 
 
-def forward(number: int, text: str, name: str = "Carl", **changes: Any) -> Spoken:
-    return spoken(number, text, forwarded=Forwarded(name=name), **changes)
+def forward(number: int, text: str, name: str = "Carl", **changes: Any) -> IncomingMessage:
+    return spoken(number, text, forward_origin=ForwardOrigin(name=name), **changes)
 
 
 def raw_message(**changes: Any) -> Json:

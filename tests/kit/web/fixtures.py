@@ -31,11 +31,11 @@ from shared.core.session.events import (
     Stored,
     utf16_units,
 )
-from shared.runtime.crash_points import CrashPoint, no_crash
-from shared.services.admin.context_inspector import Inspecting
-from shared.services.admin.job_admin import WorkDesk
-from shared.services.tools.handover import OperatorDesk
-from shared.services.turns.session_service import check_text
+from shared.runtime.crash_points import CrashPoint, ignore_crash_point
+from shared.services.admin.context_inspector import ContextInspector
+from shared.services.admin.job_admin import JobAdmin
+from shared.services.tools.handover import HandoverService
+from shared.services.turns.session_service import validate_text
 from tests.kit.web.http_client import kept_in
 from tests.kit.web.inspector import inspecting_over
 from web.app import make_parts, make_web_app, start_parts, stop_parts
@@ -65,13 +65,13 @@ class ScriptedConversation:
             used=10, limit=100, percent=10.0, status="ok", parts={"history": 10}, estimated=True
         )
 
-    async def accept_and_begin(self, inbound: Inbound) -> Accepted:
-        check_text(inbound.text, alone=not inbound.more)
+    async def accept_and_claim(self, inbound: Inbound) -> Accepted:
+        validate_text(inbound.text, alone=not inbound.more)
         if self.failure is not None:
             raise self.failure
         return await self.turns.accept(inbound, channel="web", tokens=1)
 
-    async def give_back(self) -> None:
+    async def release_unanswered(self) -> None:
         """Nothing was taken with its message."""
 
     async def answer(self, session_id: int, emit: Emit) -> None:
@@ -148,7 +148,7 @@ class ScriptedConversation:
         self.hold.set()
         return running
 
-    async def unanswered(self, channel: str, *, accounts: Sequence[str] | None = None) -> list[int]:
+    async def list_unanswered(self, channel: str, *, accounts: Sequence[str] | None = None) -> list[int]:
         rows = await self.pool.fetch(
             """SELECT s.id FROM sessions s JOIN turns t ON t.session_id = s.id
                 WHERE t.turn_no = s.answered_turn + 1 AND t.state = 'open'"""
@@ -158,7 +158,7 @@ class ScriptedConversation:
     async def heartbeat(self) -> None:
         self.beats += 1
 
-    async def gauge(self, session_id: int) -> ContextMeasured | None:
+    async def measure_context(self, session_id: int) -> ContextMeasured | None:
         return self.measured
 
 
@@ -214,7 +214,7 @@ class DeafAnnouncer:
     async def announce_all(self, session_id: int, messages: Any) -> None:
         return None
 
-    async def follow(self, session_ids: Any) -> None:
+    async def subscribe(self, session_ids: Any) -> None:
         return None
 
     async def listen(self) -> AsyncIterator[tuple[int, Any]]:
@@ -227,15 +227,15 @@ class Services:
     settings: Settings
     pool: asyncpg.Pool[asyncpg.Record]
     announcer: Any
-    conversation: ScriptedConversation
+    sessions: ScriptedConversation
     commands: ScriptedCommands
-    operator_desk: OperatorDesk | None = None
-    inspecting: Inspecting | None = None
-    work_desk: WorkDesk | None = None
-    desk_announcer: Any = None
-    crash_point: CrashPoint = no_crash
+    handover_service: HandoverService | None = None
+    context_inspector: ContextInspector | None = None
+    job_admin: JobAdmin | None = None
+    dashboard_announcer: Any = None
+    crash_point: CrashPoint = ignore_crash_point
 
-    def breakers(self) -> dict[str, Any]:
+    def list_breakers(self) -> dict[str, Any]:
         return {}
 
 
@@ -297,7 +297,7 @@ class Server:
 
     @property
     def conversation(self) -> ScriptedConversation:
-        return self.services.conversation
+        return self.services.sessions
 
     async def connect(self, *, origin: str | None = None, cookie: str | None = None) -> Screen:
         headers = {"Origin": origin or self.url} | ({"Cookie": cookie} if cookie else {})
@@ -375,14 +375,16 @@ class Starter:
             settings=load_settings(**settings),
             pool=pool,
             announcer=announcer,
-            conversation=conversation,
+            sessions=conversation,
             commands=ScriptedCommands(conversation),
-            inspecting=inspecting_over(pool),
-            operator_desk=OperatorDesk(
-                PostgresHandovers(pool), announcer, VocabularyCounter(), crash_point=no_crash
+            context_inspector=inspecting_over(pool),
+            handover_service=HandoverService(
+                PostgresHandovers(pool), announcer, VocabularyCounter(), crash_point=ignore_crash_point
             ),
-            work_desk=WorkDesk(PostgresWorkChanges(pool), SilentDoorbell(), announcer, crash_point=no_crash),
-            desk_announcer=self._desk_announcer(redis),
+            job_admin=JobAdmin(
+                PostgresWorkChanges(pool), SilentDoorbell(), announcer, crash_point=ignore_crash_point
+            ),
+            dashboard_announcer=self._desk_announcer(redis),
         )
         model = ModelShown(name="scripted", offline=True)
         parts = make_parts(services, model=model, limits=limits)

@@ -9,20 +9,20 @@ from shared.adapters.models.token_counter import VocabularyCounter
 from shared.adapters.postgres.compaction.jobs import PostgresUpkeep
 from shared.adapters.postgres.turns.replays import PostgresReplays
 from shared.core.session.presets import PRESETS
-from shared.services.admin.context_inspector import Inspecting
-from shared.services.turns.request_builder import Prompting
+from shared.services.admin.context_inspector import ContextInspector
+from shared.services.turns.request_builder import RequestBuilder
 from shared.services.turns.toolbox import Toolbox
 
 
-def inspecting_over(pool: asyncpg.Pool[asyncpg.Record]) -> Inspecting:
+def inspecting_over(pool: asyncpg.Pool[asyncpg.Record]) -> ContextInspector:
     counter = VocabularyCounter()
     models = open_models(api_key=None, base_url=None, entries=(), counter=counter)
     policy = PRESETS["steady"]
-    return Inspecting(
+    return ContextInspector(
         states=PostgresUpkeep(pool),
         replays=PostgresReplays(pool),
         model=models,
-        prompting=Prompting(
+        prompting=RequestBuilder(
             policy=policy,
             chat_model=models.chat,
             summary_model=models.summary,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from shared.cli.service import ROOT, Machine, NoService, read_service_arguments, run_service
+from shared.cli.service import ROOT, ServiceHost, ServiceUnavailable, read_service_arguments, run_service
 from shared.config.settings import Settings, load_settings
 from shared.core.ops.service_units import Service, launchd_plist, quoted, systemd_unit
 
@@ -41,10 +41,10 @@ def settings(tmp_path: Path) -> Settings:
 
 def machine(
     tmp_path: Path, steps: Steps, *, platform: str = "linux", uid: int = 0, keeper: bool = True
-) -> Machine:
+) -> ServiceHost:
     if keeper:
         (tmp_path / "run/systemd/system").mkdir(parents=True, exist_ok=True)
-    return Machine(
+    return ServiceHost(
         platform=platform, uid=uid, home=tmp_path / "home", root=tmp_path, run=steps, follow=steps
     )  # fmt: skip
 
@@ -162,13 +162,13 @@ def test_a_dry_run_prints_and_changes_nothing_even_without_systemd(
 @pytest.mark.parametrize("verb", ["install", "status", "logs", "uninstall"])
 def test_where_systemd_does_not_run_that_is_said(settings: Settings, tmp_path: Path, verb: str) -> None:
     here = machine(tmp_path, Steps(), keeper=False)
-    with pytest.raises(NoService, match="systemd does not run here"):
+    with pytest.raises(ServiceUnavailable, match="systemd does not run here"):
         run_service(read_service_arguments([verb]), settings=settings, say=print, machine=here)
 
 
 def test_an_account_that_is_not_there_is_told_with_how_to_make_it(settings: Settings, tmp_path: Path) -> None:
     wish = read_service_arguments(["install", "--account", "nobody-here"])
-    with pytest.raises(NoService, match="no account nobody-here") as told:
+    with pytest.raises(ServiceUnavailable, match="no account nobody-here") as told:
         run_service(wish, settings=settings, say=print, machine=machine(tmp_path, Steps()))
     assert "useradd --system" in told.value.advice
 

@@ -6,12 +6,19 @@ from typing import Any
 
 import pytest
 
-from shared.bootstrap.app import BUILT_IN
-from shared.config.agents import PERSONA_CHARS, BadAgentConfig, Ground, check_config, effective, read_config
+from shared.bootstrap.app import BUILT_IN_TOOLS
+from shared.config.agents import (
+    PERSONA_CHARS,
+    AgentDefaults,
+    BadAgentConfig,
+    check_config,
+    read_config,
+    resolve_effective_config,
+)
 from shared.core.context.workspace import Workspace
 from shared.core.session.presets import preset
 
-GROUND = Ground(policy=preset("steady"), models=frozenset({"claude-sonnet-5-5", "local"}))
+GROUND = AgentDefaults(policy=preset("steady"), models=frozenset({"claude-sonnet-5-5", "local"}))
 FULL: dict[str, Any] = {
     "name": "Ada's helper", "persona": "You are Ada.", "workspace": "ada", "model": "claude-sonnet-5-5",
     "models": ["claude-sonnet-5-5", "local"], "modes": {"brief": "One word."}, "summary_model": "local",
@@ -26,7 +33,7 @@ FULL: dict[str, Any] = {
 }  # fmt: skip
 
 
-def problems_of(config: object, ground: Ground = GROUND) -> tuple[str, ...]:
+def problems_of(config: object, ground: AgentDefaults = GROUND) -> tuple[str, ...]:
     with pytest.raises(BadAgentConfig) as caught:
         check_config(config, ground)
     return caught.value.problems
@@ -120,7 +127,7 @@ def test_a_persona_of_more_than_half_the_limit_is_refused_with_the_numbers() -> 
 
 def test_files_of_the_folder_count_with_the_persona() -> None:
     heavy = Workspace(files=(("AGENTS.md", "Be kind to everybody. " * 1_500),))
-    ground = Ground(policy=preset("steady"), workspace=lambda _: heavy)
+    ground = AgentDefaults(policy=preset("steady"), load_workspace=lambda _: heavy)
     config = {"workspace": "ada", "context": {"context_window": 12_000, "reserve": 2_000}}
     assert check_config(config, GROUND) == ()
     assert problems_of(config, ground)[0].startswith("context: system and tools take ")
@@ -130,11 +137,11 @@ def test_files_of_the_folder_count_with_the_persona() -> None:
 @pytest.mark.parametrize("window", [8_192, 16_000])
 def test_a_small_window_of_its_own_is_accepted_as_the_operators_is(name: str, window: int) -> None:
     """With fewer tools, as such a window is offered them."""
-    all_tools = Ground(policy=preset("steady"), tools=BUILT_IN)
+    all_tools = AgentDefaults(policy=preset("steady"), tools=BUILT_IN_TOOLS)
     assert check_config({"preset": name, "context": {"context_window": window}}, all_tools) == ()
-    made = effective({"preset": name, "context": {"context_window": window}}, all_tools)
+    made = resolve_effective_config({"preset": name, "context": {"context_window": window}}, all_tools)
     assert made.budget.conversation > made.budget.fixed
-    assert len(made.tools) < len(BUILT_IN) if window == 8_192 else len(made.tools) > 3
+    assert len(made.tools) < len(BUILT_IN_TOOLS) if window == 8_192 else len(made.tools) > 3
 
 
 def test_an_unknown_model_is_allowed_with_a_remark() -> None:
@@ -146,7 +153,9 @@ def test_an_unknown_model_is_allowed_with_a_remark() -> None:
 
 
 def test_a_folder_that_is_not_there_is_allowed_with_a_remark() -> None:
-    ground = Ground(policy=preset("steady"), workspace=lambda _: Workspace(problems=("x is not there",)))
+    ground = AgentDefaults(
+        policy=preset("steady"), load_workspace=lambda _: Workspace(problems=("x is not there",))
+    )
     assert check_config({"workspace": "x"}, ground) == ("workspace: x is not there",)
 
 

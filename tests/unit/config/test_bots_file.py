@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from shared.config.bots import configured_bots, remarks_about
+from shared.config.bots import find_remarks, load_bots
 from shared.config.settings import BadSettings, load_settings
 
 FIRST = "111111:" + "a" * 35
@@ -29,19 +29,19 @@ def refusal(folder: Path, content: Any) -> str:
         telegram_bots_file=bots_file(folder, content), telegram_bot_token=SecretStr(FIRST)
     )
     with pytest.raises(BadSettings) as refused:
-        configured_bots(settings, ENVIRON)
+        load_bots(settings, ENVIRON)
     return str(refused.value)
 
 
 def test_without_a_token_there_is_no_bot() -> None:
-    assert configured_bots(load_settings()) == ()
+    assert load_bots(load_settings()) == ()
 
 
 def test_one_token_is_one_bot_as_the_settings_say() -> None:
     settings = load_settings(
         telegram_bot_token=SecretStr(FIRST), telegram_access="allowlist", telegram_allowed=(42, -100)
     )
-    (bot,) = configured_bots(settings)
+    (bot,) = load_bots(settings)
     assert (bot.bot_id, bot.agent, bot.audience, bot.mode) == (111111, "default", "personal", "polling")
     assert (bot.access, bot.allowed) == ("allowlist", frozenset({42, -100}))
     assert bot.lease_name == "telegram:111111"
@@ -55,7 +55,7 @@ def test_a_bots_file_adds_bots_and_leaves_the_rest_to_the_settings(tmp_path: Pat
         telegram_bots_file=bots_file(tmp_path, [entry]),
         telegram_allowed=(42,),
     )
-    first, shop = configured_bots(settings, ENVIRON)
+    first, shop = load_bots(settings, ENVIRON)
     assert (first.token_name, shop.token_name) == ("TELEGRAM_BOT_TOKEN", "SHOP_BOT_TOKEN")
     assert (shop.bot_id, shop.agent, shop.audience, shop.access) == (222222, "shop", "public", "open")
     assert shop.allowed == {42}
@@ -63,7 +63,7 @@ def test_a_bots_file_adds_bots_and_leaves_the_rest_to_the_settings(tmp_path: Pat
 
 def test_a_bots_file_alone_is_enough(tmp_path: Path) -> None:
     file = bots_file(tmp_path, [{"token_env": "SHOP_BOT_TOKEN", "allowed": [7, "-100"]}])
-    (bot,) = configured_bots(load_settings(telegram_bots_file=file), ENVIRON)
+    (bot,) = load_bots(load_settings(telegram_bots_file=file), ENVIRON)
     assert (bot.bot_id, bot.access, bot.allowed) == (222222, "pairing", frozenset({7, -100}))
 
 
@@ -109,13 +109,13 @@ def test_every_mistake_is_named_at_once(tmp_path: Path) -> None:
 def test_an_open_bot_in_the_personal_profile_is_remarked_upon() -> None:
     token = SecretStr(FIRST)
     open_to_all = load_settings(telegram_bot_token=token, telegram_access="open")
-    (remark,) = remarks_about(configured_bots(open_to_all), open_to_all)
+    (remark,) = find_remarks(load_bots(open_to_all), open_to_all)
     assert "spend up to $5.00 a day" in remark
     public = load_settings(telegram_bot_token=token, telegram_access="open", profile="public")
-    assert remarks_about(configured_bots(public), public) == ()
+    assert find_remarks(load_bots(public), public) == ()
 
 
 def test_a_list_without_anyone_is_remarked_upon() -> None:
     settings = load_settings(telegram_bot_token=SecretStr(FIRST), telegram_access="allowlist")
-    (remark,) = remarks_about(configured_bots(settings), settings)
+    (remark,) = find_remarks(load_bots(settings), settings)
     assert "the list is empty" in remark

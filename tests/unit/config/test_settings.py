@@ -11,20 +11,20 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from shared.bootstrap.app import policy_of
+from shared.bootstrap.app import build_policy
 from shared.config.settings import (
     BadSettings,
     Settings,
-    environment,
+    find_setting_sources,
+    find_unknown_names,
     is_secret,
+    list_setting_names,
+    load_environment,
     load_settings,
     resolve_secret_key,
-    setting_names,
-    sources,
-    unknown_names,
 )
 from shared.core.session.presets import PRESETS
-from shared.supervision.process_secrets import USERS, given_to
+from shared.supervision.process_secrets import PROCESSES_BY_SETTING, select_environment
 
 
 def refusal(monkeypatch: pytest.MonkeyPatch, **environment: str) -> str:
@@ -36,20 +36,20 @@ def refusal(monkeypatch: pytest.MonkeyPatch, **environment: str) -> str:
 
 
 def test_of_every_secret_it_is_said_which_processes_are_given_it() -> None:
-    assert set(USERS) == {field for field in Settings.model_fields if is_secret(field)}
+    assert set(PROCESSES_BY_SETTING) == {field for field in Settings.model_fields if is_secret(field)}
 
 
 def test_a_secret_of_another_process_is_known_to_be_set(monkeypatch: pytest.MonkeyPatch) -> None:
     webhook = {"EVERTALK_TELEGRAM_MODE": "webhook", "EVERTALK_PUBLIC_URL": "https://chat.example.org"}
     for name, value in {**webhook, "EVERTALK_TELEGRAM_WEBHOOK_SECRET": "s" * 32}.items():
         monkeypatch.setenv(name, value)
-    given = given_to("worker", environment(), tokens=["SHOP_TOKEN"])
-    for name in given_to("bot", environment(), tokens=()):
+    given = select_environment("worker", load_environment(), tokens=["SHOP_TOKEN"])
+    for name in select_environment("bot", load_environment(), tokens=()):
         monkeypatch.delenv(name, raising=False)
     for name, value in given.items():
         monkeypatch.setenv(name, value)
     assert load_settings().telegram_webhook_secret is None
-    assert sources()["telegram_webhook_secret"] == "environment"
+    assert find_setting_sources()["telegram_webhook_secret"] == "environment"
     monkeypatch.delenv("EVERTALK_ORIGINS")
     with pytest.raises(BadSettings, match="WEBHOOK_SECRET: is needed"):
         load_settings()
@@ -196,7 +196,7 @@ def test_any_numbers_start_or_are_refused_once_by_name_with_ones_that_fit(
             for name, value in given.items():
                 setting.setenv(name, value)
             try:
-                assert policy_of(load_settings()).name == preset
+                assert build_policy(load_settings()).name == preset
                 continue
             except BadSettings as error:
                 problems = error.problems
@@ -207,7 +207,7 @@ def test_any_numbers_start_or_are_refused_once_by_name_with_ones_that_fit(
             for problem in problems:
                 remedy = problem.reason.rpartition("; ")[2]
                 setting.setenv(problem.name, "" if remedy == "leave it out" else remedy.removesuffix(" fits"))
-            assert policy_of(load_settings()).name == preset
+            assert build_policy(load_settings()).name == preset
     assert 20 < refused < 150
 
 
@@ -255,7 +255,7 @@ def test_names_that_an_operator_chose_are_found_in_the_file_too(
     file.write_text("SHOP_BOT_TOKEN=from-file\nOTHER_TOKEN=from-file\n")
     monkeypatch.setenv("OTHER_TOKEN", "from-environment")
     monkeypatch.setenv("SHOP_BOT_TOKEN", "")
-    found = environment(file)
+    found = load_environment(file)
     assert (found["SHOP_BOT_TOKEN"], found["OTHER_TOKEN"]) == ("from-file", "from-environment")
 
 
@@ -304,11 +304,11 @@ def test_links_begin_with_the_public_address_when_there_is_one() -> None:
 
 def test_a_misspelled_name_is_found_with_the_nearest_right_one() -> None:
     given = {"EVERTALK_HTPP_PORT": "1", "EVERTALK_HTTP_PORT": "1", "EVERTALK_ENV_FILE": "", "PATH": ""}
-    assert unknown_names(given) == {"EVERTALK_HTPP_PORT": "EVERTALK_HTTP_PORT"}
+    assert find_unknown_names(given) == {"EVERTALK_HTPP_PORT": "EVERTALK_HTTP_PORT"}
 
 
 def test_only_six_names_go_without_the_prefix() -> None:
-    bare = {name for name in setting_names().values() if not name.startswith("EVERTALK_")}
+    bare = {name for name in list_setting_names().values() if not name.startswith("EVERTALK_")}
     assert bare == {
         "ANTHROPIC_API_KEY",
         "ANTHROPIC_BASE_URL",

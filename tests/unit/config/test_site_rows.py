@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from shared.config.sites import BadSiteConfig, read_site_config, shown_to_all
+from shared.config.sites import BadSiteConfig, build_public_config, read_site_config
 
 
 def test_an_empty_row_is_a_plain_open_site() -> None:
     config = read_site_config({})
     assert (config.verified, config.webview, config.uploads, config.handover) == ("off", False, None, True)
     assert config.memory_toasts is False
-    assert shown_to_all(config, "de") == {"starters": []}
+    assert build_public_config(config, "de") == {"starters": []}
 
 
 @pytest.mark.parametrize(
@@ -62,21 +62,21 @@ def test_texts_are_those_of_the_language_and_else_the_sites_own() -> None:
             },
         }
     )
-    assert shown_to_all(config, "en-US")["welcome"] == "Hello"
-    german = shown_to_all(config, "de-DE")
+    assert build_public_config(config, "en-US")["welcome"] == "Hello"
+    german = build_public_config(config, "de-DE")
     assert (german["title"], german["welcome"], german["starters"]) == (
         "Shop",
         "Hallo",
         ["Wo ist mein Paket?"],
     )
-    assert shown_to_all(config, "de_AT")["title"] == "Gschäft"
-    assert shown_to_all(config, "de_AT")["welcome"] == "Hallo"
+    assert build_public_config(config, "de_AT")["title"] == "Gschäft"
+    assert build_public_config(config, "de_AT")["welcome"] == "Hallo"
 
 
 def test_a_page_sees_nothing_of_how_a_site_is_guarded() -> None:
     config = read_site_config(
         {"verified": "required", "webview": True, "uploads": False, "accent": "#fc0", "position": "left"}
     )
-    assert shown_to_all(config, "") == {
+    assert build_public_config(config, "") == {
         "starters": [], "accent": "#ffcc00", "on_accent": "#000000", "position": "left",
     }  # fmt: skip

@@ -8,21 +8,21 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from shared.bootstrap.app import policy_of
+from shared.bootstrap.app import build_policy
 from shared.config.bots import BotConfig
-from shared.config.settings import BadSettings, given_numbers, load_settings
+from shared.config.settings import BadSettings, load_policy_overrides, load_settings
 from shared.core.session.presets import PRESETS
-from shared.diagnostics.doctor import agents_finding, agents_remarks, bots_remarks
+from shared.diagnostics.doctor import check_agent_remarks, check_agent_rows, check_bot_remarks
 from shared.replay.system import window_settings
 
 
 def test_agents_that_can_be_used_are_fine() -> None:
-    found = agents_finding(load_settings(), {"default": {}, "shop": {"preset": "pantheon"}})
+    found = check_agent_rows(load_settings(), {"default": {}, "shop": {"preset": "pantheon"}})
     assert (found.level, found.what) == ("ok", "2 agents' context settings can be used")
 
 
 def test_each_problem_of_each_agent_is_named_and_what_holds_meanwhile() -> None:
-    found = agents_finding(
+    found = check_agent_rows(
         load_settings(preset="arawn"),
         {"shop": {"context": {"max_round": 3}}, "home": {"preset": "stedy"}, "good": {}},
     )
@@ -40,13 +40,13 @@ def test_folders_and_files_that_cannot_be_used_are_told_with_the_agents_name(tmp
     (shelf.parent / "SOUL.md").write_text("x" * 20_001)
     (shelf.parent / "USER.md").write_text("The person keeps bees.")
     configs = {"shop": {"workspace": "none", "model": "zzz"}, "home": {"workspace": "ada"}}
-    told = list(agents_remarks(settings, configs, {"home": ["site north"]}))
+    told = list(check_agent_remarks(settings, configs, {"home": ["site north"]}))
     assert [line.split(" ")[1] for line in told] == ["shop:", "shop:", "home:", "home:", "home:"]
     assert any("none is not there" in line for line in told)
     assert any("only its head and tail are used" in line for line in told)
     assert any("knowledge/picture.png is none of" in line for line in told)
     assert any("strangers reach it at site north" in line for line in told)
-    assert not list(agents_remarks(settings, {"x": {}}, {"x": ["site north"]}))
+    assert not list(check_agent_remarks(settings, {"x": {}}, {"x": ["site north"]}))
 
 
 def test_a_bot_that_wants_an_agent_who_is_not_there_is_told() -> None:
@@ -55,25 +55,30 @@ def test_a_bot_that_wants_an_agent_who_is_not_there_is_told() -> None:
         token=token, token_name="SHOP_BOT", agent="shopp", audience="public", access="open",
         allowed=frozenset(), mode="polling",
     )  # fmt: skip
-    (told,) = bots_remarks((bot,), ["default", "shop"])
+    (told,) = check_bot_remarks((bot,), ["default", "shop"])
     assert "SHOP_BOT" in told
     assert "Did you mean shop?" in told
-    assert not list(bots_remarks((bot,), ["shopp"]))
+    assert not list(check_bot_remarks((bot,), ["shopp"]))
 
 
 @pytest.mark.parametrize("name", sorted(PRESETS))
 def test_a_preset_chosen_by_name_alone_is_that_preset(name: str) -> None:
-    assert policy_of(load_settings(preset=name)) == PRESETS[name]
+    assert build_policy(load_settings(preset=name)) == PRESETS[name]
 
 
 def test_an_operators_numbers_change_the_preset() -> None:
     settings = load_settings(
         preset="spec008", max_rounds=4, history_turns="telegram=50,web=200", trim_tokens=9_000, max_output=512
     )
-    made = policy_of(settings)
+    made = build_policy(settings)
     assert (made.max_rounds, made.trim_tokens, made.max_output) == (4, 9_000, 512)
     assert made.history_turns == (("telegram", 50), ("web", 200))
-    assert set(given_numbers(settings)) == {"max_rounds", "history_turns", "trim_tokens", "max_output"}
+    assert set(load_policy_overrides(settings)) == {
+        "max_rounds",
+        "history_turns",
+        "trim_tokens",
+        "max_output",
+    }
 
 
 @pytest.mark.parametrize(
@@ -92,12 +97,12 @@ def test_what_an_operator_cannot_set_is_refused_with_a_reason(wrong: dict[str, A
 def test_a_small_window_can_be_asked_for_with_every_preset(name: str) -> None:
     settings = load_settings(preset=name)
     smaller = settings.model_copy(update=window_settings(settings, 16_000))
-    assert policy_of(smaller).context_window == 16_000
+    assert build_policy(smaller).context_window == 16_000
 
 
 def test_a_persona_that_leaves_no_room_for_the_conversation_is_told() -> None:
     heavy = {"persona": "Be kind to everybody who writes. " * 20_000}
-    found = agents_finding(load_settings(), {"chatty": heavy, "default": {}})
+    found = check_agent_rows(load_settings(), {"chatty": heavy, "default": {}})
     assert found.level == "warn"
     assert "chatty" in found.what + found.advice
     assert "system and tools take" in found.what + found.advice

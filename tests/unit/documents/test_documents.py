@@ -11,8 +11,8 @@ import pytest
 from shared.__main__ import VERB_NAMES
 from shared.adapters.postgres.db.readiness import LEAST_POSTGRES
 from shared.adapters.postgres.privacy.retention import RULES
-from shared.config.agents import Ground, check_config, read_config
-from shared.config.settings import Settings, setting_names
+from shared.config.agents import AgentDefaults, check_config, read_config
+from shared.config.settings import Settings, list_setting_names
 from shared.core.commands.commands import COMMANDS, commands_for
 from shared.core.session.presets import PRESETS
 
@@ -27,12 +27,12 @@ def rows() -> dict[str, list[str]]:
 
 def test_every_setting_and_no_other_is_in_the_table() -> None:
     documented = {name for name in rows() if re.fullmatch(r"[A-Z][A-Z_]+", name)}
-    assert documented == set(setting_names().values())
+    assert documented == set(list_setting_names().values())
 
 
 def test_the_defaults_in_the_table_are_the_defaults() -> None:
     table = rows()
-    for field, name in setting_names().items():
+    for field, name in list_setting_names().items():
         default = Settings.model_fields[field].default
         if isinstance(default, int | str | Decimal) and default:
             assert table[name][0] == str(default), name
@@ -93,7 +93,7 @@ def test_every_verb_of_agents_and_sites_is_named(verb: str, words: set[str]) -> 
 
 def test_the_settings_of_the_documented_agent_can_be_used() -> None:
     (told,) = re.findall(r'```json\n(\{"name": "Ada".+?)```', README, flags=re.DOTALL)
-    assert check_config(read_config(told), Ground(policy=PRESETS["steady"])) == ()
+    assert check_config(read_config(told), AgentDefaults(policy=PRESETS["steady"])) == ()
 
 
 def test_the_bot_is_one_of_the_services_of_the_container_file() -> None:

@@ -18,13 +18,13 @@ from shared.cli.command import read_command_arguments
 from shared.cli.database import read_database_arguments
 from shared.cli.key import read_key_arguments
 from shared.cli.operator import read_operator_arguments
-from shared.cli.pairing import read_arguments as read_pairing_arguments
-from shared.cli.person import read_arguments as read_person_arguments
+from shared.cli.pairing import read_pairing_arguments as read_pairing_arguments
+from shared.cli.person import read_person_arguments as read_person_arguments
 from shared.cli.restore import read_restore_arguments
 from shared.cli.service import read_service_arguments
 from shared.cli.site import read_site_arguments
 from shared.cli.upgrade import read_upgrade_arguments
-from shared.config.settings import ENV_FILE_NAME, setting_names
+from shared.config.settings import ENV_FILE_NAME, list_setting_names
 from shared.core.ops.alerts import KINDS
 from shared.diagnostics.security_review import read_doctor_arguments
 
@@ -78,7 +78,7 @@ def test_every_alert_has_its_line_in_the_runbook() -> None:
 @pytest.mark.parametrize("page", PAGES)
 def test_every_setting_of_the_pages_exists(page: str) -> None:
     named = set(re.findall(r"\bEVERTALK_[A-Z_]+\b", (ROOT / page).read_text()))
-    assert named <= {*setting_names().values(), ENV_FILE_NAME}
+    assert named <= {*list_setting_names().values(), ENV_FILE_NAME}
 
 
 @pytest.mark.parametrize("page", PAGES)

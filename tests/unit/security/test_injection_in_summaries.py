@@ -17,8 +17,8 @@ from shared.core.session.ledger import Ledger
 from shared.core.session.session import Entry, Note
 from shared.core.session.summary import LedgerPatch, NewItem, render_summary
 from shared.ports import ToolContext, ToolFailed
-from shared.runtime.crash_points import no_crash
-from shared.services.memory.memory_tools import SaveMemory
+from shared.runtime.crash_points import ignore_crash_point
+from shared.services.memory.memory_tools import SaveMemoryTool
 from tests.kit.builders import entry, exchange, words
 from tests.kit.injection_samples import NOTES, ORDERS, OTHERS, OURS, WISHES
 
@@ -110,5 +110,5 @@ async def test_a_note_is_kept_without_the_secret_in_it() -> None:
 
 
 async def keeps(notes: Notes, text: str, kind: str) -> None:
-    tool = SaveMemory(cast("Any", notes), no_crash)
+    tool = SaveMemoryTool(cast("Any", notes), ignore_crash_point)
     await tool.run({"text": text, "kind": kind}, context=CONTEXT)

@@ -11,8 +11,8 @@ from dataclasses import replace
 
 import pytest
 
-from bot.telegram.arrivals import Quoted, Sender
-from bot.telegram.quoting import prompt_of
+from bot.telegram.inbound.quoting import build_prompt
+from bot.telegram.inbound.updates import MessageAuthor, QuotedMessage
 from shared.adapters.models.catalog import known_card
 from shared.adapters.models.wire import request_body
 from shared.core.context.build_context import BuiltContext, build_context
@@ -77,17 +77,19 @@ def as_pin(sample: str) -> BuiltContext:
 
 WAYS: Mapping[str, Way] = {
     "web": said,
-    "telegram": lambda sample: said(prompt_of([spoken(1, sample)])),
-    "group": lambda sample: said(prompt_of([spoken(1, sample, where=GROUP)])),
+    "telegram": lambda sample: said(build_prompt([spoken(1, sample)])),
+    "group": lambda sample: said(build_prompt([spoken(1, sample, chat=GROUP)])),
     "name": lambda sample: said(
-        prompt_of([spoken(1, "hi", where=GROUP, sender=Sender(user_id=1, name=sample))])
+        build_prompt([spoken(1, "hi", chat=GROUP, sender=MessageAuthor(user_id=1, name=sample))])
     ),
-    "quote": lambda sample: said(prompt_of([spoken(1, "True?", quoted=Quoted(author="Bob", text=sample))])),
+    "quote": lambda sample: said(
+        build_prompt([spoken(1, "True?", quoted=QuotedMessage(author="Bob", text=sample))])
+    ),
     "quoted name": lambda sample: said(
-        prompt_of([spoken(1, "True?", quoted=Quoted(author=sample, text="x"))])
+        build_prompt([spoken(1, "True?", quoted=QuotedMessage(author=sample, text="x"))])
     ),
-    "forward": lambda sample: said(prompt_of([forward(1, sample)])),
-    "forwarded name": lambda sample: said(prompt_of([forward(1, "x", name=sample)])),
+    "forward": lambda sample: said(build_prompt([forward(1, sample)])),
+    "forwarded name": lambda sample: said(build_prompt([forward(1, "x", name=sample)])),
     "file": lambda sample: said("Read this.", Text(text=file_words("a.txt", sample))),
     "file name": lambda sample: said("Read this.", Text(text=file_words(sample, "x"))),
     "picture": lambda sample: built(

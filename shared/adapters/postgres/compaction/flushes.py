@@ -50,7 +50,7 @@ class PostgresFlushes:
         self._pool = pool
 
     @store_method
-    async def owed(self, session_id: int) -> Hidden | None:
+    async def find_unflushed(self, session_id: int) -> Hidden | None:
         """The first range that was hidden before a flush had read it, as it stood then."""
         async with self._pool.acquire() as connection, connection.transaction(isolation="repeatable_read"):
             row = await connection.fetchrow(sql.STATE, session_id)
@@ -70,7 +70,7 @@ class PostgresFlushes:
         return seconds
 
     @store_method
-    async def last_tools(self, session_id: int) -> tuple[ToolSpec, ...] | None:
+    async def load_last_tools(self, session_id: int) -> tuple[ToolSpec, ...] | None:
         """The tools of the last turn's request, as they were stored with it; None when it had none."""
         body: str | None = await self._pool.fetchval(_LAST_TOOLS, session_id)
         if body is None:

@@ -65,7 +65,7 @@ class PostgresPace:
         self._pool = pool
 
     @store_method
-    async def pace(self, session_id: int) -> Pace:
+    async def load_pace(self, session_id: int) -> Pace:
         ends = await self._pool.fetch(_ENDS, session_id)
         activity = await self._pool.fetchrow(_ACTIVITY, session_id)
         assert activity is not None
@@ -78,7 +78,7 @@ class PostgresPace:
         )
 
     @store_method
-    async def let_rest(self, job: JobClaim, rest: Rest) -> None:
+    async def record_backoff(self, job: JobClaim, rest: Rest) -> None:
         """Stop automatic compaction of the session until something changes; raises Fenced."""
         async with self._pool.acquire() as connection, connection.transaction():
             await still_mine(connection, job)
@@ -101,7 +101,9 @@ class PostgresPace:
             await spend_on(connection, job, "compact", spent, party_id)
 
     @store_method
-    async def checkpoint(self, session_id: int, *, parent: int | None, from_turn: int) -> Checkpoint | None:
+    async def find_checkpoint(
+        self, session_id: int, *, parent: int | None, from_turn: int
+    ) -> Checkpoint | None:
         """The farthest ledger that goes on from this head."""
         row = await self._pool.fetchrow(_LAST_CHECKPOINT, session_id, parent, from_turn)
         if row is None:
@@ -118,7 +120,7 @@ class PostgresPace:
         )
 
     @store_method
-    async def digest(self, session_id: int, link_id: int) -> Hidden | None:
+    async def find_digest(self, session_id: int, link_id: int) -> Hidden | None:
         """A digest's range as it stood before; None unless the digest is still what the session goes by."""
         async with self._pool.acquire() as connection, connection.transaction(isolation="repeatable_read"):
             row = await connection.fetchrow(sql.STATE, session_id)

@@ -45,7 +45,7 @@ class PostgresUpkeep:
         self._pool = pool
 
     @store_method
-    async def state(self, session_id: int) -> SessionState:
+    async def load_state(self, session_id: int) -> SessionState:
         """The session with its live entries of ended turns; raises UnknownSession."""
         async with self._pool.acquire() as connection, connection.transaction(isolation="repeatable_read"):
             row = await connection.fetchrow(sql.STATE, session_id)
@@ -56,7 +56,7 @@ class PostgresUpkeep:
         return state_from(row, entries)
 
     @store_method
-    async def ask(self, session_id: int, order: JobOrder) -> int | None:
+    async def request_job(self, session_id: int, order: JobOrder) -> int | None:
         """Make a job due; None when it is asked for already."""
         arguments = (order.kind, session_id, order.key, order.trigger, dict(order.payload))
         job_id: int | None
@@ -67,7 +67,7 @@ class PostgresUpkeep:
         return job_id
 
     @store_method
-    async def due_job(self, session_id: int) -> int | None:
+    async def find_due_job(self, session_id: int) -> int | None:
         """The oldest of a session's jobs that is due now."""
         job_id: int | None = await self._pool.fetchval(
             """SELECT id FROM jobs WHERE session_id = $1 AND state = 'due' AND due_at <= now()
@@ -223,13 +223,13 @@ class PostgresUpkeep:
             )  # fmt: skip
 
     @store_method
-    async def compaction_of(self, job: JobClaim) -> Mapping[str, Any] | None:
+    async def find_compaction(self, job: JobClaim) -> Mapping[str, Any] | None:
         """What an earlier attempt at this job committed, as its outcome tells it; None when nothing."""
         row = await self._pool.fetchrow(sql.COMPACTION_OF, job.session_id, job.id)
         return None if row is None else dict(row)
 
     @store_method
-    async def undo(
+    async def undo_compaction(
         self, session_id: int, *, limit_tokens: int, fixed_tokens: int, left_out: LeftOut | None = None
     ) -> LinkStored | Refused:
         """Bring the newest compaction's messages back, byte for byte; holds automatic compaction."""
@@ -261,7 +261,7 @@ class PostgresUpkeep:
             )  # fmt: skip
 
     @store_method
-    async def restore(
+    async def restore_compaction(
         self, session_id: int, *, fixed_tokens: int, left_out: LeftOut | None = None
     ) -> LinkStored | Refused:
         """Take the last undo back, until the next compaction."""
@@ -289,12 +289,12 @@ class PostgresUpkeep:
             )  # fmt: skip
 
     @store_method
-    async def begin_anew(self, session_id: int, *, fixed_tokens: int) -> LinkStored | Refused:
+    async def start_new_conversation(self, session_id: int, *, fixed_tokens: int) -> LinkStored | Refused:
         """`/new`: hide all ended turns behind a link without a summary; notes stay."""
         return await self._hide_all(session_id, "new", fixed_tokens)
 
     @store_method
-    async def separate(self, session_id: int, *, fixed_tokens: int) -> LinkStored | Refused:
+    async def insert_separator(self, session_id: int, *, fixed_tokens: int) -> LinkStored | Refused:
         """`/separator`: nothing before this point is sent any more; undo never crosses it.
 
         What no flush has read yet is read by a job of the same transaction: late, never lost.
@@ -333,12 +333,12 @@ class PostgresUpkeep:
             )  # fmt: skip
 
     @store_method
-    async def job_outcome(self, job_id: int) -> tuple[str, Mapping[str, Any]]:
+    async def load_job_outcome(self, job_id: int) -> tuple[str, Mapping[str, Any]]:
         row = await self._pool.fetchrow("SELECT state, outcome FROM jobs WHERE id = $1", job_id)
         return ("dead", {}) if row is None else (row["state"], row["outcome"])
 
     @store_method
-    async def waiting_job(self, session_id: int, key: str) -> int | None:
+    async def find_waiting_job(self, session_id: int, key: str) -> int | None:
         job_id: int | None = await self._pool.fetchval(
             "SELECT id FROM jobs WHERE session_id = $1 AND key = $2 AND state IN ('due', 'running')",
             session_id, key,
@@ -358,14 +358,14 @@ class PostgresUpkeep:
         return event_seq
 
     @store_method
-    async def held_jobs(self, worker_id: int) -> list[int]:
+    async def list_held_jobs(self, worker_id: int) -> list[int]:
         rows = await self._pool.fetch(
             "SELECT id FROM jobs WHERE state = 'running' AND leased_by = $1", worker_id
         )
         return [row["id"] for row in rows]
 
     @store_method
-    async def let_go_jobs(self, worker_id: int, job_ids: Collection[int]) -> int:
+    async def release_jobs(self, worker_id: int, job_ids: Collection[int]) -> int:
         """Those of them that this process holds are due again."""
         rows = await self._pool.fetch(
             """UPDATE jobs SET state = 'due', leased_by = NULL, due_at = now()

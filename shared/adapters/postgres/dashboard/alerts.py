@@ -89,7 +89,7 @@ class PostgresAlerts:
         )
 
     @store_method
-    async def ended(self, sending: Sending, outcome: Outcome, *, worker_id: int) -> bool:
+    async def record_outcome(self, sending: Sending, outcome: Outcome, *, worker_id: int) -> bool:
         """False when it was taken from us: whoever did has decided what became of it."""
         if isinstance(outcome, NotSent) and sending.attempt < MOST_TRIES:
             seconds = max(wait_seconds(sending.attempt), min(outcome.retry_after or 0.0, 3600.0))

@@ -24,7 +24,7 @@ class PostgresWorkChanges:
         self._pool = pool
 
     @store_method
-    async def matching(
+    async def list_matching(
         self, verb: JobVerb, match: JobMatch, *, after: int, through: int, limit: int
     ) -> list[int]:
         """Ids of jobs that match and can be changed so, oldest first."""
@@ -61,7 +61,9 @@ class PostgresWorkChanges:
         )
 
     @store_method
-    async def change_parts(self, verb: DeliveryVerb, parts: Sequence[PartKey], *, actor: str) -> WorkChanged:
+    async def change_deliveries(
+        self, verb: DeliveryVerb, parts: Sequence[PartKey], *, actor: str
+    ) -> WorkChanged:
         """Taken as arrived; or queued, for the bot's process to send again."""
         columns = (
             [one.session for one in parts],

@@ -20,7 +20,7 @@ class PostgresFigures:
         self._timezone = timezone
 
     @store_method
-    async def of(self, session_id: int) -> SessionFigures:
+    async def load_stats(self, session_id: int) -> SessionFigures:
         """Raises UnknownSession."""
         row = await self._pool.fetchrow(_FIGURES, session_id, self._timezone)
         if row is None:
@@ -28,7 +28,7 @@ class PostgresFigures:
         return SessionFigures(**dict(row))
 
     @store_method
-    async def spending(self, session_id: int, *, caps: Caps) -> DaySpending:
+    async def load_spending(self, session_id: int, *, caps: Caps) -> DaySpending:
         """Today's, by the caps' own midnight; raises UnknownSession."""
         rows = await self._pool.fetch(_SPENDING, session_id, caps.timezone, caps.limits)
         if not rows:

@@ -89,7 +89,7 @@ class PostgresWorkers:
         return told
 
     @store_method
-    async def note_timeline(self) -> bool:
+    async def record_timeline(self) -> bool:
         """True for who finds another one than before: numbers of events may stand for others now, and
         `log_epoch` is raised, by which every screen begins afresh.
         """

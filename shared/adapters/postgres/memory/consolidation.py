@@ -96,7 +96,7 @@ class PostgresTidying:
         return [row["id"] for row in await self._pool.fetch(_ASK, timezone, hour, limit)]
 
     @store_method
-    async def live_notes(self, session_id: int) -> tuple[LiveNote, ...]:
+    async def load_live_notes(self, session_id: int) -> tuple[LiveNote, ...]:
         """Of the session's person, under all agents. Notes from before gists existed get theirs here."""
         rows = await self._pool.fetch(_LIVE, session_id, NOTES_AT_MOST)
         missing = {row["id"]: list(gist_of(row["text"])) for row in rows if not row["gist"]}
@@ -117,12 +117,12 @@ class PostgresTidying:
         )
 
     @store_method
-    async def today(self, timezone: str) -> date:
+    async def load_today(self, timezone: str) -> date:
         today: date = await self._pool.fetchval("SELECT (now() AT TIME ZONE $1)::date", timezone)
         return today
 
     @store_method
-    async def carry_out(self, job: JobClaim, plan: TidyPlan) -> Mapping[str, int]:
+    async def apply_plan(self, job: JobClaim, plan: TidyPlan) -> Mapping[str, int]:
         """What of the plan still holds, and what was due anyway; raises Fenced."""
         async with self._pool.acquire() as connection, connection.transaction():
             await still_mine(connection, job)

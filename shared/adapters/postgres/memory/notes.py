@@ -38,7 +38,7 @@ class PostgresNotes:
         self._pool = pool
 
     @store_method
-    async def whose(self, session_id: int) -> NoteSource:
+    async def load_owner(self, session_id: int) -> NoteSource:
         """The notes that belong to a session's person and agent; raises UnknownSession."""
         row = await self._pool.fetchrow(sql.WHOSE, session_id)
         if row is None:
@@ -105,7 +105,7 @@ class PostgresNotes:
             return await _told(connection, source, kept, "changed", replaces=_short_id(old))
 
     @store_method
-    async def put_away(self, short_id: str, source: NoteSource) -> NoteResult:
+    async def archive(self, short_id: str, source: NoteSource) -> NoteResult:
         """Out of sight, for the person to have back for a while; twice is once. Raises Fenced."""
         async with self._pool.acquire() as connection, connection.transaction():
             await _begin(connection, source)
@@ -134,7 +134,7 @@ class PostgresNotes:
             return await _told(connection, source, _note_from(row), "restored")
 
     @store_method
-    async def note(self, short_id: str, whose: NoteSource) -> KeptNote | None:
+    async def find_note(self, short_id: str, whose: NoteSource) -> KeptNote | None:
         async with self._pool.acquire() as connection:
             row = await _by_short_id(connection, short_id, whose)
         return None if row is None or row["state"] == "erased" else _note_from(row)
@@ -167,7 +167,7 @@ class PostgresNotes:
             return sum(row["text"] != "" for row in rows)
 
     @store_method
-    async def remember_list(
+    async def store_list(
         self, session_id: int, address_id: int, purpose: str, note_ids: Sequence[int]
     ) -> None:
         """What a place was shown, for ten minutes, by number."""

@@ -31,13 +31,13 @@ class PostgresRecall:
         return _search(rows[0]["known"], rows)
 
     @store_method
-    async def between(self, query: RecallQuery) -> list[Found]:
+    async def load_range(self, query: RecallQuery) -> list[Found]:
         """The first passages of a time or a range, in their order."""
         rows = await self._pool.fetch(BETWEEN, *_arguments(query), timeout=SEARCH_SECONDS)
         return [_found(row, lambda _: ()) for row in rows]
 
     @store_method
-    async def asked_before(self, session_id: int, turn: int, call_id: str) -> tuple[int, int]:
+    async def count_earlier_calls(self, session_id: int, turn: int, call_id: str) -> tuple[int, int]:
         """The newest message's number, and how often this turn has used the tool before this call."""
         row = await self._pool.fetchrow(ASKED_BEFORE, session_id, turn, call_id, RECALL.name)
         return (0, 0) if row is None else (row["last_seq"], row["asked"])

@@ -33,13 +33,13 @@ class PostgresRecallIndex:
         self._pool = pool
 
     @store_method
-    async def behind(self, *, limit: int = 20) -> list[int]:
+    async def list_unindexed(self, *, limit: int = 20) -> list[int]:
         """Sessions with hidden messages, or notes of their party, that cannot be found yet."""
         rows = await self._pool.fetch(_BEHIND, limit)
         return [row["id"] for row in rows]
 
     @store_method
-    async def index(self, session_id: int) -> bool:
+    async def index_session(self, session_id: int) -> bool:
         """Make the next hidden turns searchable; True while there are more."""
         async with self._pool.acquire() as connection, connection.transaction():
             if not await connection.fetchval(_MINE, session_id):

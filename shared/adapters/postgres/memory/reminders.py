@@ -52,7 +52,7 @@ class PostgresReminders:
         return None
 
     @store_method
-    async def of_session(self, session_id: int) -> tuple[Reminder, ...]:
+    async def list_for_session(self, session_id: int) -> tuple[Reminder, ...]:
         """What waits for the people of a session, soonest first; then what failed of late."""
         rows = await self._pool.fetch(_LIST, session_id, FAILED_SHOWN_DAYS)
         return tuple(Reminder(**dict(row)) for row in rows)
@@ -69,14 +69,16 @@ class PostgresReminders:
         return found is not None
 
     @store_method
-    async def due(self, channel: str, *, accounts: Sequence[str] | None = None) -> tuple[DueReminder, ...]:
+    async def list_due(
+        self, channel: str, *, accounts: Sequence[str] | None = None
+    ) -> tuple[DueReminder, ...]:
         """Whose time has come in a channel; and those whose turns are over end with them."""
         named = None if accounts is None else list(accounts)
         rows = await self._pool.fetch(_DUE, channel, named, _AT_ONCE)
         return tuple(DueReminder(**dict(row)) for row in rows)
 
     @store_method
-    async def wait_until(self, reminder_id: int, at: datetime) -> None:
+    async def postpone_until(self, reminder_id: int, at: datetime) -> None:
         await self._pool.execute(
             "UPDATE reminders SET tell_at = $2 WHERE id = $1 AND state = 'pending'", reminder_id, at
         )
@@ -90,7 +92,7 @@ class PostgresReminders:
         )  # fmt: skip
 
     @store_method
-    async def begin(self, reminder_id: int, *, blocks: Sequence[Block], tokens: int) -> int | None:
+    async def start_turn(self, reminder_id: int, *, blocks: Sequence[Block], tokens: int) -> int | None:
         """Claim it and begin its turn, both or neither; the session, or None when a rival was there first.
 
         A turn of people that is still being collected is closed by it: theirs is answered first.
@@ -101,7 +103,7 @@ class PostgresReminders:
         return session_id
 
     @store_method
-    async def words_of(self, session_id: int, turn: int) -> str | None:
+    async def load_text(self, session_id: int, turn: int) -> str | None:
         """What a turn reminds of; None when it is not a reminder's."""
         words: str | None = await self._pool.fetchval(
             "SELECT text FROM reminders WHERE session_id = $1 AND turn_no = $2", session_id, turn

@@ -64,7 +64,7 @@ class PostgresPeople:
         return code
 
     @store_method
-    async def join(self, session_id: int, address_id: int, words: str) -> Joined | LinkRefusal:
+    async def link_account(self, session_id: int, address_id: int, words: str) -> Joined | LinkRefusal:
         """The person of the code becomes one with the person who typed it; this session goes on."""
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(sql.ONE_AT_A_TIME)
@@ -127,14 +127,16 @@ class PostgresPeople:
         return _joined(me, other, notes_merged=merged)
 
     @store_method
-    async def links(self, session_id: int) -> tuple[LinkShown, ...]:
+    async def list_links(self, session_id: int) -> tuple[LinkShown, ...]:
         """What the person of this session can part again, the oldest first."""
         party = await self._pool.fetchval("SELECT party_id FROM sessions WHERE id = $1", session_id)
         rows = await self._pool.fetch(sql.LINKS, party)
         return tuple(_shown(row) for row in rows)
 
     @store_method
-    async def part(self, session_id: int, address_id: int, link_id: int | None) -> Parted | UnlinkRefusal:
+    async def unlink_account(
+        self, session_id: int, address_id: int, link_id: int | None
+    ) -> Parted | UnlinkRefusal:
         """Bring the archived session back to its own addresses; without a link the only one is meant."""
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(sql.ONE_AT_A_TIME)

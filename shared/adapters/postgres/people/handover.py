@@ -51,7 +51,7 @@ class PostgresHandovers:
         self._pool = pool
 
     @store_method
-    async def ask(self, new: NewHandover) -> Moved:
+    async def request_handover(self, new: NewHandover) -> Moved:
         """From now on the assistant is silent, once the turn that runs is over; again changes nothing.
 
         Raises Fenced, AskedTooOften, CannotHandOver, NobodyComes.
@@ -71,7 +71,7 @@ class PostgresHandovers:
             return await _begin(connection, session, new)
 
     @store_method
-    async def take(self, session_id: int, *, operator_id: int, name: str) -> Moved:
+    async def take_over(self, session_id: int, *, operator_id: int, name: str) -> Moved:
         """The conversation is this operator's, whether or not somebody asked; of two at once one has it.
 
         Raises TakenByOther, CannotHandOver.
@@ -94,7 +94,7 @@ class PostgresHandovers:
         return Moved(session_id=session_id, state="human", name=name or NAMELESS, event_seq=event_seq)
 
     @store_method
-    async def give_back(
+    async def release(
         self,
         session_id: int,
         *,
@@ -120,7 +120,7 @@ class PostgresHandovers:
             return moved
 
     @store_method
-    async def reply(
+    async def record_reply(
         self, session_id: int, *, operator_id: int, cid: str, blocks: Sequence[Block], tokens: int
     ) -> Reply:
         """Store an operator's words as the answer to what waits, once per `cid`.
@@ -152,7 +152,7 @@ class PostgresHandovers:
         return Reply(session_id=session_id, **dict(row))
 
     @store_method
-    async def overdue(
+    async def list_overdue(
         self, channel: str, limits: Limits, *, accounts: Sequence[str] | None = None
     ) -> tuple[Overdue, ...]:
         """Those of a channel that have waited for too long."""
@@ -165,7 +165,7 @@ class PostgresHandovers:
         )
 
     @store_method
-    async def end(self, one: Overdue, limits: Limits) -> Moved | None:
+    async def end_handover(self, one: Overdue, limits: Limits) -> Moved | None:
         """Give it back with a notice; None when somebody came after all."""
         async with self._pool.acquire() as connection, connection.transaction():
             session = await _locked(connection, one.session_id, archived=True)
@@ -178,13 +178,13 @@ class PostgresHandovers:
             return None if there is None else await _end(connection, session, there, one.end)
 
     @store_method
-    async def listed(self, state: Literal["waiting", "human"] | None = None) -> tuple[Listed, ...]:
+    async def list_handovers(self, state: Literal["waiting", "human"] | None = None) -> tuple[Listed, ...]:
         """All that are open, the longest first."""
         rows = await self._pool.fetch(sql.LISTED, state)
         return tuple(Listed(**{**dict(row), "session": str(row["session"])}) for row in rows)
 
     @store_method
-    async def session_of(self, public_id: UUID) -> int | None:
+    async def find_session(self, public_id: UUID) -> int | None:
         found: int | None = await self._pool.fetchval(
             "SELECT id FROM sessions WHERE public_id = $1", public_id
         )

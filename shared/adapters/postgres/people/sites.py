@@ -12,7 +12,7 @@ import asyncpg
 from shared.adapters.encryption import Sealed
 from shared.adapters.postgres.db.pool import store_method
 from shared.adapters.postgres.people.operator_auth import append_audit
-from shared.config.sites import OF_THE_ROW
+from shared.config.sites import ROW_FIELDS
 
 _BY = "cli"
 
@@ -137,7 +137,7 @@ def whole_of(site: SiteShown) -> dict[str, Any]:
 
 def site_from(name: str, whole: Mapping[str, Any], *, version: int) -> SiteShown:
     """The other way round; `whole` has been checked."""
-    config = {key: value for key, value in whole.items() if key not in OF_THE_ROW and value is not None}
+    config = {key: value for key, value in whole.items() if key not in ROW_FIELDS and value is not None}
     return SiteShown(
         name=name, agent=whole["agent"], audience=whole["audience"], origins=tuple(whole["origins"]),
         config=config, version=version,

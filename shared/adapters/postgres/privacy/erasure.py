@@ -32,14 +32,14 @@ class PostgresErasure:
         self._pool = pool
 
     @store_method
-    async def preview(self, session_id: int) -> Preview:
+    async def load_preview(self, session_id: int) -> Preview:
         """What belongs to the person of this session, in all their conversations."""
         row = await self._pool.fetchrow(_PREVIEW, session_id)
         assert row is not None
         return Preview(counts=dict(row))
 
     @store_method
-    async def wish(self, session_id: int) -> None:
+    async def record_pending_confirmation(self, session_id: int) -> None:
         """Remember that the person was asked whether they mean it."""
         await self._pool.execute(
             """INSERT INTO erasure_wishes (session_id) VALUES ($1)
@@ -48,7 +48,7 @@ class PostgresErasure:
         )
 
     @store_method
-    async def take_wish(self, session_id: int) -> bool:
+    async def take_pending_confirmation(self, session_id: int) -> bool:
         """Whether they were asked a short while ago; once."""
         found = await self._pool.fetchval(
             f"""WITH gone AS (DELETE FROM erasure_wishes WHERE session_id = $1 RETURNING asked_at)
@@ -58,7 +58,7 @@ class PostgresErasure:
         return bool(found)
 
     @store_method
-    async def begin(self, session_id: int, *, actor: str, scope: str = "everything") -> Report:
+    async def start_erasure(self, session_id: int, *, actor: str, scope: str = "everything") -> Report:
         """Everything that runs is fenced off and every screen told, in one commit; the words go in batches.
 
         With the scope `retention` it is this conversation alone, and the person's notes stay.
@@ -96,7 +96,7 @@ class PostgresErasure:
         return Report(erasure_id=row["id"], counts=counts, finished=False, marks=marks)
 
     @store_method
-    async def messages(self, session_id: int, seqs: Sequence[int], *, actor: str) -> Report:
+    async def erase_messages(self, session_id: int, seqs: Sequence[int], *, actor: str) -> Report:
         """These messages, their edits, and what was made of them, in one commit; raises OnHold."""
         async with self._pool.acquire() as connection, connection.transaction():
             if await _is_held(connection, session_id, actor):
@@ -104,7 +104,7 @@ class PostgresErasure:
             return await erase_messages(connection, session_id, seqs, actor=actor)
 
     @store_method
-    async def running(self) -> list[int]:
+    async def list_running(self) -> list[int]:
         return [row["id"] for row in await self._pool.fetch(sql.RUNNING)]
 
     @store_method

@@ -58,17 +58,17 @@ class PostgresErasureLog:
                     await self._everything_of(digest)
             case "retention":
                 if (session := await self._session(one)) is not None:
-                    await self._erasure.begin(session, actor=AGAIN, scope="retention")
+                    await self._erasure.start_erasure(session, actor=AGAIN, scope="retention")
                     await self._finish()
             case "messages":
                 if (session := await self._session(one)) is not None:
-                    await self._erasure.messages(session, list(one.about["seqs"]), actor=AGAIN)
+                    await self._erasure.erase_messages(session, list(one.about["seqs"]), actor=AGAIN)
             case "notes":
                 await self._notes(one)
 
     async def _everything_of(self, digest: bytes) -> None:
         for row in await self._pool.fetch(_SESSION_OF_PARTY, digest):
-            await self._erasure.begin(row["id"], actor=AGAIN)
+            await self._erasure.start_erasure(row["id"], actor=AGAIN)
             await self._finish()
 
     async def _session(self, one: Erased) -> int | None:
@@ -87,7 +87,7 @@ class PostgresErasureLog:
                 await erase_notes(connection, party_id, mine, actor=AGAIN)
 
     async def _finish(self) -> None:
-        for erasure_id in await self._erasure.running():
+        for erasure_id in await self._erasure.list_running():
             while await self._erasure.advance(erasure_id) is None:
                 pass
 

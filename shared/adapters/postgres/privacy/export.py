@@ -27,13 +27,13 @@ class PostgresExport:
         self._pool = pool
 
     @store_method
-    async def said(self, session_id: int) -> int:
+    async def count_messages(self, session_id: int) -> int:
         """How many messages an export would hold, tools' left aside."""
         number: int = await self._pool.fetchval(_SAID, session_id)
         return number
 
     @store_method
-    async def head(self, session_id: int, *, alone: bool = False) -> ExportHead:
+    async def load_head(self, session_id: int, *, alone: bool = False) -> ExportHead:
         """Everything but the messages, as of one moment; `alone`: of this conversation, of no other."""
         only = session_id if alone else None
         async with self._pool.acquire() as connection, connection.transaction(isolation="repeatable_read"):
@@ -55,7 +55,7 @@ class PostgresExport:
             )
 
     @store_method
-    async def page(self, session: ExportedSession, *, after_seq: int) -> list[dict[str, Any]]:
+    async def load_page(self, session: ExportedSession, *, after_seq: int) -> list[dict[str, Any]]:
         """The next messages of a conversation, up to those that there were at the beginning."""
         rows = await self._pool.fetch(_PAGE, session.id, after_seq, session.last_seq, PAGE)
         return [message_of(dict(row)) for row in rows]

@@ -284,7 +284,7 @@ class PostgresRetention:
         return int(dropped) + int(rest)
 
     @store_method
-    async def idle_sessions(self, days: int, *, limit: int = 20) -> list[int]:
+    async def list_idle_sessions(self, days: int, *, limit: int = 20) -> list[int]:
         """Conversations that hold words and were last used longer ago, of nobody on hold."""
         rows = await self._pool.fetch(
             """SELECT s.id FROM session_list l JOIN sessions s ON s.id = l.id

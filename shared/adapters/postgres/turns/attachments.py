@@ -11,7 +11,7 @@ from shared.adapters.postgres.db.pool import store_method
 from shared.adapters.postgres.turns.turn_sql import DESCRIBED
 from shared.adapters.postgres.turns.turns import sums_of, usage_rows
 from shared.core.session.turns import Described
-from shared.ports import Picture
+from shared.ports import PictureContent
 
 
 class PostgresAttachments:
@@ -39,13 +39,13 @@ class PostgresAttachments:
         return attachment_id
 
     @store_method
-    async def pictures(self, ids: Sequence[int]) -> dict[int, Picture]:
+    async def pictures(self, ids: Sequence[int]) -> dict[int, PictureContent]:
         rows = await self._pool.fetch(
             "SELECT id, mime, body, description FROM attachments WHERE id = ANY ($1) AND state = 'stored'",
             list(ids),
         )
         return {
-            row["id"]: Picture(mime=row["mime"], body=row["body"], description=row["description"])
+            row["id"]: PictureContent(mime=row["mime"], body=row["body"], description=row["description"])
             for row in rows
         }
 

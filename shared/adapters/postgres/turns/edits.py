@@ -57,7 +57,7 @@ class PostgresEdits:
         return await self._pool.fetchval(_WAKE, session_id) is not None
 
     @store_method
-    async def again(
+    async def request_retry(
         self, session_id: int, *, channel: str, address_id: int | None, dedupe_key: str | None
     ) -> AgainResult:
         """Begin a turn that asks the last one's question once more; again with the same key changes nothing.

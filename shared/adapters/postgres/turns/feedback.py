@@ -53,7 +53,7 @@ class PostgresFeedback:
         return Judged(mid=f"m{seq}", turn=turn, value=value, event_seq=number)
 
     @store_method
-    async def say(self, session_id: int, words: str, *, source: str) -> bool:
+    async def record_feedback(self, session_id: int, words: str, *, source: str) -> bool:
         """Words about the newest answer, behind those said before; False when there is no answer yet."""
         told = await self._pool.fetchval(_SAY, session_id, words, source)
         return told is not None

@@ -62,7 +62,7 @@ class PostgresPins:
         return "unpinned"
 
     @store_method
-    async def pinned(self, session_id: int) -> list[PinnedMessage]:
+    async def list_pins(self, session_id: int) -> list[PinnedMessage]:
         rows = await self._pool.fetch(
             """SELECT e.seq, e.author, e.blocks, e.tokens FROM pins p JOIN entries e USING (session_id, seq)
                 WHERE p.session_id = $1 ORDER BY e.seq""",
@@ -71,7 +71,7 @@ class PostgresPins:
         return [_message(row) for row in rows]
 
     @store_method
-    async def message(self, session_id: int, seq: int | None) -> PinnedMessage | None:
+    async def find_message(self, session_id: int, seq: int | None) -> PinnedMessage | None:
         """What a person or the assistant said; None for `seq` means the newest answer."""
         row = await self._pool.fetchrow(_MESSAGE, session_id, seq)
         return None if row is None else _message(row)

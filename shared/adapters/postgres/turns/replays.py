@@ -37,7 +37,7 @@ class PostgresReplays:
         self._pool = pool
 
     @store_method
-    async def of_turn(self, session_id: int, turn: int) -> StoredTurn | None:
+    async def load_turn(self, session_id: int, turn: int) -> StoredTurn | None:
         """None when the turn made no call, or its row is older than they are kept."""
         row = await self._pool.fetchrow(_CALL, session_id, turn)
         if row is None:

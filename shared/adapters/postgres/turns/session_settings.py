@@ -27,7 +27,7 @@ class PostgresChoices:
         self._pool = pool
 
     @store_method
-    async def chosen(self, session_id: int) -> ChosenRow:
+    async def load_chosen(self, session_id: int) -> ChosenRow:
         row = await self._pool.fetchrow(
             """SELECT s.goal, s.mode, s.model, a.config AS agent_config
                  FROM sessions s JOIN agents a ON a.id = s.agent_id WHERE s.id = $1""",

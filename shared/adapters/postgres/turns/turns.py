@@ -308,12 +308,12 @@ class PostgresTurns:
         return row["event_seq"], payload
 
     @store_method
-    async def wake(self, providers: Sequence[str]) -> None:
+    async def wake_waiting_turns(self, providers: Sequence[str]) -> None:
         """Turns that wait for one of these are due now: some at a time, those that wait longest first."""
         await self._pool.execute(turn_sql.WAKE, list(providers), WOKEN_AT_ONCE)
 
     @store_method
-    async def let_go(self, session_ids: Collection[int], *, worker_id: int) -> None:
+    async def release_turns(self, session_ids: Collection[int], *, worker_id: int) -> None:
         """Whatever this process may have claimed there without hearing of it is due again."""
         await self._pool.execute(turn_sql.LET_GO, list(session_ids), worker_id)
 
@@ -383,7 +383,7 @@ class PostgresTurns:
             if row is not None and row["shortages"]:
                 raise _cap_reached(row["shortages"], caps, mine_micro=row["mine"])
 
-    async def tend_allowance(self, *, worker_id: int, caps: Caps) -> None:
+    async def renew_allowance(self, *, worker_id: int, caps: Caps) -> None:
         """With each beat: what this process may spend by itself; raises StorageUnavailable."""
         await self._allowance.tend(worker_id=worker_id, caps=caps)
 
@@ -392,7 +392,7 @@ class PostgresTurns:
         await self._allowance.give_all_back()
 
     @store_method
-    async def warn_of_spending(
+    async def record_spending_warning(
         self, claim: Claim, *, caps: Caps, notice: Mapping[str, Any]
     ) -> SpendingWarning | None:
         """Note that the caps of this turn are nearly reached; None when that was said today already.
@@ -413,7 +413,7 @@ class PostgresTurns:
         return SpendingWarning(scopes=scopes, event_seq=row["event_seq"], payload=payload)
 
     @store_method
-    async def unanswered(
+    async def list_unanswered(
         self, channel: str, *, accounts: Sequence[str] | None = None, limit: int = 100
     ) -> list[int]:
         """Sessions whose next turn is due and held by no living process; of these accounts only, if named."""
@@ -428,12 +428,12 @@ class PostgresTurns:
         return bool(await self._pool.fetchval(turn_sql.REQUEST_STOP, session_id))
 
     @store_method
-    async def held(self, worker_id: int) -> dict[int, bool]:
+    async def load_held_turns(self, worker_id: int) -> dict[int, bool]:
         """Sessions that are leased to this process, and whether their running turn was asked to stop."""
         rows = await self._pool.fetch(turn_sql.HELD, worker_id)
         return {row["id"]: row["stop_requested"] for row in rows}
 
-    def forget_remembered(self) -> None:
+    def clear_view_cache(self) -> None:
         """A promoted standby gives the numbers of lost transactions again: they tell nothing apart."""
         self._remembered = RememberedViews()
 

@@ -370,7 +370,7 @@ async def test_a_missing_key_is_named_without_asking_anyone(fake: RunningFake) -
     model = AnthropicModel(ModelEntry(name=CHAT), provider, WordCounter())
     with pytest.raises(ModelRefusedAccount, match="LOCAL_KEY is not set"):
         await model.reply(asking("Hello"))
-    assert (await model.card(CHAT)).window == 1_000_000
+    assert (await model.load_card(CHAT)).window == 1_000_000
     assert await fake.requests() == []
 
 
@@ -389,9 +389,9 @@ async def test_the_window_is_the_providers_own_and_the_table_stands_in(
     fake: RunningFake, opened: Opener
 ) -> None:
     await fake.set_window(CHAT, 300_000)
-    assert (await opened().card(CHAT)).window == 300_000
-    assert (await opened(name="claude-opus-4-6").card("claude-opus-4-6")).window == 1_000_000
-    unknown = await opened(name="nobodys-model").card("nobodys-model")
+    assert (await opened().load_card(CHAT)).window == 300_000
+    assert (await opened(name="claude-opus-4-6").load_card("claude-opus-4-6")).window == 1_000_000
+    unknown = await opened(name="nobodys-model").load_card("nobodys-model")
     assert (unknown.window, unknown.window_known) == (8_192, False)
 
 
@@ -400,11 +400,11 @@ async def test_a_window_is_asked_once_a_day(fake: RunningFake) -> None:
     provider = Provider(base_url=fake.base_url, api_key="good-key", clock=clock)
     model = AnthropicModel(ModelEntry(name=CHAT), provider, WordCounter())
     await fake.set_window(CHAT, 300_000)
-    assert (await model.card(CHAT)).window == 300_000
+    assert (await model.load_card(CHAT)).window == 300_000
     await fake.set_window(CHAT, 400_000)
-    assert (await model.card(CHAT)).window == 300_000
+    assert (await model.load_card(CHAT)).window == 300_000
     clock.now += 25 * 3_600
-    assert (await model.card(CHAT)).window == 400_000
+    assert (await model.load_card(CHAT)).window == 400_000
 
 
 async def test_what_the_list_said_stands_while_it_does_not_answer() -> None:
@@ -413,9 +413,9 @@ async def test_what_the_list_said_stands_while_it_does_not_answer() -> None:
         provider = Provider(base_url=fake.base_url, api_key="key", clock=clock)
         model = AnthropicModel(ModelEntry(name=CHAT), provider, WordCounter(), patience=impatient())
         await fake.set_window(CHAT, 300_000)
-        assert (await model.card(CHAT)).window == 300_000
+        assert (await model.load_card(CHAT)).window == 300_000
     clock.now += 25 * 3_600
-    assert (await model.card(CHAT)).window == 300_000
+    assert (await model.load_card(CHAT)).window == 300_000
     await model.close()
 
 
@@ -425,18 +425,18 @@ async def test_a_limit_named_in_refusals_of_several_conversations_holds_for_minu
     clock = HandClock()
     provider = Provider(base_url=fake.base_url, api_key="key", clock=clock)
     model = AnthropicModel(ModelEntry(name=CHAT), provider, WordCounter(), patience=impatient())
-    assert (await model.card(CHAT)).window == 1_000_000
+    assert (await model.load_card(CHAT)).window == 1_000_000
     message = "prompt is too long: 210000 tokens > 200000 maximum"
     await script(fake, {"status": 400, "message": message}, times=2)
     windows = []
     for conversation in (1, 2):
         with pytest.raises(PromptTooLong):
             await model.reply(asking("Hi", model=CHAT, about=(conversation, 1)))
-        windows.append((await model.card(CHAT)).window)
+        windows.append((await model.load_card(CHAT)).window)
     assert windows == [1_000_000, 200_000]
     assert model.narrowed() == Narrowed(provider="127.0.0.1", model=CHAT, window=200_000, expected=1_000_000)
     clock.now += 121
-    assert (await model.card(CHAT)).window == 1_000_000
+    assert (await model.load_card(CHAT)).window == 1_000_000
     await model.close()
 
 
@@ -447,7 +447,7 @@ async def test_a_number_too_small_for_a_window_is_not_taken_for_one(fake: Runnin
     await script(fake, {"status": 400, "message": "prompt is too long: 9 tokens > 8 maximum"})
     with pytest.raises(PromptTooLong):
         await model.reply(asking("Hi", model=CHAT))
-    assert (await model.card(CHAT)).window == 1_000_000
+    assert (await model.load_card(CHAT)).window == 1_000_000
     await model.close()
 
 
@@ -505,13 +505,13 @@ async def test_a_list_that_makes_a_window_smaller_is_asked_again_in_a_minute(fak
     clock = HandClock()
     provider = Provider(base_url=fake.base_url, api_key="key", clock=clock)
     model = AnthropicModel(ModelEntry(name=CHAT), provider, WordCounter(), patience=impatient())
-    assert (await model.card(CHAT)).window == 1_000_000
+    assert (await model.load_card(CHAT)).window == 1_000_000
     clock.now += 25 * 3_600
     await fake.set_window(CHAT, 3_000)
-    assert (await model.card(CHAT)).window == 3_000
+    assert (await model.load_card(CHAT)).window == 3_000
     await fake.set_window(CHAT, 1_000_000)
     clock.now += 59
-    assert (await model.card(CHAT)).window == 3_000
+    assert (await model.load_card(CHAT)).window == 3_000
     clock.now += 2
-    assert (await model.card(CHAT)).window == 1_000_000
+    assert (await model.load_card(CHAT)).window == 1_000_000
     await model.close()

@@ -126,9 +126,9 @@ def test_a_fallback_that_is_not_configured_is_said() -> None:
 
 async def test_a_name_that_nobody_serves_is_refused_and_has_a_flagged_card() -> None:
     made = models()
-    card = await made.card("somebodys-model")
+    card = await made.load_card("somebodys-model")
     assert (card.window, card.window_known, card.prices) == (8_192, False, None)
-    assert (await made.card("claude-haiku-5-5")).window == 1_000_000
+    assert (await made.load_card("claude-haiku-5-5")).window == 1_000_000
     with pytest.raises(ModelRefusedAccount, match="no provider is configured"):
         await made.reply(asking("Hi", model="somebodys-model"))
     assert await made.count_tokens(asking("Hi", model="somebodys-model")) is None
@@ -165,7 +165,7 @@ async def test_an_entry_is_asked_under_its_providers_name_and_answers_under_ours
     reply = await made.reply(asking("Hi", model="fast"))
     assert reply.model == "fast"
     assert (await fake.requests())[0]["model"] == "claude-haiku-5-5"
-    assert (await made.card("fast")).name == "fast"
+    assert (await made.load_card("fast")).name == "fast"
     await made.close()
 
 

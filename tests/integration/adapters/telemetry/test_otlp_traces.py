@@ -17,7 +17,7 @@ from shared.adapters.telemetry.otlp_traces import OpenTelemetryTraces, traces_to
 from shared.core.values.errors import ModelUnavailable
 from shared.core.values.messages import Message, Text
 from shared.ports import ModelReply, ModelRequest, Usage
-from shared.runtime.tracing import NO_TRACES, Attribute, Span, SpanName
+from shared.runtime.tracing import NULL_TRACER, Attribute, SpanName, TraceSpan
 from tests.kit.fakes.otlp_receiver import collecting
 
 _OPEN: ContextVar[str] = ContextVar("open", default="")
@@ -128,9 +128,9 @@ async def test_without_an_endpoint_nothing_is_imported(
         raise AssertionError(name)
 
     monkeypatch.setattr(otlp_traces, "import_module", never)
-    assert traces_to(None, service="evertalk-web") is NO_TRACES
-    with NO_TRACES.span("job", {"job": 1}) as span, NO_TRACES.span("turn", {}) as other:
-        span.note(state="done")
+    assert traces_to(None, service="evertalk-web") is NULL_TRACER
+    with NULL_TRACER.span("job", {"job": 1}) as span, NULL_TRACER.span("turn", {}) as other:
+        span.set_attributes(state="done")
         assert span is other
 
 
@@ -139,18 +139,18 @@ def test_without_the_packages_nothing_is_sent_and_nothing_fails(monkeypatch: pyt
         raise ImportError(name)
 
     monkeypatch.setattr(otlp_traces, "import_module", missing)
-    assert traces_to("http://127.0.0.1:4318/v1/traces", service="evertalk-web") is NO_TRACES
+    assert traces_to("http://127.0.0.1:4318/v1/traces", service="evertalk-web") is NULL_TRACER
 
 
 def test_the_port_is_kept_by_both() -> None:
-    def span_of(tracer: Any) -> AbstractContextManager[Span]:
+    def span_of(tracer: Any) -> AbstractContextManager[TraceSpan]:
         name: SpanName = "delivery"
-        made: AbstractContextManager[Span] = tracer.span(name, {"turn": 1})
+        made: AbstractContextManager[TraceSpan] = tracer.span(name, {"turn": 1})
         return made
 
-    for tracer in (NO_TRACES, OpenTelemetryTraces(Recorded())):
+    for tracer in (NULL_TRACER, OpenTelemetryTraces(Recorded())):
         with span_of(tracer) as span:
-            span.note(brought=True)
+            span.set_attributes(brought=True)
 
 
 def test_a_collector_gets_what_the_extra_sends() -> None:
@@ -164,7 +164,7 @@ def test_a_collector_gets_what_the_extra_sends() -> None:
         async def turn() -> None:
             with tracer.span("turn", {"session": 4, "turn": 2}) as span:
                 await asyncio.ensure_future(model.reply(REQUEST))
-                span.note(state="answered")
+                span.set_attributes(state="answered")
 
         asyncio.run(turn())
         with pytest.raises(ModelUnavailable), tracer.span("job", {"job": 7}):
@@ -190,7 +190,7 @@ def test_a_collector_that_is_away_holds_nobody_up() -> None:
         collector.away = 1
         tracer = traces_to(collector.url, service="evertalk-worker")
         with tracer.span("job", {"job": 1}) as span:
-            span.note(state="done")
+            span.set_attributes(state="done")
         tracer.close()
     assert [span["evertalk.job"] for span in collector.spans] in ([1], [])
     gone = traces_to(collector.url, service="evertalk-worker")

@@ -6,21 +6,21 @@ import re
 
 import pytest
 
-from bot.telegram.menus import DESCRIPTION_CHARS, MOST_COMMANDS, NAME_CHARS, menus
+from bot.telegram.client.command_menus import DESCRIPTION_CHARS, MAX_COMMANDS, NAME_CHARS, build_command_menus
 from shared.core.commands.commands import COMMANDS, Audience
 from shared.core.commands.texts import described
 from tests.kit.fakes.bot_api import TOKEN, local_bot_api
 
 
 def names(audience: Audience, scope: str) -> list[str]:
-    (menu,) = [menu for menu in menus(audience) if (menu.scope, menu.language) == (scope, "")]
+    (menu,) = [menu for menu in build_command_menus(audience) if (menu.scope, menu.language) == (scope, "")]
     return [name for name, _ in menu.commands]
 
 
 @pytest.mark.parametrize("audience", ["personal", "public"])
 def test_every_menu_keeps_telegrams_limits(audience: Audience) -> None:
-    for menu in menus(audience):
-        assert 0 < len(menu.commands) <= MOST_COMMANDS
+    for menu in build_command_menus(audience):
+        assert 0 < len(menu.commands) <= MAX_COMMANDS
         for name, description in menu.commands:
             assert re.fullmatch(rf"[a-z0-9_]{{1,{NAME_CHARS}}}", name)
             assert 3 <= len(description) <= DESCRIPTION_CHARS
@@ -28,7 +28,7 @@ def test_every_menu_keeps_telegrams_limits(audience: Audience) -> None:
 
 def test_there_is_a_menu_for_each_kind_of_chat_and_each_language() -> None:
     kinds = {"all_private_chats", "all_group_chats", "all_chat_administrators"}
-    found = [(menu.scope, menu.language) for menu in menus("personal")]
+    found = [(menu.scope, menu.language) for menu in build_command_menus("personal")]
     assert sorted(found) == sorted((kind, language) for kind in kinds for language in ("", "de"))
 
 
@@ -55,7 +55,7 @@ def test_where_anyone_may_talk_the_menu_is_short() -> None:
 
 @pytest.mark.parametrize("audience", ["personal", "public"])
 def test_nobody_is_offered_a_human_who_is_not_there(audience: Audience) -> None:
-    offered, here = menus(audience, humans=False), menus(audience)
+    offered, here = build_command_menus(audience, humans=False), build_command_menus(audience)
     assert "human" not in {name for menu in offered for name, _ in menu.commands}
     assert {name for name, _ in here[0].commands} - {name for name, _ in offered[0].commands} == {"human"}
 
@@ -64,7 +64,7 @@ async def test_telegram_takes_every_menu() -> None:
     import aiohttp
 
     async with local_bot_api() as fake, aiohttp.ClientSession() as session:
-        for menu in (*menus("personal"), *menus("public")):
+        for menu in (*build_command_menus("personal"), *build_command_menus("public")):
             wish = {
                 "commands": [{"command": name, "description": words} for name, words in menu.commands],
                 "scope": {"type": menu.scope},

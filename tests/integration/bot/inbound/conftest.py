@@ -9,7 +9,7 @@ from typing import TypeAlias
 import asyncpg
 import pytest
 
-from bot.telegram.api import BotApi
+from bot.telegram.client.bot_api import BotApi
 from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.telegram.chats import PostgresTelegramPlaces
 from shared.adapters.postgres.telegram.inbox import PostgresTelegramInbox

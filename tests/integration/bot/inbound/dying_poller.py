@@ -9,8 +9,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bot.telegram.api import BotApi
-from bot.telegram.polling import Poller
+from bot.telegram.client.bot_api import BotApi
+from bot.telegram.inbound.polling import Poller
 from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.telegram.chats import PostgresTelegramPlaces
 from shared.adapters.postgres.telegram.inbox import PostgresTelegramInbox

@@ -12,9 +12,16 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from bot.telegram.api import BotApi, TokenRefused, bot_id_of
-from bot.telegram.backoff import Backoff
-from bot.telegram.polling import OTHER_POLLER, TOLD_TO_WAIT, WEBHOOK_RETURNED, Poller, PollTimes, identify
+from bot.telegram.client.backoff import Backoff
+from bot.telegram.client.bot_api import BotApi, InvalidBotToken, parse_bot_id
+from bot.telegram.inbound.polling import (
+    CONFLICTING_POLLER,
+    RATE_LIMITED,
+    WEBHOOK_RETURNED,
+    Poller,
+    PollTimeouts,
+    fetch_bot_identity,
+)
 from shared.adapters.postgres.telegram.chats import PostgresTelegramPlaces
 from shared.adapters.postgres.telegram.inbox import PostgresTelegramInbox
 from shared.core.values.errors import StorageUnavailable
@@ -25,7 +32,7 @@ from tests.kit.storage_health import broken_line
 from tests.kit.telegram.updates import BOT
 
 ROOT = Path(__file__).parents[4]
-QUICK = PollTimes(
+QUICK = PollTimeouts(
     poll=2, answer=3.0, first_wait=0.05, most_wait=0.2, conflict_wait=0.1, watchdog=1.0, worth_telling=0.5
 )
 
@@ -60,7 +67,7 @@ def notes(inbox: PostgresTelegramInbox) -> Notes:
 
 @asynccontextmanager
 async def polling(
-    api: BotApi, notes: Notes, *, times: PollTimes = QUICK, rang: Callable[[], None] = lambda: None
+    api: BotApi, notes: Notes, *, times: PollTimeouts = QUICK, rang: Callable[[], None] = lambda: None
 ) -> AsyncIterator[asyncio.Task[None]]:
     poller = Poller(api, inbox=notes, problems=notes, on_stored=rang, times=times)
     task = asyncio.create_task(poller.run())
@@ -182,7 +189,7 @@ async def test_polling_outlives_a_refused_connection_and_a_stall(
     fake: RunningBotApi, ann: Person, api: BotApi, notes: Notes, inbox: PostgresTelegramInbox
 ) -> None:
     await fake.refuse_connections(0.5)
-    async with polling(api, notes, times=PollTimes(poll=1, answer=0.5, first_wait=0.05, most_wait=0.2)):
+    async with polling(api, notes, times=PollTimeouts(poll=1, answer=0.5, first_wait=0.05, most_wait=0.2)):
         await asyncio.sleep(0.7)
         await fake.fail("getUpdates", stall=30)
         await ann.say("still")
@@ -195,7 +202,7 @@ async def test_retry_after_is_waited_out_and_a_long_one_is_told(
     await fake.fail("getUpdates", status=429, retry_after=1)
     await ann.say("later")
     async with polling(api, notes):
-        await comes(lambda: TOLD_TO_WAIT in notes.problems)
+        await comes(lambda: RATE_LIMITED in notes.problems)
         assert await texts_come(inbox, 1) == ["later"]
         await comes(lambda: notes.problems[-1] == "")
     first, second = [call["at"] for call in await fake.calls("getUpdates")][:2]
@@ -221,7 +228,7 @@ async def test_another_poller_is_told_and_outlasted(
 ) -> None:
     await fake.fail("getUpdates", times=2, status=409)
     async with polling(api, notes):
-        await comes(lambda: OTHER_POLLER in notes.problems)
+        await comes(lambda: CONFLICTING_POLLER in notes.problems)
         await ann.say("mine again")
         assert await texts_come(inbox, 1) == ["mine again"]
         await comes(lambda: notes.problems[-1] == "")
@@ -234,7 +241,7 @@ async def test_a_revoked_token_ends_polling_with_advice(
     async with polling(api, notes) as task:
         await comes(lambda: notes.problems == [""])
         await fake.change_bot(revoked=True)
-        with pytest.raises(TokenRefused, match="401") as caught:
+        with pytest.raises(InvalidBotToken, match="401") as caught:
             await asyncio.wait_for(task, 60)
     assert "BotFather" in caught.value.advice
     assert notes.problems[-1] == caught.value.advice
@@ -255,7 +262,7 @@ async def test_after_long_silence_the_connections_are_new(
 ) -> None:
     api = Counting(TOKEN, base_url=fake.base_url)
     await fake.fail("getUpdates", times=-1, reset="before")
-    times = PollTimes(poll=2, first_wait=0.05, most_wait=0.1, watchdog=0.3)
+    times = PollTimeouts(poll=2, first_wait=0.05, most_wait=0.1, watchdog=0.3)
     async with polling(api, notes, times=times):
         await ann.say("back")
         await comes(lambda: api.reconnects > 0)
@@ -291,17 +298,17 @@ async def test_a_bot_asks_who_it_is_until_it_is_told(fake: RunningBotApi, api: B
     await fake.fail("getMe", status=502, html=True)
     await fake.fail("getMe", reset="before")
     await fake.fail("getMe", status=429, retry_after=0)
-    found = await asyncio.wait_for(identify(api, backoff=Backoff(first=0.02, most=0.05)), 60)
+    found = await asyncio.wait_for(fetch_bot_identity(api, backoff=Backoff(first=0.02, most=0.05)), 60)
     assert found == BOT
     await fake.change_bot(revoked=True)
-    with pytest.raises(TokenRefused):
-        await identify(api)
+    with pytest.raises(InvalidBotToken):
+        await fetch_bot_identity(api)
 
 
 @pytest.mark.parametrize("token", ["", "12:short", "hello", f"{TOKEN}/../x", "x:AAAAAAAAAAAAAAAAAAAAAAAAAA"])
 def test_what_cannot_be_a_token_is_refused_before_any_call(token: str) -> None:
-    with pytest.raises(TokenRefused):
-        bot_id_of(token)
+    with pytest.raises(InvalidBotToken):
+        parse_bot_id(token)
 
 
 @pytest.mark.control("S03")

@@ -14,16 +14,16 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from bot.telegram.api import BotApi
-from bot.telegram.incoming import ALLOWED_UPDATES
-from bot.telegram.webhook import (
-    MOST_BODY_BYTES,
+from bot.telegram.client.bot_api import BotApi
+from bot.telegram.inbound.update_parser import ALLOWED_UPDATES
+from bot.telegram.inbound.webhook import (
+    MAX_BODY_BYTES,
     PATH,
     SECRET_HEADER,
     BadWebhook,
-    WebhookMode,
+    WebhookConfig,
     make_webhook_handler,
-    register,
+    register_webhook,
 )
 from shared.adapters.postgres.telegram.inbox import PostgresTelegramInbox
 from shared.core.values.errors import StorageUnavailable
@@ -146,8 +146,8 @@ async def test_five_megabytes_are_too_much_however_they_come(
 
     assert await status_of_large(http, door, io.BytesIO(large)) == 413
     assert await status_of_large(http, door, dripped()) == 413
-    edge = b'{"update_id": 1, "x": "' + b"x" * (MOST_BODY_BYTES - 25) + b'"}'
-    assert len(edge) == MOST_BODY_BYTES
+    edge = b'{"update_id": 1, "x": "' + b"x" * (MAX_BODY_BYTES - 25) + b'"}'
+    assert len(edge) == MAX_BODY_BYTES
     assert await posted(http, door.url, edge) == 200
     assert not await texts(inbox)
 
@@ -227,7 +227,7 @@ async def test_telegram_delivers_through_copies_and_an_absent_database(
     await fake.set_speed(20)
     door.away = 2
     await fake.duplicate_updates(2, copies=3)
-    assert await register(api, WebhookMode(url=door.url, secret=SECRET))
+    assert await register_webhook(api, WebhookConfig(url=door.url, secret=SECRET))
     for word in ("one", "two", "three"):
         await ann.say(word)
     assert await texts_come(inbox, 3) == ["one", "two", "three"]
@@ -242,11 +242,11 @@ async def test_telegram_delivers_through_copies_and_an_absent_database(
 async def test_telegram_is_told_only_what_it_does_not_know(
     fake: RunningBotApi, api: BotApi, door: Door
 ) -> None:
-    mode = WebhookMode(url=door.url, secret=SECRET)
+    mode = WebhookConfig(url=door.url, secret=SECRET)
     await fake.fail("getWebhookInfo", reset="before")
-    assert await register(api, mode)
-    assert not await register(api, mode)
-    assert await register(api, WebhookMode(url=door.url, secret=SECRET + "x"))
+    assert await register_webhook(api, mode)
+    assert not await register_webhook(api, mode)
+    assert await register_webhook(api, WebhookConfig(url=door.url, secret=SECRET + "x"))
     calls = await fake.calls("setWebhook")
     told = [call["params"] for call in calls if call["status"] == 200]
     assert [one["secret_token"] for one in told] == [SECRET, SECRET + "x"]
@@ -258,7 +258,7 @@ async def test_telegram_is_told_only_what_it_does_not_know(
 @pytest.mark.parametrize("secret", ["", "tiny-and-weak", "x" * 31, "ü" * 40, "a b" * 20, "x" * 257])
 def test_a_weak_secret_refuses_to_start(secret: str) -> None:
     with pytest.raises(BadWebhook) as caught:
-        WebhookMode(url="https://bot.example/telegram/1", secret=secret)
+        WebhookConfig(url="https://bot.example/telegram/1", secret=secret)
     assert "32" in caught.value.advice
     assert not secret or secret not in str(caught.value)
 
@@ -278,7 +278,7 @@ def test_a_weak_secret_refuses_to_start(secret: str) -> None:
 )
 def test_an_address_that_telegram_cannot_use_is_refused(url: str) -> None:
     with pytest.raises(BadWebhook) as caught:
-        WebhookMode(url=url, secret=SECRET)
+        WebhookConfig(url=url, secret=SECRET)
     assert caught.value.advice
 
 
@@ -287,4 +287,4 @@ def test_an_address_that_telegram_cannot_use_is_refused(url: str) -> None:
     ["https://bot.example/x", "https://bot.example:8443/x", "http://127.0.0.1:99/x", "http://localhost/x"],
 )
 def test_good_addresses_are_taken(url: str) -> None:
-    assert WebhookMode(url=url, secret=SECRET).registered_url.startswith(url)
+    assert WebhookConfig(url=url, secret=SECRET).registered_url.startswith(url)

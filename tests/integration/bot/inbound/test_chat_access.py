@@ -9,13 +9,28 @@ from typing import Any
 
 import pytest
 
-from bot.telegram.access import AccessRules, Allowed, Decision, Doorkeeper, Silent, Told, decide, may_be_told
-from bot.telegram.arrivals import Membership, Pressed, Sender, Spoken, Where
+from bot.telegram.inbound.chat_access import (
+    AccessDecision,
+    AccessRules,
+    Allowed,
+    ChatAccessPolicy,
+    NoReply,
+    StrangerReply,
+    can_reply_again,
+    evaluate_message,
+)
+from bot.telegram.inbound.updates import (
+    CallbackQuery,
+    ChatRef,
+    IncomingMessage,
+    MembershipChange,
+    MessageAuthor,
+)
 from shared.adapters.postgres.telegram.access import PENDING_AT_MOST, PostgresTelegramAccess
 from tests.integration.bot.inbound.conftest import Pool
 from tests.kit.telegram.updates import ADA, BOB, BOT, GROUP, NOON, PRIVATE, after, spoken
 
-MENTION = spoken(1, "hey bot", where=GROUP, mentions_bot=True)
+MENTION = spoken(1, "hey bot", chat=GROUP, mentions_bot=True)
 
 
 class Watch:
@@ -39,20 +54,20 @@ def store(pool: Pool) -> PostgresTelegramAccess:
 
 
 @pytest.fixture
-def door(store: PostgresTelegramAccess, watch: Watch) -> Callable[..., Doorkeeper]:
-    def made(mode: Any = "pairing", *listed: int) -> Doorkeeper:
+def door(store: PostgresTelegramAccess, watch: Watch) -> Callable[..., ChatAccessPolicy]:
+    def made(mode: Any = "pairing", *listed: int) -> ChatAccessPolicy:
         rules = AccessRules(mode=mode, listed=frozenset(listed))
-        return Doorkeeper(store, bot_id=BOT.bot_id, rules=rules, now=watch.now)
+        return ChatAccessPolicy(store, bot_id=BOT.bot_id, rules=rules, now=watch.now)
 
     return made
 
 
-def key(decision: Decision) -> str:
-    return decision.key if isinstance(decision, Told) else type(decision).__name__
+def key(decision: AccessDecision) -> str:
+    return decision.key if isinstance(decision, StrangerReply) else type(decision).__name__
 
 
-def added(by: Sender = ADA, where: Where = GROUP) -> Membership:
-    return Membership(update_id=1, where=where, by=by, change="added", is_admin=False)
+def added(by: MessageAuthor = ADA, where: ChatRef = GROUP) -> MembershipChange:
+    return MembershipChange(update_id=1, chat=where, by=by, change="added", is_admin=False)
 
 
 @pytest.mark.control("S47")
@@ -60,40 +75,42 @@ def added(by: Sender = ADA, where: Where = GROUP) -> Membership:
     ("message", "expected"),
     [
         (spoken(1, "hi"), "Allowed"),
-        (spoken(1, "hi", where=GROUP), "Silent"),
+        (spoken(1, "hi", chat=GROUP), "NoReply"),
         (MENTION, "Allowed"),
-        (spoken(1, "hi", where=GROUP, replies_to_bot=True), "Allowed"),
-        (spoken(1, "/help", where=GROUP), "Allowed"),
+        (spoken(1, "hi", chat=GROUP, replies_to_bot=True), "Allowed"),
+        (spoken(1, "/help", chat=GROUP), "Allowed"),
     ],
 )
-def test_in_groups_only_what_is_meant_for_the_bot_is_answered(message: Spoken, expected: str) -> None:
-    assert type(decide(message, rules=AccessRules(mode="open"), row=None)).__name__ == expected
+def test_in_groups_only_what_is_meant_for_the_bot_is_answered(
+    message: IncomingMessage, expected: str
+) -> None:
+    assert type(evaluate_message(message, rules=AccessRules(mode="open"), row=None)).__name__ == expected
 
 
 def test_a_command_for_another_bot_is_left_to_it() -> None:
-    message = spoken(1, "/help", where=GROUP)
+    message = spoken(1, "/help", chat=GROUP)
     assert message.command is not None
-    other = replace(message, command=replace(message.command, at_other_bot=True), mentions_bot=True)
-    assert isinstance(decide(other, rules=AccessRules(mode="open"), row=None), Silent)
+    other = replace(message, command=replace(message.command, is_for_other_bot=True), mentions_bot=True)
+    assert isinstance(evaluate_message(other, rules=AccessRules(mode="open"), row=None), NoReply)
 
 
 def test_a_stranger_is_told_again_after_a_minute_and_a_group_after_an_hour() -> None:
-    assert may_be_told(PRIVATE, None, NOON)
-    assert not may_be_told(PRIVATE, NOON, after(59.9))
-    assert may_be_told(PRIVATE, NOON, after(60))
-    assert not may_be_told(GROUP, NOON, after(3599))
-    assert may_be_told(GROUP, NOON, after(3600))
+    assert can_reply_again(PRIVATE, None, NOON)
+    assert not can_reply_again(PRIVATE, NOON, after(59.9))
+    assert can_reply_again(PRIVATE, NOON, after(60))
+    assert not can_reply_again(GROUP, NOON, after(3599))
+    assert can_reply_again(GROUP, NOON, after(3600))
 
 
 async def test_a_stranger_gets_one_code_and_then_silence_for_a_minute(
-    door: Callable[..., Doorkeeper], watch: Watch, store: PostgresTelegramAccess
+    door: Callable[..., ChatAccessPolicy], watch: Watch, store: PostgresTelegramAccess
 ) -> None:
     keeper = door()
     first = await keeper.admit(spoken(1, "hi"))
-    assert isinstance(first, Told)
+    assert isinstance(first, StrangerReply)
     assert first.key == "access_code"
     for number in range(5):
-        assert key(await keeper.admit(spoken(number, "hello?"))) == "Silent"
+        assert key(await keeper.admit(spoken(number, "hello?"))) == "NoReply"
     watch.ahead = 61
     again = await keeper.admit(spoken(9, "hello?"))
     assert again == first
@@ -104,59 +121,59 @@ async def test_a_stranger_gets_one_code_and_then_silence_for_a_minute(
 
 
 async def test_who_was_refused_hears_nothing(
-    door: Callable[..., Doorkeeper], store: PostgresTelegramAccess
+    door: Callable[..., ChatAccessPolicy], store: PostgresTelegramAccess
 ) -> None:
     await store.decide(BOT.bot_id, 42, allowed=False, by="operator")
     for keeper in (door(), door("open"), door("allowlist", 42)):
-        assert key(await keeper.admit(spoken(1, "hi"))) == "Silent"
+        assert key(await keeper.admit(spoken(1, "hi"))) == "NoReply"
 
 
 async def test_the_owners_link_works_once_and_in_private_only(
-    door: Callable[..., Doorkeeper], store: PostgresTelegramAccess
+    door: Callable[..., ChatAccessPolicy], store: PostgresTelegramAccess
 ) -> None:
     code = await store.owner_code(BOT.bot_id)
     keeper = door()
     start = spoken(1, f"/start {code}", deep_link=code)
-    assert key(await keeper.admit(replace(start, where=GROUP))) == "access_group_code"
-    assert key(await keeper.admit(replace(start, edited=True))) == "Silent"
+    assert key(await keeper.admit(replace(start, chat=GROUP))) == "access_group_code"
+    assert key(await keeper.admit(replace(start, is_edited=True))) == "NoReply"
     assert key(await keeper.admit(start)) == "access_owner"
     admitted = await keeper.admit(spoken(2, "hi"))
     assert admitted == Allowed(owner=True)
-    bob = spoken(3, f"/start {code}", deep_link=code, sender=BOB, where=Where(chat_id=43))
+    bob = spoken(3, f"/start {code}", deep_link=code, sender=BOB, chat=ChatRef(chat_id=43))
     assert key(await keeper.admit(bob)) == "access_code"
-    assert key(await keeper.admit(replace(bob, deep_link="x" * 32))) == "Silent"
+    assert key(await keeper.admit(replace(bob, deep_link="x" * 32))) == "NoReply"
 
 
-async def test_the_list_lets_in_whom_it_names(door: Callable[..., Doorkeeper], watch: Watch) -> None:
+async def test_the_list_lets_in_whom_it_names(door: Callable[..., ChatAccessPolicy], watch: Watch) -> None:
     keeper = door("allowlist", 42, GROUP.chat_id)
-    bob = spoken(2, "hi", sender=BOB, where=Where(chat_id=43))
+    bob = spoken(2, "hi", sender=BOB, chat=ChatRef(chat_id=43))
     assert isinstance(await keeper.admit(spoken(1, "hi")), Allowed)
     assert isinstance(await keeper.admit(MENTION), Allowed)
-    assert await keeper.admit(bob) == Told(key="access_not_allowed")
-    assert key(await keeper.admit(bob)) == "Silent"
+    assert await keeper.admit(bob) == StrangerReply(key="access_not_allowed")
+    assert key(await keeper.admit(bob)) == "NoReply"
     watch.ahead = 61
     assert key(await keeper.admit(bob)) == "access_not_allowed"
-    other = replace(MENTION, where=replace(GROUP, chat_id=-7))
+    other = replace(MENTION, chat=replace(GROUP, chat_id=-7))
     assert key(await keeper.admit(other)) == "access_group_not_allowed"
-    assert key(await keeper.admit(other)) == "Silent"
+    assert key(await keeper.admit(other)) == "NoReply"
 
 
-async def test_open_means_everybody(door: Callable[..., Doorkeeper]) -> None:
+async def test_open_means_everybody(door: Callable[..., ChatAccessPolicy]) -> None:
     keeper = door("open")
     assert isinstance(await keeper.admit(spoken(1, "hi")), Allowed)
     assert isinstance(await keeper.admit(MENTION), Allowed)
-    assert key(await keeper.added(added())) == "access_group_welcome"
+    assert key(await keeper.handle_added(added())) == "access_group_welcome"
 
 
 async def test_an_unknown_group_gets_one_line_and_only_when_it_asks(
-    door: Callable[..., Doorkeeper], store: PostgresTelegramAccess
+    door: Callable[..., ChatAccessPolicy], store: PostgresTelegramAccess
 ) -> None:
     keeper = door()
-    assert key(await keeper.admit(spoken(1, "hi all", where=GROUP))) == "Silent"
+    assert key(await keeper.admit(spoken(1, "hi all", chat=GROUP))) == "NoReply"
     told = await keeper.admit(MENTION)
-    assert isinstance(told, Told)
+    assert isinstance(told, StrangerReply)
     assert told.key == "access_group_code"
-    assert key(await keeper.admit(replace(MENTION, sender=BOB))) == "Silent"
+    assert key(await keeper.admit(replace(MENTION, sender=BOB))) == "NoReply"
     row = await store.decide_by_code(told.args["code"], allowed=True, by="operator")
     assert row is not None
     assert (row.chat_id, row.name) == (GROUP.chat_id, "Family")
@@ -164,34 +181,34 @@ async def test_an_unknown_group_gets_one_line_and_only_when_it_asks(
 
 
 async def test_an_owner_allows_a_group_by_adding_the_bot(
-    door: Callable[..., Doorkeeper], store: PostgresTelegramAccess
+    door: Callable[..., ChatAccessPolicy], store: PostgresTelegramAccess
 ) -> None:
     keeper = door()
     await store.decide(BOT.bot_id, 43, allowed=True, by="operator")
-    assert key(await keeper.added(added(by=BOB))) == "access_group_code"
+    assert key(await keeper.handle_added(added(by=BOB))) == "access_group_code"
     await store.decide(BOT.bot_id, 42, allowed=True, by="operator", owner=True)
-    assert key(await keeper.added(added(by=ADA))) == "access_group_welcome"
+    assert key(await keeper.handle_added(added(by=ADA))) == "access_group_welcome"
     assert isinstance(await keeper.admit(replace(MENTION, sender=BOB)), Allowed)
-    assert key(await keeper.added(added(by=BOB))) == "access_group_welcome"
+    assert key(await keeper.handle_added(added(by=BOB))) == "access_group_welcome"
 
 
 async def test_when_too_many_wait_strangers_are_told_so_once(
-    door: Callable[..., Doorkeeper], store: PostgresTelegramAccess
+    door: Callable[..., ChatAccessPolicy], store: PostgresTelegramAccess
 ) -> None:
     for number in range(PENDING_AT_MOST):
         await store.ask(BOT.bot_id, 1000 + number, name="x", username="")
     keeper = door()
-    assert await keeper.admit(spoken(1, "hi")) == Told(key="access_too_many_waiting")
-    assert key(await keeper.admit(spoken(2, "hi"))) == "Silent"
+    assert await keeper.admit(spoken(1, "hi")) == StrangerReply(key="access_too_many_waiting")
+    assert key(await keeper.admit(spoken(2, "hi"))) == "NoReply"
 
 
-async def test_a_button_works_where_its_chat_may_talk(door: Callable[..., Doorkeeper]) -> None:
-    def pressed(where: Where | None) -> Pressed:
-        return Pressed(
-            update_id=1, callback_id="q", data="x", sender=BOB, where=where, message_id=1, accessible=True
+async def test_a_button_works_where_its_chat_may_talk(door: Callable[..., ChatAccessPolicy]) -> None:
+    def pressed(where: ChatRef | None) -> CallbackQuery:
+        return CallbackQuery(
+            update_id=1, callback_id="q", data="x", sender=BOB, chat=where, message_id=1, accessible=True
         )
 
     keeper = door("allowlist", 42)
-    assert await keeper.may_press(pressed(PRIVATE))
-    assert not await keeper.may_press(pressed(Where(chat_id=43)))
-    assert not await keeper.may_press(pressed(None))
+    assert await keeper.can_press(pressed(PRIVATE))
+    assert not await keeper.can_press(pressed(ChatRef(chat_id=43)))
+    assert not await keeper.can_press(pressed(None))

@@ -14,10 +14,10 @@ import pytest
 from PIL import Image
 from pypdf import PdfWriter
 
-from bot.telegram.api import BotApi, TokenRefused
-from bot.telegram.arrivals import Media, Spoken
-from bot.telegram.files import CannotRead, FileReader
-from bot.telegram.incoming import read_update
+from bot.telegram.client.bot_api import BotApi, InvalidBotToken
+from bot.telegram.inbound.media_files import CannotRead, FileReader
+from bot.telegram.inbound.update_parser import parse_update
+from bot.telegram.inbound.updates import IncomingMessage, Media
 from shared.adapters.files.sandbox_client import opened_elsewhere
 from shared.adapters.files.sandbox_worker import LONGEST_SIDE
 from shared.core.values.files import MOST_BYTES, Document, Picture
@@ -35,8 +35,8 @@ def reader(api: BotApi) -> FileReader:
 
 async def media_of(api: BotApi, sent: Sent) -> Media:
     updates = await api.call("getUpdates", {"timeout": 0, "offset": sent.updates[BOT.bot_id]})
-    found = read_update(updates[0], bot=BOT)
-    assert isinstance(found, Spoken)
+    found = parse_update(updates[0], bot=BOT)
+    assert isinstance(found, IncomingMessage)
     assert found.media is not None
     return found.media
 
@@ -267,7 +267,7 @@ async def test_a_dead_bot_is_no_matter_of_one_file(
 ) -> None:
     media = await media_of(api, await ann.send_file("a.txt", b"words"))
     await fake.change_bot(revoked=True)
-    with pytest.raises(TokenRefused):
+    with pytest.raises(InvalidBotToken):
         await reader.read(media)
 
 

@@ -9,14 +9,22 @@ from datetime import UTC, datetime
 import pytest
 from aiohttp import web
 
-from bot.telegram.api import BotApi
-from bot.telegram.arrivals import Incoming, Membership, Migrated, PinChanged, Pressed, Reacted, Spoken
-from bot.telegram.files import FileReader
-from bot.telegram.lane_driver import Lanes
-from bot.telegram.lanes import Gathered
-from bot.telegram.polling import Poller, PollTimes
-from bot.telegram.reader import Reader
-from bot.telegram.webhook import PATH, WebhookMode, make_webhook_handler, register
+from bot.telegram.client.bot_api import BotApi
+from bot.telegram.inbound.batching_driver import MessageBatcher
+from bot.telegram.inbound.inbox_reader import InboxReader
+from bot.telegram.inbound.media_files import FileReader
+from bot.telegram.inbound.message_batching import MessageBatch
+from bot.telegram.inbound.polling import Poller, PollTimeouts
+from bot.telegram.inbound.updates import (
+    CallbackQuery,
+    ChatMigration,
+    IncomingMessage,
+    IncomingUpdate,
+    MembershipChange,
+    PinChange,
+    ReactionChange,
+)
+from bot.telegram.inbound.webhook import PATH, WebhookConfig, make_webhook_handler, register_webhook
 from shared.adapters.postgres.telegram.chats import PostgresTelegramPlaces
 from shared.adapters.postgres.telegram.inbox import PostgresTelegramInbox
 from shared.core.values.files import Picture
@@ -33,17 +41,17 @@ class WayIn:
 
     def __init__(self, inbox: PostgresTelegramInbox) -> None:
         self._inbox = inbox
-        self.turns: list[Gathered] = []
-        self.others: list[Incoming] = []
-        self.lanes = Lanes(self.accept, now=lambda: datetime.now(UTC))
-        self.reader = Reader(inbox, self.lanes, bot=BOT, on_other=self.other)
+        self.turns: list[MessageBatch] = []
+        self.others: list[IncomingUpdate] = []
+        self.lanes = MessageBatcher(self.accept, now=lambda: datetime.now(UTC))
+        self.reader = InboxReader(inbox, self.lanes, bot=BOT, on_other=self.other)
         self.tasks: list[asyncio.Task[None]] = [asyncio.create_task(self.reader.run())]
 
-    async def accept(self, gathered: Gathered) -> None:
+    async def accept(self, gathered: MessageBatch) -> None:
         self.turns.append(gathered)
-        await self._inbox.handled(BOT.bot_id, gathered.updates)
+        await self._inbox.handled(BOT.bot_id, gathered.update_ids)
 
-    async def other(self, incoming: Incoming) -> None:
+    async def other(self, incoming: IncomingUpdate) -> None:
         self.others.append(incoming)
 
     @property
@@ -78,7 +86,7 @@ async def way_in(
     made = WayIn(inbox)
     runner: web.AppRunner | None = None
     if request.param == "polling":
-        times = PollTimes(poll=2, first_wait=0.05, most_wait=0.2)
+        times = PollTimeouts(poll=2, first_wait=0.05, most_wait=0.2)
         poller = Poller(api, inbox=inbox, problems=places, on_stored=made.reader.ring, times=times)
         made.tasks.append(asyncio.create_task(poller.run()))
         await made.comes(lambda: poller.completed_at is not None or not poller_waits(poller))
@@ -92,7 +100,7 @@ async def way_in(
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         url = f"http://127.0.0.1:{runner.addresses[0][1]}/telegram/{BOT.bot_id}"
-        await register(api, WebhookMode(url=url, secret=SECRET))
+        await register_webhook(api, WebhookConfig(url=url, secret=SECRET))
     yield made
     await made.stop()
     if runner is not None:
@@ -109,7 +117,7 @@ async def test_a_paste_of_thirteen_thousand_characters_is_one_turn(way_in: WayIn
     await ann.paste(text)
     await way_in.count(1)
     assert way_in.texts == [text]
-    assert len(way_in.turns[0].updates) == 4
+    assert len(way_in.turns[0].update_ids) == 4
 
 
 async def test_a_command_amid_a_paste_comes_at_once_and_alone(way_in: WayIn, ann: Person) -> None:
@@ -133,7 +141,7 @@ async def test_albums_and_forwards_are_one_turn_each(way_in: WayIn, ann: Person,
 
 async def test_a_forward_finds_its_comment(way_in: WayIn, ann: Person) -> None:
     sent = await ann.forward("first", comment="true?", from_name="Carl")
-    await way_in.comes(lambda: sum(len(turn.spoken) for turn in way_in.turns) == 2)
+    await way_in.comes(lambda: sum(len(turn.messages) for turn in way_in.turns) == 2)
     if len(way_in.turns) == 2:
         assert way_in.turns[1].late_for == sent[0].message_id
     else:
@@ -164,7 +172,7 @@ async def test_topics_are_places_of_their_own(way_in: WayIn, fake: RunningBotApi
     await ann.say("n", chat=forum.id, thread=topic)
     await ann.say("g", chat=forum.id)
     await way_in.count(4)
-    found = {turn.first.text: (turn.first.where.chat_id, turn.first.where.thread_id) for turn in way_in.turns}
+    found = {turn.first.text: (turn.first.chat.chat_id, turn.first.chat.thread_id) for turn in way_in.turns}
     assert found == {"c": (ann.id, one), "d": (ann.id, two), "n": (forum.id, topic), "g": (forum.id, 0)}
 
 
@@ -176,7 +184,7 @@ async def test_groups_say_who_is_meant(way_in: WayIn, fake: RunningBotApi, ann: 
     await ann.command("help", chat=group.id)
     await ann.command("help@some_other_bot", chat=group.id)
     await way_in.count(4)
-    assert {turn.text: turn.first.addressed for turn in way_in.turns} == {
+    assert {turn.text: turn.first.is_addressed for turn in way_in.turns} == {
         "Ann: only us": False,
         f"Bob: @{BOT.username} and you": True,
         "Ann: /help": True,
@@ -209,17 +217,17 @@ async def test_what_is_no_message_is_told_by_kind_and_its_rows_are_done(
     await fake.push_update({"something_new": {"x": 1}})
 
     def changes() -> list[str]:
-        return [other.change for other in way_in.others if isinstance(other, Membership)]
+        return [other.change for other in way_in.others if isinstance(other, MembershipChange)]
 
     await way_in.comes(
         lambda: "unblocked" in changes() and len(way_in.others) >= 7 and len(way_in.turns) >= 2
     )
     kinds = [type(other) for other in way_in.others]
-    assert {Pressed, Reacted, PinChanged, Membership, Migrated} <= set(kinds)
-    migrated = next(other for other in way_in.others if isinstance(other, Migrated))
+    assert {CallbackQuery, ReactionChange, PinChange, MembershipChange, ChatMigration} <= set(kinds)
+    migrated = next(other for other in way_in.others if isinstance(other, ChatMigration))
     assert (migrated.old_chat, migrated.new_chat) == (group.id, moved.id)
     assert changes()[-2:] == ["blocked", "unblocked"]
-    edits = [turn.first.text for turn in way_in.turns if turn.first.edited]
+    edits = [turn.first.text for turn in way_in.turns if turn.first.is_edited]
     assert edits == ["hello!"]
     async with asyncio.timeout(30):
         while await inbox.waiting(BOT.bot_id):
@@ -238,29 +246,29 @@ async def test_what_was_not_accepted_before_a_crash_comes_again(
     ]
     await inbox.store(BOT.bot_id, updates)
     first = WayIn(inbox)
-    await first.comes(lambda: first.lanes.held == {1, 2})
+    await first.comes(lambda: first.lanes.pending_updates == {1, 2})
     await first.stop()
     assert not first.turns
     second = WayIn(inbox)
     await second.count(1)
     await second.stop()
-    assert second.turns[0].updates == (1, 2)
-    assert isinstance(second.turns[0].first, Spoken)
+    assert second.turns[0].update_ids == (1, 2)
+    assert isinstance(second.turns[0].first, IncomingMessage)
 
 
 async def test_a_button_is_no_failure_before_storage_was_seen_to_be_well(
     inbox: PostgresTelegramInbox, pool: Pool
 ) -> None:
     """Its update is marked when it was carried out, or when the fault was ours."""
-    storage, pressed = Doubtful(), list[Incoming]()
+    storage, pressed = Doubtful(), list[IncomingUpdate]()
 
-    async def press(incoming: Incoming) -> None:
+    async def press(incoming: IncomingUpdate) -> None:
         pressed.append(incoming)
         if len(pressed) in (1, 3):
             raise broken_line()
 
-    reader = Reader(
-        inbox, Lanes(_nobody, now=lambda: datetime.now(UTC)), bot=BOT, on_other=press,
+    reader = InboxReader(
+        inbox, MessageBatcher(_nobody, now=lambda: datetime.now(UTC)), bot=BOT, on_other=press,
         asking_storage=storage.asking,
     )  # fmt: skip
     for number, well in ((1, False), (2, True)):
@@ -275,7 +283,7 @@ async def test_a_button_is_no_failure_before_storage_was_seen_to_be_well(
     assert [tuple(row) for row in rows] == [(1, ""), (2, "InternalClientError")]
 
 
-async def _nobody(gathered: Gathered) -> None:
+async def _nobody(gathered: MessageBatch) -> None:
     raise AssertionError(gathered)
 
 

@@ -9,7 +9,7 @@ import asyncpg
 import pytest
 from aiogram import Bot
 
-from bot.telegram.sender import open_bot
+from bot.telegram.client.sender import create_bot
 from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.telegram.chats import PostgresTelegramPlaces
 from tests.integration.bot.outbound.delivery_driver import BOT_ID, Desk
@@ -37,7 +37,7 @@ async def fake(outbound_telegram: RunningBotApi) -> AsyncIterator[RunningBotApi]
 @pytest.fixture(scope="session")
 async def client(outbound_telegram: RunningBotApi) -> AsyncIterator[Bot]:
     """One for all: closing its session takes a quarter of a second."""
-    made = open_bot(TOKEN, api_url=outbound_telegram.base_url, timeout=SECONDS)
+    made = create_bot(TOKEN, api_url=outbound_telegram.base_url, timeout=SECONDS)
     yield made
     await made.session.close()
 

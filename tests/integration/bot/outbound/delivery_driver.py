@@ -12,14 +12,14 @@ import asyncpg
 from aiogram import Bot
 from aiogram.types import InlineKeyboardMarkup
 
-from bot.telegram.delivery import Delivery
-from bot.telegram.drafts import Form
-from bot.telegram.keyboards import Action, Button, Press, keyboard
-from bot.telegram.live import LiveAnswer
-from bot.telegram.pacing import Clock, Limits, Rate
-from bot.telegram.post import Post
-from bot.telegram.sender import Sender
-from bot.telegram.streaming import Rhythm
+from bot.telegram.client.call_queue import Rate, RateLimits, ScaledClock
+from bot.telegram.client.sender import Sender
+from bot.telegram.outbound.delivery import AnswerDelivery
+from bot.telegram.outbound.delivery_context import DeliveryContext
+from bot.telegram.outbound.draft_streaming import EditPacing
+from bot.telegram.outbound.keyboards import Button, ButtonAction, ButtonPress, build_keyboard
+from bot.telegram.outbound.native_drafts import AnswerForm
+from bot.telegram.outbound.streaming_reply import StreamingReply
 from shared.adapters.postgres.db.workers import PostgresWorkers
 from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.adapters.postgres.telegram.chats import PlaceRow, PostgresTelegramPlaces
@@ -32,8 +32,8 @@ from shared.core.values.messages import Text
 from tests.kit.fakes.bot_api import TOKEN
 
 BOT_ID = int(TOKEN.partition(":")[0])
-FAST = Rhythm(edit_seconds=0.02, slowest_seconds=0.2)
-FREE = Limits(
+FAST = EditPacing(edit_seconds=0.02, slowest_seconds=0.2)
+FREE = RateLimits(
     overall=Rate(most=1_000, seconds=0.1),
     private=(Rate(most=1_000, seconds=0.1),),
     group=(Rate(most=1_000, seconds=0.1),),
@@ -91,7 +91,7 @@ class Answer:
     """One turn on its way."""
 
     desk: Desk
-    emit: LiveAnswer
+    emit: StreamingReply
     claim: Claim
     said: str = ""
 
@@ -145,19 +145,24 @@ class Desk:
         self.client = client
         self.tasks = Tasks()
         self.buttons = False
-        self.wanted: set[Form] = set()
+        self.wanted: set[AnswerForm] = set()
         self._worker_id: int | None = None
         self.set_up()
 
     def set_up(
-        self, *, clock: Clock | None = None, limits: Limits = FREE, rhythm: Rhythm = FAST, **more: Any
+        self,
+        *,
+        clock: ScaledClock | None = None,
+        limits: RateLimits = FREE,
+        rhythm: EditPacing = FAST,
+        **more: Any,
     ) -> None:
         """`clock` may run faster, so that a 429 is over soon."""
-        clock = clock or Clock()
+        clock = clock or ScaledClock()
         self.sender = Sender(
             self.client.id, lambda: self.client, clock=clock, limits=limits, timeout=30.0, backoff=0.01
         )
-        self.post = Post(
+        self.post = DeliveryContext(
             senders={BOT_ID: self.sender},
             deliveries=self.deliveries,
             notices=PostgresUncertainNotices(self.pool),
@@ -169,7 +174,7 @@ class Desk:
             clock=clock,
         )
         usual: dict[str, Any] = {"private": rhythm, "group": rhythm, "native": rhythm}
-        self.delivery = Delivery(self.post, tasks=self.tasks, **{**usual, **more})
+        self.delivery = AnswerDelivery(self.post, tasks=self.tasks, **{**usual, **more})
 
     async def place(self, chat: int = 42, *, thread: int = 0) -> PlaceRow:
         return await self.places.open(
@@ -204,7 +209,7 @@ class Desk:
             micro_per_input_token=1.0, micro_output=1.0,
         )  # fmt: skip
         assert claim is not None
-        emit = self.delivery.emitter(place)
+        emit = self.delivery.open_reply(place)
         await emit(RunStarted(turn=claim.turn, attempt=claim.attempt, epoch=claim.epoch))
         return Answer(self, emit, claim)
 
@@ -224,11 +229,11 @@ class Desk:
         return [row.state for row in await self.rows(answer)]
 
     async def recover(self) -> int:
-        return await self.delivery.recover([BOT_ID])
+        return await self.delivery.resume_unfinished([BOT_ID])
 
     async def tell(self) -> None:
         """People are told what may not have arrived, and what did is told no more."""
-        await self.delivery.uncertain.bring([BOT_ID])
+        await self.delivery.uncertain.send_due([BOT_ID])
         await self.tasks.rest()
 
     async def broken_invariants(self) -> list[Any]:
@@ -238,9 +243,9 @@ class Desk:
     def _keyboard(self, place: PlaceRow, turn: int, state: str) -> InlineKeyboardMarkup | None:
         if not self.buttons:
             return None
-        action = Action.STOP if state == "running" else Action.REGENERATE
-        press = Press(action=action, address_id=place.address_id, subject=turn)
-        return keyboard([[Button(label=action.name.title(), press=press)]])
+        action = ButtonAction.STOP if state == "running" else ButtonAction.REGENERATE
+        press = ButtonPress(action=action, address_id=place.address_id, subject=turn)
+        return build_keyboard([[Button(label=action.name.title(), press=press)]])
 
     async def _question(self, session_id: int, turn: int) -> int | None:
         found: int | None = await self.pool.fetchval(

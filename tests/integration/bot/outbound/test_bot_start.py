@@ -13,11 +13,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from bot.__main__ import serve
-from bot.telegram.library import Library, load_aiogram
-from bot.telegram.service import TelegramService
+from bot.telegram.client.aiogram_loader import AiogramLoader, load_aiogram
+from bot.telegram.runtime.service import TelegramService
 from shared.bootstrap.app import open_app
 from shared.bootstrap.process import EXIT_CANNOT_START
-from shared.config.bots import configured_bots
+from shared.config.bots import load_bots
 from shared.config.settings import Settings, load_settings
 from tests.integration.bot.outbound.delivery_driver import Desk
 from tests.kit.fakes.bot_api import TOKEN, Person, RunningBotApi
@@ -47,7 +47,7 @@ def settings(database_url: str, redis_url: str, fake: RunningBotApi, tmp_path: P
 @asynccontextmanager
 async def started(settings: Settings, slow: Slow) -> AsyncIterator[None]:
     app = await open_app(settings, role="bot")
-    service = TelegramService(app, configured_bots(settings), settings=settings, library=Library(slow))
+    service = TelegramService(app, load_bots(settings), settings=settings, library=AiogramLoader(slow))
     service.start()
     try:
         yield
@@ -115,7 +115,7 @@ async def test_a_bot_that_cannot_load_its_library_ends_and_says_what_to_do(
     finally:
         await app.close()
     assert code == EXIT_CANNOT_START
-    [told] = [line for line in logs if line["event"] == "library_not_loaded"]
+    [told] = [line for line in logs if line["event"] == "aiogram_load_failed"]
     assert "aiogram" in told["reason"]
     assert ".venv" in told["advice"]
     del pool

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from bot.telegram.client.call_queue import RateLimits, ScaledClock
 from bot.telegram.markup import LIVE_UNITS, render
-from bot.telegram.pacing import Clock, Limits
-from bot.telegram.streaming import PRIVATE, Rhythm
+from bot.telegram.outbound.draft_streaming import PRIVATE_PACING, EditPacing
 from shared.adapters.postgres.people.handover import PostgresHandovers
 from shared.core.session.events import Inbound, Organizing, RunEnded, RunStarted, Stored, ToolRunning
 from shared.core.values.errors import StorageUnavailable
@@ -59,7 +59,7 @@ async def test_a_private_answer_is_one_message_that_grows(
 async def test_edits_keep_their_distance(fake: RunningBotApi, desk: Desk, ann: Person) -> None:
     await fake.set_speed(30.0)
     await fake.set_limits(on=True)
-    desk.set_up(clock=Clock(speed=30.0), rhythm=Rhythm(), limits=Limits())
+    desk.set_up(clock=ScaledClock(speed=30.0), rhythm=EditPacing(), limits=RateLimits())
     answer = await desk.begin(await desk.place())
     await answer.stream(ANSWER, pause=0.02)
     await answer.end()
@@ -77,7 +77,7 @@ async def test_a_group_is_never_sent_more_than_twenty_in_a_minute_and_gets_the_w
     speed = 30.0
     await fake.set_speed(speed)
     await fake.set_limits(on=True)
-    desk.set_up(clock=Clock(speed=speed), rhythm=Rhythm(edit_seconds=3.5), limits=Limits())
+    desk.set_up(clock=ScaledClock(speed=speed), rhythm=EditPacing(edit_seconds=3.5), limits=RateLimits())
     group = await fake.group("Family", ann)
     question = await ann.say("@evertalk_test_bot hello", chat=group.id)
     answer = await desk.begin(await desk.place(group.id), question=question.message_id)
@@ -143,7 +143,7 @@ async def test_an_answer_of_more_than_five_parts_is_a_beginning_and_a_file(
 async def test_a_final_that_is_told_to_wait_comes_once_after_both_waits(
     fake: RunningBotApi, desk: Desk, ann: Person
 ) -> None:
-    desk.set_up(clock=Clock(speed=50.0))
+    desk.set_up(clock=ScaledClock(speed=50.0))
     answer = await desk.begin(await desk.place())
     await answer.say("It is so.")
     await fake.fail("sendMessage", times=2, status=429, retry_after=5)
@@ -156,7 +156,7 @@ async def test_a_final_that_is_told_to_wait_comes_once_after_both_waits(
 async def test_a_final_edit_that_is_told_to_wait_comes_after_it(
     fake: RunningBotApi, desk: Desk, ann: Person
 ) -> None:
-    desk.set_up(clock=Clock(speed=50.0))
+    desk.set_up(clock=ScaledClock(speed=50.0))
     answer = await desk.begin(await desk.place())
     await answer.say(WORDS)
     await fake.fail("editMessageText", times=3, status=429, retry_after=2)
@@ -206,7 +206,7 @@ async def test_a_lost_acknowledgement_leaves_the_text_once_and_the_part_uncertai
 
 
 def uncertain(logs: list[Any]) -> list[Any]:
-    return [one for one in logs if one["event"] == "telegram_bubble_uncertain"]
+    return [one for one in logs if one["event"] == "draft_message_delivery_unknown"]
 
 
 async def test_a_lost_first_bubble_never_costs_the_answer(
@@ -591,7 +591,7 @@ async def test_an_answer_that_is_there_at_once_is_one_call(
 ) -> None:
     """Neither typing nor a bubble with an edit; the buttons above go when nobody waits for an answer."""
     desk.buttons = True
-    desk.set_up(rhythm=Rhythm(settle_seconds=60.0), typing_after=60.0)
+    desk.set_up(rhythm=EditPacing(settle_seconds=60.0), typing_after=60.0)
     place = await desk.place()
     answers = [await desk.begin(place)]
     await answers[0].say("The first: ", WORDS)
@@ -607,10 +607,10 @@ async def test_an_answer_that_is_there_at_once_is_one_call(
 async def test_an_answer_that_takes_its_time_is_shown_meanwhile(
     fake: RunningBotApi, desk: Desk, ann: Person
 ) -> None:
-    desk.set_up(rhythm=PRIVATE, typing_after=0.0)
+    desk.set_up(rhythm=PRIVATE_PACING, typing_after=0.0)
     answer = await desk.begin(await desk.place())
     await answer.say(ANSWER)
-    await asyncio.sleep(PRIVATE.settle_seconds)
+    await asyncio.sleep(PRIVATE_PACING.settle_seconds)
     await answer.say("And more.")
     assert await shown(ann) == [seen(f"{ANSWER}And more.")]
     await answer.say(" Done.")
@@ -652,7 +652,7 @@ async def test_topics_of_a_private_chat_are_places_of_their_own(
 async def test_typing_goes_on_through_silence_and_a_429_and_ends_with_the_answer(
     fake: RunningBotApi, desk: Desk, ann: Person
 ) -> None:
-    desk.set_up(clock=Clock(speed=20.0), rhythm=FAST)
+    desk.set_up(clock=ScaledClock(speed=20.0), rhythm=FAST)
     await fake.fail("sendChatAction", status=429, retry_after=6)
     await fake.fail("sendChatAction", reset="before")
     answer = await desk.begin(await desk.place())
@@ -682,8 +682,8 @@ async def test_what_was_shown_before_a_human_answered_is_taken_back(
         "INSERT INTO operators (name, role) VALUES ('Anna', 'operator') RETURNING id"
     )
     humans = PostgresHandovers(desk.pool)
-    await humans.take(place.session_id, operator_id=operator, name="Anna")
-    await humans.reply(
+    await humans.take_over(place.session_id, operator_id=operator, name="Anna")
+    await humans.record_reply(
         place.session_id, operator_id=operator, cid="r1", blocks=(Text(text="Here I am."),), tokens=3
     )
     await desk.recover()

@@ -29,7 +29,7 @@ async def test_a_part_that_is_sent_again_comes_once_more_and_in_order_with_the_r
     desk = desks()
     answer, part = await in_doubt(fake, desk)
     changes = PostgresWorkChanges(desk.pool)
-    assert (await changes.change_parts("send_again", [part], actor="anna")).changed
+    assert (await changes.change_deliveries("send_again", [part], actor="anna")).changed
     assert await desk.broken_invariants() == []
     assert await desk.recover() == 1
     assert await desk.recover() == 0
@@ -44,7 +44,7 @@ async def test_a_part_that_an_operator_saw_is_never_sent(
 ) -> None:
     desk = desks()
     answer, part = await in_doubt(fake, desk)
-    assert (await PostgresWorkChanges(desk.pool).change_parts("arrived", [part], actor="anna")).changed
+    assert (await PostgresWorkChanges(desk.pool).change_deliveries("arrived", [part], actor="anna")).changed
     assert await desk.recover() == 0
     assert await desks().recover() == 0
     await desk.tell()

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
+from bot.telegram.client.call_queue import ScaledClock
 from bot.telegram.markup import render
-from bot.telegram.pacing import Clock
 from shared.core.session.events import ToolRunning
 from tests.integration.bot.outbound.delivery_driver import BOT_ID, UNCERTAIN, Desk
 from tests.kit.fakes.bot_api import Person, RunningBotApi
@@ -56,7 +56,7 @@ async def test_a_draft_that_outgrows_one_message_goes_on_in_messages(
     assert all(LONG.startswith(text.rstrip()) for text in drafted), "a draft shows the beginning, always"
     await answer.end()
     assert squeezed(*(await ann.screen()).texts) == squeezed(LONG)
-    assert desk.post.latch(BOT_ID).allows("drafts")
+    assert desk.post.get_form_support(BOT_ID).allows("drafts")
     second = await desk.begin(await desk.place())
     await ann.sees(lambda screen: bool(screen.drafts))
     await second.end("Short.")
@@ -91,7 +91,7 @@ async def test_a_draft_whose_process_died_goes_on_in_the_next_one_with_nothing_m
 
 async def test_a_draft_is_kept_alive_while_tools_run(fake: RunningBotApi, desk: Desk, ann: Person) -> None:
     desk.wanted = {"drafts"}
-    desk.set_up(clock=Clock(speed=50.0))
+    desk.set_up(clock=ScaledClock(speed=50.0))
     await fake.set_speed(50.0)
     answer = await desk.begin(await desk.place())
     await answer.say(WORDS)
@@ -118,20 +118,20 @@ async def test_a_refused_draft_becomes_bubbles_in_the_same_answer_and_is_not_tri
         await answer.end()
     assert (await ann.screen()).texts == [render(WORDS * 6).text] * 2
     assert len(await fake.calls("sendMessageDraft")) == 1
-    assert not desk.post.latch(BOT_ID).allows("drafts")
-    assert desk.post.latch(BOT_ID).allows("rich")
+    assert not desk.post.get_form_support(BOT_ID).allows("drafts")
+    assert desk.post.get_form_support(BOT_ID).allows("rich")
 
 
 async def test_a_429_pauses_a_draft_and_closes_nothing(fake: RunningBotApi, desk: Desk, ann: Person) -> None:
     desk.wanted = {"drafts"}
-    desk.set_up(clock=Clock(speed=20.0))
+    desk.set_up(clock=ScaledClock(speed=20.0))
     await fake.fail("sendMessageDraft", status=429, retry_after=3)
     answer = await desk.begin(await desk.place())
     while len(await fake.calls("sendMessageDraft")) < 3:
         await answer.say(WORDS)
         await asyncio.sleep(0.03)
     await answer.end()
-    assert desk.post.latch(BOT_ID).allows("drafts")
+    assert desk.post.get_form_support(BOT_ID).allows("drafts")
     assert (await ann.screen()).texts == [render(answer.said).text]
 
 
@@ -196,7 +196,7 @@ async def test_a_refused_rich_edit_leaves_the_classic_answer_in_the_bubble(
     )  # fmt: skip
     await answer.end(WORDS + "\n\n" + TABLE)
     assert (await ann.screen()).texts == [render(WORDS + "\n\n" + TABLE).text]
-    assert not desk.post.latch(BOT_ID).allows("rich")
+    assert not desk.post.get_form_support(BOT_ID).allows("rich")
 
 
 async def test_a_lost_rich_message_is_uncertain(fake: RunningBotApi, desk: Desk, ann: Person) -> None:

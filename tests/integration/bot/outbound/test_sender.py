@@ -13,17 +13,25 @@ from aiogram.methods import GetMe, SetMyCommands
 from aiogram.types import BotCommand
 from structlog.testing import capture_logs
 
-from bot.telegram.markup import Entity, Part
-from bot.telegram.outcomes import Done, Gone, Moved, NotSent, Rejected, Sent, Unknown
-from bot.telegram.pacing import Clock, Limits, Priority, Rate
-from bot.telegram.sender import Sender, Where, open_bot
-from bot.telegram.shapes import without_entities
+from bot.telegram.client.aiogram_types import strip_entities
+from bot.telegram.client.call_queue import Priority, Rate, RateLimits, ScaledClock
+from bot.telegram.client.outcomes import (
+    CallDone,
+    CallNotSent,
+    CallRejected,
+    CallUnknown,
+    ChatMoved,
+    ChatUnreachable,
+    MessageSent,
+)
+from bot.telegram.client.sender import ChatTarget, Sender, create_bot
+from bot.telegram.markup import MessagePart, TextEntity
 from tests.integration.bot.outbound.delivery_driver import FREE
 from tests.kit.fakes.bot_api import TOKEN, Person, RunningBotApi
 
-HI = Part(text="hi")
-BOLD = Part(text="hi there", entities=(Entity(type="bold", offset=0, length=2),))
-ANN = Where(chat_id=42)
+HI = MessagePart(text="hi")
+BOLD = MessagePart(text="hi there", entities=(TextEntity(type="bold", offset=0, length=2),))
+ANN = ChatTarget(chat_id=42)
 
 
 @pytest.fixture
@@ -39,13 +47,15 @@ def impatient(client: Bot) -> Sender:
 @pytest.fixture
 def hasty(client: Bot) -> Sender:
     """Its seconds are twenty times shorter, so that waiting for a 429 is soon over."""
-    return Sender(client.id, lambda: client, clock=Clock(speed=20.0), limits=FREE, timeout=30.0, backoff=0.01)
+    return Sender(
+        client.id, lambda: client, clock=ScaledClock(speed=20.0), limits=FREE, timeout=30.0, backoff=0.01
+    )
 
 
 async def test_a_sent_message_has_its_number(fake: RunningBotApi, sender: Sender, ann: Person) -> None:
     outcome = await sender.send_text(ANN, BOLD)
     (line,) = (await ann.screen()).answers
-    assert outcome == Sent(message_id=line.message_id)
+    assert outcome == MessageSent(message_id=line.message_id)
     assert line.entities == [{"type": "bold", "offset": 0, "length": 2}]
     (call,) = await fake.calls("sendMessage")
     assert call["params"]["link_preview_options"] == {"is_disabled": True}
@@ -55,19 +65,19 @@ async def test_a_sent_message_has_its_number(fake: RunningBotApi, sender: Sender
 @pytest.mark.parametrize(
     ("fault", "calls", "outcome"),
     [
-        ({"reset": "before"}, 1, Unknown),
-        ({"reset": "after"}, 1, Unknown),
-        ({"status": 500}, 1, Unknown),
-        ({"status": 502, "html": True}, 1, Unknown),
-        ({"truncate": True}, 1, Unknown),
-        ({"status": 401}, 3, NotSent),
-        ({"status": 404}, 1, Rejected),
-        ({"status": 400, "description": "Bad Request: nonsense"}, 1, Rejected),
-        ({"status": 403}, 1, Gone),
-        ({"status": 400, "description": "Bad Request: chat not found"}, 1, Gone),
-        ({"status": 400, "migrate_to": -100123}, 1, Moved),
-        ({"status": 413, "description": "Request Entity Too Large"}, 1, Rejected),
-        ({"status": 429, "retry_after": 300}, 1, NotSent),
+        ({"reset": "before"}, 1, CallUnknown),
+        ({"reset": "after"}, 1, CallUnknown),
+        ({"status": 500}, 1, CallUnknown),
+        ({"status": 502, "html": True}, 1, CallUnknown),
+        ({"truncate": True}, 1, CallUnknown),
+        ({"status": 401}, 3, CallNotSent),
+        ({"status": 404}, 1, CallRejected),
+        ({"status": 400, "description": "Bad Request: nonsense"}, 1, CallRejected),
+        ({"status": 403}, 1, ChatUnreachable),
+        ({"status": 400, "description": "Bad Request: chat not found"}, 1, ChatUnreachable),
+        ({"status": 400, "migrate_to": -100123}, 1, ChatMoved),
+        ({"status": 413, "description": "Request Entity Too Large"}, 1, CallRejected),
+        ({"status": 429, "retry_after": 300}, 1, CallNotSent),
     ],
 )
 async def test_a_send_is_repeated_only_if_it_surely_never_arrived(
@@ -84,7 +94,7 @@ async def test_a_send_that_nobody_answers_in_time_is_not_repeated(
 ) -> None:
     await fake.fail("sendMessage", times=-1, stall=1.5)
     found = await impatient.send_text(ANN, HI)
-    assert isinstance(found, Unknown), found
+    assert isinstance(found, CallUnknown), found
     assert len(await fake.calls("sendMessage")) == 1
 
 
@@ -93,10 +103,10 @@ async def test_without_a_connection_nothing_is_sent_and_all_of_it_later(
 ) -> None:
     await fake.refuse_connections()
     outcome = await sender.send_text(ANN, HI)
-    assert isinstance(outcome, NotSent)
+    assert isinstance(outcome, CallNotSent)
     assert outcome.retry_after is None
     await fake.accept_connections()
-    assert isinstance(await sender.send_text(ANN, HI), Sent)
+    assert isinstance(await sender.send_text(ANN, HI), MessageSent)
     assert (await ann.screen()).texts == ["hi"]
 
 
@@ -104,20 +114,22 @@ async def test_an_edit_is_repeated_through_resets_and_server_errors(
     fake: RunningBotApi, sender: Sender, ann: Person
 ) -> None:
     sent = await sender.send_text(ANN, HI)
-    assert isinstance(sent, Sent)
+    assert isinstance(sent, MessageSent)
     await fake.fail("editMessageText", reset="after")
     await fake.fail("editMessageText", status=502, html=True)
     found = await sender.edit_text(42, sent.message_id, BOLD, tries=3)
-    assert isinstance(found, Sent | Done), "the second time it is not modified, which is what was wanted"
+    assert isinstance(found, MessageSent | CallDone), (
+        "the second time it is not modified, which is what was wanted"
+    )
     assert (await ann.screen()).texts == ["hi there"]
     assert len(await fake.calls("editMessageText")) == 3
 
 
 async def test_deleting_what_is_gone_is_done(fake: RunningBotApi, sender: Sender, ann: Person) -> None:
     sent = await sender.send_text(ANN, HI)
-    assert isinstance(sent, Sent)
-    assert isinstance(await sender.delete(42, [sent.message_id]), Done)
-    assert isinstance(await sender.delete(42, [sent.message_id]), Done)
+    assert isinstance(sent, MessageSent)
+    assert isinstance(await sender.delete(42, [sent.message_id]), CallDone)
+    assert isinstance(await sender.delete(42, [sent.message_id]), CallDone)
 
 
 async def test_a_429_makes_everything_of_that_chat_wait(
@@ -126,17 +138,17 @@ async def test_a_429_makes_everything_of_that_chat_wait(
     bob = await fake.person(43, first_name="Bob")
     await bob.say("hello")
     await fake.fail("sendMessage", match={"chat": 42}, status=429, retry_after=50)
-    first = asyncio.create_task(hasty.send_text(ANN, Part(text="first"), priority=Priority.FINAL))
+    first = asyncio.create_task(hasty.send_text(ANN, MessagePart(text="first"), priority=Priority.FINAL))
     while not await fake.calls("sendMessage"):
         await asyncio.sleep(0.01)
     await asyncio.sleep(0.05)
-    typing = await hasty.typing(ANN)
-    assert isinstance(typing, NotSent)
+    typing = await hasty.send_typing(ANN)
+    assert isinstance(typing, CallNotSent)
     assert typing.retry_after is not None
-    assert hasty.held_for(42) > 0
-    second = asyncio.create_task(hasty.send_text(ANN, Part(text="second")))
-    other = await hasty.send_text(Where(chat_id=43), HI)
-    assert isinstance(other, Sent)
+    assert hasty.get_hold_seconds(42) > 0
+    second = asyncio.create_task(hasty.send_text(ANN, MessagePart(text="second")))
+    other = await hasty.send_text(ChatTarget(chat_id=43), HI)
+    assert isinstance(other, MessageSent)
     assert len(await fake.calls("sendMessage", chat=42)) == 1
     await asyncio.gather(first, second)
     assert (await ann.screen()).texts == ["first", "second"]
@@ -148,39 +160,39 @@ async def test_a_429_without_a_chat_holds_calls_without_a_chat(
 ) -> None:
     await fake.fail("setMyCommands", status=429, retry_after=300)
     method = SetMyCommands(commands=[BotCommand(command="help", description="Help")])
-    assert isinstance(await sender.call(method, chat_id=None, repeatable=True), NotSent)
-    assert isinstance(await sender.call(GetMe(), chat_id=None, patience=1.0), NotSent)
-    assert isinstance(await sender.send_text(ANN, HI), Sent)
+    assert isinstance(await sender.call(method, chat_id=None, repeatable=True), CallNotSent)
+    assert isinstance(await sender.call(GetMe(), chat_id=None, patience=1.0), CallNotSent)
+    assert isinstance(await sender.send_text(ANN, HI), MessageSent)
     assert not await fake.calls("getMe")
 
 
 async def test_an_edit_that_waits_is_replaced_by_the_newer_text(
     fake: RunningBotApi, client: Bot, ann: Person
 ) -> None:
-    slow = Limits(private=(Rate(most=2, seconds=0.4),))
+    slow = RateLimits(private=(Rate(most=2, seconds=0.4),))
     sender = Sender(client.id, lambda: client, limits=slow, timeout=30.0)
-    sent = await sender.send_text(ANN, Part(text="0"), priority=Priority.FINAL)
-    assert isinstance(sent, Sent)
+    sent = await sender.send_text(ANN, MessagePart(text="0"), priority=Priority.FINAL)
+    assert isinstance(sent, MessageSent)
     edits = [
-        asyncio.create_task(sender.edit_text(42, sent.message_id, Part(text=str(number))))
+        asyncio.create_task(sender.edit_text(42, sent.message_id, MessagePart(text=str(number))))
         for number in range(1, 6)
     ]
     outcomes = await asyncio.gather(*edits)
     assert (await ann.screen()).texts == ["5"]
     assert len(await fake.calls("editMessageText")) < 5
-    assert all(isinstance(outcome, Sent | Done) for outcome in outcomes)
+    assert all(isinstance(outcome, MessageSent | CallDone) for outcome in outcomes)
 
 
 async def test_an_older_edit_never_overtakes_a_newer_one(
     fake: RunningBotApi, sender: Sender, ann: Person
 ) -> None:
     sent = await sender.send_text(ANN, HI)
-    assert isinstance(sent, Sent)
+    assert isinstance(sent, MessageSent)
     await fake.fail("editMessageText", latency=0.3)
-    older = asyncio.create_task(sender.edit_text(42, sent.message_id, Part(text="older")))
+    older = asyncio.create_task(sender.edit_text(42, sent.message_id, MessagePart(text="older")))
     while not await fake.calls("editMessageText"):
         await asyncio.sleep(0.01)
-    await sender.edit_text(42, sent.message_id, Part(text="newer"), priority=Priority.FINAL)
+    await sender.edit_text(42, sent.message_id, MessagePart(text="newer"), priority=Priority.FINAL)
     await older
     assert (await ann.screen()).texts == ["newer"]
 
@@ -188,30 +200,32 @@ async def test_an_older_edit_never_overtakes_a_newer_one(
 async def test_refused_formatting_is_left_out(fake: RunningBotApi, sender: Sender, ann: Person) -> None:
     await fake.fail("sendMessage", status=400)
     sent = await sender.send_text(ANN, BOLD)
-    assert isinstance(sent, Sent)
+    assert isinstance(sent, MessageSent)
     await fake.fail("editMessageText", status=400, description="Bad Request: ENTITIES_TOO_LONG")
-    await sender.edit_text(42, sent.message_id, Part(text="ho there", entities=BOLD.entities))
+    await sender.edit_text(42, sent.message_id, MessagePart(text="ho there", entities=BOLD.entities))
     (line,) = (await ann.screen()).answers
     assert (line.text, line.entities) == ("ho there", [])
 
 
 def test_addresses_are_spelled_out_where_formatting_is_left_out() -> None:
-    link = Entity(type="text_link", offset=5, length=4, url="https://example.org/a")
-    part = Part(text="😀 a word here", entities=(link,))
-    assert without_entities(part).text == "😀 a word (https://example.org/a) here"
-    full = Part(text="x" * 4_090, entities=(Entity(type="text_link", offset=0, length=4, url="https://a.b"),))
-    assert without_entities(full).text == full.text
+    link = TextEntity(type="text_link", offset=5, length=4, url="https://example.org/a")
+    part = MessagePart(text="😀 a word here", entities=(link,))
+    assert strip_entities(part).text == "😀 a word (https://example.org/a) here"
+    full = MessagePart(
+        text="x" * 4_090, entities=(TextEntity(type="text_link", offset=0, length=4, url="https://a.b"),)
+    )
+    assert strip_entities(full).text == full.text
 
 
 async def test_a_topic_that_is_gone_is_left_out(fake: RunningBotApi, sender: Sender, ann: Person) -> None:
     group = await fake.group("Forum", ann, forum=True)
     topic = await group.create_topic("Plans")
-    where = Where(chat_id=group.id, thread_id=topic)
-    assert isinstance(await sender.send_text(where, Part(text="inside")), Sent)
-    assert isinstance(await sender.typing(where), Done)
+    where = ChatTarget(chat_id=group.id, thread_id=topic)
+    assert isinstance(await sender.send_text(where, MessagePart(text="inside")), MessageSent)
+    assert isinstance(await sender.send_typing(where), CallDone)
     await group.delete_topic(topic)
-    assert isinstance(await sender.send_text(where, Part(text="outside")), Sent)
-    assert isinstance(await sender.typing(where), Done)
+    assert isinstance(await sender.send_text(where, MessagePart(text="outside")), MessageSent)
+    assert isinstance(await sender.send_typing(where), CallDone)
     sent = await fake.calls("sendMessage")
     assert [call["params"].get("message_thread_id") for call in sent] == [topic, topic, None]
 
@@ -220,9 +234,9 @@ async def test_a_file_goes_out_and_survives_a_lost_topic(
     fake: RunningBotApi, sender: Sender, ann: Person
 ) -> None:
     group = await fake.group("Forum", ann, forum=True)
-    where = Where(chat_id=group.id, thread_id=77)
+    where = ChatTarget(chat_id=group.id, thread_id=77)
     outcome = await sender.send_document(where, name="answer.md", content=b"# All", caption="Whole")
-    assert isinstance(outcome, Sent)
+    assert isinstance(outcome, MessageSent)
     (line,) = (await group.screen()).answers
     assert (line.document, line.text, line.thread) == ("answer.md", "Whole", None)
 
@@ -231,10 +245,10 @@ async def test_reactions_and_keyboards_and_buttons_go_through(
     fake: RunningBotApi, sender: Sender, ann: Person
 ) -> None:
     said = await ann.say("look")
-    assert isinstance(await sender.react(42, said.message_id, "👀"), Done)
-    assert isinstance(await sender.react(42, said.message_id, None), Done)
+    assert isinstance(await sender.react(42, said.message_id, "👀"), CallDone)
+    assert isinstance(await sender.react(42, said.message_id, None), CallDone)
     late = await sender.answer_callback("no-such-query", text="too late")
-    assert isinstance(late, Rejected)
+    assert isinstance(late, CallRejected)
 
 
 @pytest.fixture
@@ -248,7 +262,7 @@ def log_entries() -> Iterator[list[Any]]:
 async def test_the_token_is_in_no_reason_and_no_log_line(
     fake: RunningBotApi, ann: Person, log_entries: list[Any]
 ) -> None:
-    client = open_bot(TOKEN, api_url=fake.base_url, timeout=0.3)
+    client = create_bot(TOKEN, api_url=fake.base_url, timeout=0.3)
     sender = Sender(client.id, lambda: client, limits=FREE, timeout=0.3, backoff=0.01)
     outcomes = []
     for fault in ({"status": 502, "html": True}, {"truncate": True}, {"reset": "before"}, {"stall": 1.0}):
@@ -258,16 +272,16 @@ async def test_the_token_is_in_no_reason_and_no_log_line(
     outcomes.append(await sender.send_text(ANN, HI))
     await sender.close()
     said = f"{outcomes} {log_entries}"
-    assert "call_failed" in said
+    assert "telegram_call_failed" in said
     assert TOKEN.partition(":")[2] not in said
 
 
 async def test_who_still_waits_when_the_sender_closes_is_told(fake: RunningBotApi, ann: Person) -> None:
-    client = open_bot(TOKEN, api_url=fake.base_url)
+    client = create_bot(TOKEN, api_url=fake.base_url)
     sender = Sender(client.id, lambda: client, limits=FREE, timeout=1.0)
     await fake.fail("sendMessage", status=429, retry_after=60)
     waiting = asyncio.create_task(sender.send_text(ANN, HI))
-    while not sender.held_for(42):
+    while not sender.get_hold_seconds(42):
         await asyncio.sleep(0.01)
     await sender.close()
-    assert isinstance(await waiting, NotSent)
+    assert isinstance(await waiting, CallNotSent)

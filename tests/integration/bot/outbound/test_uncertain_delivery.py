@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from bot.telegram.arrivals import Quoted
-from bot.telegram.keyboards import Press, read_press
-from bot.telegram.uncertain import UncertainNotices
+from bot.telegram.inbound.updates import QuotedMessage
+from bot.telegram.outbound.keyboards import ButtonPress, parse_callback_data
+from bot.telegram.outbound.uncertain_notices import UncertainNotices
 from shared.adapters.postgres.dashboard.job_changes import PostgresWorkChanges
 from shared.adapters.postgres.telegram.chats import PlaceRow
 from shared.adapters.postgres.turns.uncertain_notices import MOST_TRIES, Pressed
@@ -33,10 +33,10 @@ async def texts(ann: Person) -> list[str]:
     return (await ann.screen()).texts
 
 
-def press_of(line: Line) -> Press:
+def press_of(line: Line) -> ButtonPress:
     """What the button of a notice says."""
     (row,) = line.raw["reply_markup"]["inline_keyboard"]
-    press = read_press(row[0]["callback_data"])
+    press = parse_callback_data(row[0]["callback_data"])
     assert press is not None
     return press
 
@@ -44,12 +44,12 @@ def press_of(line: Line) -> Press:
 async def press(desk: Desk, place: PlaceRow, line: Line, *, accessible: bool = True) -> Pressed:
     """As `Pressing` does it."""
     button = press_of(line)
-    found = await desk.delivery.uncertain.press(
+    found = await desk.delivery.uncertain.handle_press(
         place, button.subject, round_number=int(button.word),
         message_id=line.message_id if accessible else None,
     )  # fmt: skip
     if found.what == "brought":
-        desk.delivery.bring(found.session_id, found.turn)
+        desk.delivery.deliver_soon(found.session_id, found.turn)
         await desk.tasks.rest()
     return found
 
@@ -108,7 +108,7 @@ async def test_a_press_survives_the_process_that_heard_it(
     await lost(fake, before, "The one and only.")
     (notice,) = await notices(ann)
     button = press_of(notice)
-    await before.delivery.uncertain.press(
+    await before.delivery.uncertain.handle_press(
         await before.place(), button.subject, round_number=1, message_id=notice.message_id
     )
     await before.die()
@@ -276,7 +276,7 @@ async def test_a_notice_stays_when_the_next_round_comes_while_it_is_stored(
     stored = desk.post.notices.shown
 
     async def slow(*told: Any, **more: Any) -> bool:
-        await desk.delivery.uncertain.bring([BOT_ID])
+        await desk.delivery.uncertain.send_due([BOT_ID])
         return await stored(*told, **more)
 
     monkeypatch.setattr(desk.post.notices, "shown", slow)
@@ -306,8 +306,8 @@ async def test_who_quotes_an_answer_has_it(
     answer = await lost(fake, desk, "The **one** and only.", how="after")
     shown = (await ann.screen()).answers[0]
     assert shown.text == "The one and only."
-    quoted = Quoted(author="bot", by_bot=True, text="one and" if chosen else shown.text, chosen=chosen)
-    await desk.delivery.uncertain.was_quoted(await desk.place(), shown.message_id, quoted)
+    quoted = QuotedMessage(author="bot", by_bot=True, text="one and" if chosen else shown.text, chosen=chosen)
+    await desk.delivery.uncertain.handle_quote(await desk.place(), shown.message_id, quoted)
     await desk.tell()
     assert await texts(ann) == ["The one and only."]
     assert [row.remote_id for row in await desk.rows(answer)] == [shown.message_id]
@@ -322,8 +322,8 @@ async def test_who_quotes_something_else_has_not(fake: RunningBotApi, desk: Desk
     await known.end("The one and only.")
     (told, later) = (await ann.screen()).answers
     for line in (told, later):
-        quoted = Quoted(author="bot", by_bot=True, text=line.text)
-        await desk.delivery.uncertain.was_quoted(await desk.place(), line.message_id, quoted)
+        quoted = QuotedMessage(author="bot", by_bot=True, text=line.text)
+        await desk.delivery.uncertain.handle_quote(await desk.place(), line.message_id, quoted)
     assert await desk.states(answer) == ["uncertain"]
     await desk.tell()
     assert [line.message_id for line in await notices(ann)] == [notice.message_id]
@@ -335,7 +335,7 @@ async def test_who_presses_a_button_under_an_answer_has_it(
     desk.buttons = True
     answer = await lost(fake, desk, "The one and only.", how="after")
     shown = (await ann.screen()).answers[0]
-    await desk.delivery.uncertain.was_pressed(await desk.place(), answer.turn, shown.message_id)
+    await desk.delivery.uncertain.handle_answer_press(await desk.place(), answer.turn, shown.message_id)
     await desk.tell()
     assert await texts(ann) == ["The one and only."]
     assert await desk.states(answer) == ["delivered"]
@@ -381,7 +381,9 @@ async def test_a_forged_press_brings_nothing(fake: RunningBotApi, desk: Desk, an
         (await desk.place(), button.subject + 1, 1),
         (await desk.place(), button.subject, 2),
     ):
-        found = await desk.delivery.uncertain.press(place, number, round_number=round_number, message_id=None)
+        found = await desk.delivery.uncertain.handle_press(
+            place, number, round_number=round_number, message_id=None
+        )
         assert found.what != "brought"
     assert await desk.states(answer) == ["uncertain"]
 
@@ -418,4 +420,4 @@ async def test_who_has_blocked_the_bot_is_told_when_they_are_back(
 async def changed(desk: Desk, verb: Any, answer: Answer) -> Sequence[str]:
     session = await desk.pool.fetchval("SELECT public_id::text FROM sessions LIMIT 1")
     part = PartKey(session=session, turn=answer.turn, part=0)
-    return (await PostgresWorkChanges(desk.pool).change_parts(verb, [part], actor="anna")).changed
+    return (await PostgresWorkChanges(desk.pool).change_deliveries(verb, [part], actor="anna")).changed

@@ -14,7 +14,7 @@ from shared.adapters.postgres.db.pool import open_pool
 from shared.core.ops.job_views import JobMatch
 from shared.runtime.crash_points import POINTS
 from shared.services.admin import job_admin
-from shared.services.admin.job_admin import WorkDesk
+from shared.services.admin.job_admin import JobAdmin
 from tests.kit.dashboard import seed_work
 from tests.kit.dashboard.fixtures import Bell, NobodyListens
 
@@ -38,9 +38,9 @@ def cut(name: str) -> None:
 async def test_a_retry_that_was_cut_off_before_the_bell_is_found_by_the_sweep(pool: Any) -> None:
     await seed_work.jobs(pool)
     bell: list[tuple[int, int]] = []
-    desk = WorkDesk(PostgresWorkChanges(pool), Bell(bell), NobodyListens(), crash_point=cut)
+    desk = JobAdmin(PostgresWorkChanges(pool), Bell(bell), NobodyListens(), crash_point=cut)
     with pytest.raises(PowerCut):
-        await desk.jobs("retry", [1], actor="anna")
+        await desk.change_jobs("retry", [1], actor="anna")
     assert bell == []
     assert (1, 3) in await PostgresUpkeep(pool).due_jobs()
     assert await pool.fetchval("SELECT count(*) FROM audit WHERE action = 'job.retry'") == 1
@@ -49,8 +49,8 @@ async def test_a_retry_that_was_cut_off_before_the_bell_is_found_by_the_sweep(po
 async def test_a_retried_job_is_claimed_like_any_other(pool: Any) -> None:
     await seed_work.jobs(pool)
     bell: list[tuple[int, int]] = []
-    desk = WorkDesk(PostgresWorkChanges(pool), Bell(bell), NobodyListens(), crash_point=lambda _: None)
-    await desk.jobs("retry", [1], actor="anna")
+    desk = JobAdmin(PostgresWorkChanges(pool), Bell(bell), NobodyListens(), crash_point=lambda _: None)
+    await desk.change_jobs("retry", [1], actor="anna")
     await pool.execute(
         "UPDATE jobs SET state = 'done', leased_by = NULL, ended_at = now() WHERE key = 'runs'"
     )
@@ -64,10 +64,10 @@ async def test_what_does_not_fit_into_one_request_is_left_and_told(
     pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(job_admin, "BATCH", 2)
-    monkeypatch.setattr(job_admin, "AT_MOST", 4)
+    monkeypatch.setattr(job_admin, "MAX_JOBS", 4)
     await seed_work.jobs(pool, dead=7)
-    desk = WorkDesk(PostgresWorkChanges(pool), Bell([]), NobodyListens(), crash_point=lambda _: None)
-    done = await desk.all_jobs("retry", JobMatch(state="dead"), through=10**6, actor="anna")
+    desk = JobAdmin(PostgresWorkChanges(pool), Bell([]), NobodyListens(), crash_point=lambda _: None)
+    done = await desk.change_matching_jobs("retry", JobMatch(state="dead"), through=10**6, actor="anna")
     assert (len(done.changed), done.more) == (4, 3)
-    done = await desk.all_jobs("retry", JobMatch(state="dead"), through=10**6, actor="anna")
+    done = await desk.change_matching_jobs("retry", JobMatch(state="dead"), through=10**6, actor="anna")
     assert (len(done.changed), done.more) == (3, 0)

@@ -125,7 +125,7 @@ async def test_a_reader_who_hangs_up_is_no_error(
         while not gone.is_set():
             yield "x" * 100_000
 
-    monkeypatch.setattr(server.parts.exporting, "pieces", endless)
+    monkeypatch.setattr(server.parts.exporting, "stream", endless)
     headers = {"Authorization": f"Bearer {welcome['token']}"}
     answer = await server.client.get(f"{server.url}/api/v1/export", headers=headers)
     await answer.content.readany()
@@ -148,6 +148,6 @@ async def test_a_file_that_cannot_be_finished_is_cut_off_and_not_ended(
         yield "the beginning"
         raise StorageUnavailable("away")
 
-    monkeypatch.setattr(server.parts.exporting, "pieces", broken)
+    monkeypatch.setattr(server.parts.exporting, "stream", broken)
     with pytest.raises(ClientError):
         await get(server, "", welcome["token"])

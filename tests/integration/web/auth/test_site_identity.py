@@ -497,13 +497,13 @@ async def test_signing_in_does_not_part_anybody_from_the_human_they_talk_with(st
     screen, before = await talked(server, "A human please")
     session_id = await server.session_id(before["session"])
     asked = NewHandover(session_id=session_id, address_id=None, asked_by="person")
-    await PostgresHandovers(pool).ask(asked)
+    await PostgresHandovers(pool).request_handover(asked)
     await screen.send({"t": "identify", "identity": signed()})
     assert (await screen.until("welcome"))["session"] == before["session"]
     there, again = await server.greet(token=before["token"], identity=signed())
     assert again["session"] == before["session"]
     await there.say("Are you there?", cid="c7")
     await there.until("msg", role="assistant")
-    await PostgresHandovers(pool).give_back(session_id, by="person")
+    await PostgresHandovers(pool).release(session_id, by="person")
     _, after = await server.greet(token=before["token"], identity=signed())
     assert texts(after) == ["The long one"]

@@ -22,7 +22,7 @@ async def address_of(server: Server, welcome: Frame) -> tuple[int, int]:
 async def join(server: Server, kept: Frame, other: Frame) -> None:
     people = PostgresPeople(server.services.pool)
     code = await people.issue_code(*await address_of(server, other))
-    assert isinstance(await people.join(*await address_of(server, kept), code), Joined)
+    assert isinstance(await people.link_account(*await address_of(server, kept), code), Joined)
 
 
 @pytest.mark.parametrize("redis", [True, False])

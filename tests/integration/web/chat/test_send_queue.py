@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from shared.runtime.tasks import Tasks
+from shared.runtime.tasks import BackgroundTasks
 from tests.kit.web.fixtures import Server
 from web import outbox as module
 from web import wire
@@ -35,7 +35,7 @@ class Kept:
     def __init__(self) -> None:
         self.line = Line()
         self.aborted = False
-        self.tasks = Tasks()
+        self.tasks = BackgroundTasks()
         self.outbox = Outbox(self.line, spawn=self.tasks.start, abort=self.abort)
 
     def abort(self) -> None:

@@ -247,7 +247,7 @@ async def test_an_orphaned_turn_is_picked_up(server: Server) -> None:
     )
     from shared.core.session.events import Inbound
 
-    await server.conversation.accept_and_begin(
+    await server.conversation.accept_and_claim(
         Inbound(session_id=session_id, address_id=address_id, text="Lost", dedupe_key="web:x", cid="x")
     )
     assert (await screen.until("msg", role="assistant"))["event_seq"] == 2

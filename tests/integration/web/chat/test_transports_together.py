@@ -111,7 +111,7 @@ async def test_where_signing_in_is_required_every_way_in_says_so(starter: Starte
 
 async def test_while_a_human_has_the_conversation_a_stream_carries_both_their_words(starter: Starter) -> None:
     server = await starter.start(handover="on")
-    server.conversation.unanswered = nobody  # type: ignore[method-assign]
+    server.conversation.list_unanswered = nobody  # type: ignore[method-assign]
     screen, welcome = await open_stream(server)
     operator = await make_operator(server.services.pool, "operator")
     session = f"/sessions/{welcome['session']}"

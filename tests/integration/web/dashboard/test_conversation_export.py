@@ -119,14 +119,14 @@ async def test_a_database_that_goes_away_cuts_the_file_off(
     dashboard: Dashboard, talks: tuple[seed.Seeded, seed.Seeded], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A file with an end would be taken for whole."""
-    page = PostgresExport.page
+    page = PostgresExport.load_page
 
     async def goes_away(self: PostgresExport, session: Any, *, after_seq: int) -> Any:
         if after_seq:
             raise StorageUnavailable("gone")
         return await page(self, session, after_seq=after_seq)
 
-    monkeypatch.setattr(PostgresExport, "page", goes_away)
+    monkeypatch.setattr(PostgresExport, "load_page", goes_away)
     async with asyncio.timeout(30):
         with pytest.raises(ClientError):
             await exported(dashboard, talks[0], "json")

@@ -96,7 +96,7 @@ async def test_the_way_to_each_target_is_told_with_its_last_result(told: Dashboa
     for target, outcome in (("webhook", Sent()), ("email", NotSent(code="no_connection"))):
         sending = await store.claim([target], worker_id=worker)
         assert sending is not None
-        await store.ended(sending, outcome, worker_id=worker)
+        await store.record_outcome(sending, outcome, worker_id=worker)
     page = await told.get("/alerts")
     chat, hook, mail = page["targets"]
     assert (chat["name"], chat["state"], chat["sent_at"]) == ("Telegram chat -100200", "due", None)

@@ -18,8 +18,8 @@ from shared.adapters.postgres.people.visitors import PostgresVisitors, new_token
 from shared.config.settings import load_settings
 from shared.core.identity.handover import NewHandover
 from shared.core.values.messages import Text
-from shared.runtime.crash_points import no_crash
-from shared.services.tools.handover import OperatorDesk
+from shared.runtime.crash_points import ignore_crash_point
+from shared.services.tools.handover import HandoverService
 from tests.kit.dashboard.fixtures import SAME_ORIGIN, Dashboard, RunCommands
 from tests.kit.dashboard.serve import served
 from tests.kit.operator_driver import Unheard
@@ -29,7 +29,9 @@ from tests.kit.operator_driver import Unheard
 async def serving(
     pool: asyncpg.Pool[asyncpg.Record], database_url: str, **settings: Any
 ) -> AsyncIterator[Dashboard]:
-    desk = OperatorDesk(PostgresHandovers(pool), Unheard(), VocabularyCounter(), crash_point=no_crash)
+    desk = HandoverService(
+        PostgresHandovers(pool), Unheard(), VocabularyCounter(), crash_point=ignore_crash_point
+    )
     commands = RunCommands()
     http = aiohttp.ClientSession(
         cookie_jar=aiohttp.CookieJar(unsafe=True), timeout=aiohttp.ClientTimeout(total=20)
@@ -53,7 +55,7 @@ async def anna(pool: asyncpg.Pool[asyncpg.Record], database_url: str) -> AsyncIt
 async def waiting(dashboard: Dashboard) -> str:
     row = await PostgresVisitors(dashboard.pool).create(new_token(), site="default")
     assert row is not None
-    await PostgresHandovers(dashboard.pool).ask(
+    await PostgresHandovers(dashboard.pool).request_handover(
         NewHandover(
             session_id=row.session_id, address_id=row.address_id, asked_by="person", reason="a refund"
         )
@@ -100,11 +102,11 @@ async def test_what_cannot_be_put_on_record_is_not_said(anna: Dashboard) -> None
         "ALTER TABLE audit ADD CONSTRAINT full_disk CHECK (action <> 'handover.reply') NOT VALID"
     )
     with pytest.raises(asyncpg.CheckViolationError):
-        await store.reply(session_id, operator_id=operator_id, cid="r1", blocks=words, tokens=1)
+        await store.record_reply(session_id, operator_id=operator_id, cid="r1", blocks=words, tokens=1)
     assert await anna.pool.fetchval("SELECT count(*) FROM entries WHERE author = 'operator'") == 0
     await anna.pool.execute("ALTER TABLE audit DROP CONSTRAINT full_disk")
     for _ in range(2):
-        await store.reply(session_id, operator_id=operator_id, cid="r1", blocks=words, tokens=1)
+        await store.record_reply(session_id, operator_id=operator_id, cid="r1", blocks=words, tokens=1)
     rows = await anna.pool.fetch("SELECT actor, object, detail FROM audit WHERE action = 'handover.reply'")
     assert [(row["actor"], row["object"], row["detail"]) for row in rows] == [
         ("anna", session, {"mid": "m1"})

@@ -17,7 +17,7 @@ from shared.adapters.postgres.db.listing import PostgresSessionList
 from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.redis.announcer import RedisAnnouncer
 from shared.config.settings import load_settings
-from shared.ports import DESK
+from shared.ports import DASHBOARD
 from tests.kit.dashboard import seed, seed_work
 from tests.kit.dashboard.fixtures import (
     SAME_ORIGIN,
@@ -211,13 +211,15 @@ async def test_nothing_foreign_is_passed_on_and_nobody_followed_means_nothing_ru
     follower = live.Follower(Line(), 1)
     assert told.join(follower)
     news.heard.put_nowait((7, {"t": "changed", "topics": ["jobs"]}))
-    news.heard.put_nowait((DESK, {"t": "changed", "topics": ["jobs", "secrets", {}]}))
-    news.heard.put_nowait((DESK, {"t": "changed", "topics": "all"}))
+    news.heard.put_nowait((DASHBOARD, {"t": "changed", "topics": ["jobs", "secrets", {}]}))
+    news.heard.put_nowait((DASHBOARD, {"t": "changed", "topics": "all"}))
     assert await follower.stirred(5)
     assert follower.changed == {"jobs"}
     for told_of in ({"job": "7", "percent": 1, "stage": "x"}, {"job": 7, "percent": None, "stage": "x"}, {}):
-        news.heard.put_nowait((DESK, {"t": "progress", **told_of}))
-    news.heard.put_nowait((DESK, {"t": "progress", "job": 7, "percent": 400, "stage": "y" * 900, "more": 1}))
+        news.heard.put_nowait((DASHBOARD, {"t": "progress", **told_of}))
+    news.heard.put_nowait(
+        (DASHBOARD, {"t": "progress", "job": 7, "percent": 400, "stage": "y" * 900, "more": 1})
+    )
     assert await follower.stirred(5)
     assert follower.taken() == ([{"job": 7, "percent": 100, "stage": "y" * live.MOST_STAGE_CHARS}], ["jobs"])
     assert follower.taken() == ([], [])
@@ -264,7 +266,7 @@ async def test_two_web_processes_tell_each_other(dashboard: Dashboard, redis_url
             ) as response:
                 assert response.status == 200
             await stream.until("jobs")
-            await news.announce(DESK, {"t": "progress", "job": 7, "percent": 40, "stage": "summarising"})
+            await news.announce(DASHBOARD, {"t": "progress", "job": 7, "percent": 40, "stage": "summarising"})
             while (event := await stream.next())[0] == "changed":
                 pass
             assert event == ("progress", {"job": 7, "percent": 40, "stage": "summarising"})

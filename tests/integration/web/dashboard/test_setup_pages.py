@@ -13,7 +13,7 @@ from aiohttp import web
 from shared.adapters.encryption import Sealed, Vault
 from shared.adapters.postgres.people.agents import PostgresAgents
 from shared.adapters.postgres.people.sites import secret_about
-from shared.config.settings import load_settings, resolve_secret_key, setting_names
+from shared.config.settings import list_setting_names, load_settings, resolve_secret_key
 from tests.kit.dashboard.fixtures import SAME_ORIGIN, Dashboard, RunCommands
 from tests.kit.dashboard.people_seed import a_bot, a_site
 from tests.kit.dashboard.serve import served
@@ -227,7 +227,7 @@ async def test_every_setting_is_told_with_its_source_and_no_secret_is(house: Das
     status, told = await ask(house, "GET", "/settings", role="operator")
     assert status == 200
     rows = {one["name"]: one for one in told["settings"]}
-    assert set(rows) == set(setting_names().values())
+    assert set(rows) == set(list_setting_names().values())
     assert (rows["EVERTALK_SOFT_BUDGET"]["value"], rows["EVERTALK_SOFT_BUDGET"]["from"]) == (
         "33000", "environment",
     )  # fmt: skip

@@ -34,7 +34,7 @@ async def files(folder: Path) -> AsyncIterator[WorkspaceFiles]:
 
 async def until(files: WorkspaceFiles, name: str, text: str, *, of: str = "ada") -> None:
     async with asyncio.timeout(PATIENCE_SECONDS):
-        while files.of(of).text(name) != text:
+        while files.load(of).text(name) != text:
             await asyncio.sleep(0.02)
 
 
@@ -111,7 +111,7 @@ def test_a_huge_file_shows_head_and_tail_and_is_told(folder: Path) -> None:
 
 async def test_a_change_is_seen_by_the_watcher_alone(files: WorkspaceFiles, folder: Path) -> None:
     (folder / "SOUL.md").write_text("one")
-    assert files.of("ada").text("SOUL.md") == "one"
+    assert files.load("ada").text("SOUL.md") == "one"
     for words in ("two", "three"):
         (folder / "new").write_text(words)
         (folder / "new").replace(folder / "SOUL.md")
@@ -126,7 +126,7 @@ async def test_a_change_is_seen_by_the_poll_alone(folder: Path, monkeypatch: pyt
 
     monkeypatch.setattr(WorkspaceFiles, "_watch", never)
     files = WorkspaceFiles(folder.parent, poll_seconds=0.05)
-    assert files.of("ada").files == ()
+    assert files.load("ada").files == ()
     (folder / "SOUL.md").write_text("one")
     await until(files, "SOUL.md", "one")
     await files.close()
@@ -135,9 +135,9 @@ async def test_a_change_is_seen_by_the_poll_alone(folder: Path, monkeypatch: pyt
 async def test_a_second_folder_is_watched_with_the_first(files: WorkspaceFiles, folder: Path) -> None:
     other = folder.parent / "grace"
     other.mkdir()
-    files.of("ada")
+    files.load("ada")
     await asyncio.sleep(0.1)
-    files.of("grace")
+    files.load("grace")
     (other / "SOUL.md").write_text("two")
     await until(files, "SOUL.md", "two", of="grace")
     (folder / "SOUL.md").write_text("one")
@@ -146,7 +146,7 @@ async def test_a_second_folder_is_watched_with_the_first(files: WorkspaceFiles, 
 
 async def test_a_folder_that_is_removed_and_made_again_is_seen(files: WorkspaceFiles, folder: Path) -> None:
     (folder / "SOUL.md").write_text("one")
-    files.of("ada")
+    files.load("ada")
     await asyncio.sleep(1.5)
     (folder / "SOUL.md").unlink()
     folder.rmdir()
@@ -216,8 +216,8 @@ async def test_each_kind_of_file_becomes_passages(folder: Path) -> None:
     (shelf / "d.pdf").write_bytes(pdf("Page one.", "Page two."))
     knowledge = KnowledgeFiles(folder.parent)
     told = {
-        path: [(one.heading, one.text) for one in await knowledge.passages("ada", path)]
-        for path in (await knowledge.look("ada")).files
+        path: [(one.heading, one.text) for one in await knowledge.read_passages("ada", path)]
+        for path in (await knowledge.scan("ada")).files
     }
     assert told == {
         "a.md": [("Returns", "Thirty days.")],
@@ -236,4 +236,4 @@ async def test_a_broken_file_is_told_by_its_name(folder: Path, name: str, conten
     shelf.mkdir()
     (shelf / Path(name).name).write_bytes(content)
     with pytest.raises(UnreadableKnowledge, match=re.escape(name)):
-        await KnowledgeFiles(folder.parent).passages("ada", name)
+        await KnowledgeFiles(folder.parent).read_passages("ada", name)

@@ -253,7 +253,7 @@ async def test_its_summary_of_a_real_request_passes_the_audit() -> None:
         patch = parse_ledger_patch(text)
         assert isinstance(patch, LedgerPatch)
         patched = apply_patch(former, patch)
-        verdict = audit_ledger(patched, former, source, count=WordCounter().count)
+        verdict = audit_ledger(patched, former, source, count=WordCounter().count_tokens)
         assert verdict.hard_faults == ()
         assert verdict.dropped_items == ()
         assert patch.narrative.startswith("They met in Graz in 2019.")
@@ -300,11 +300,11 @@ async def test_its_window_is_real() -> None:
     with pytest.raises(PromptTooLong) as caught:
         await small.reply(asked("word " * 200))
     assert caught.value.maximum == 100
-    assert (await small.card(OFFLINE_MODEL)).window == 100
+    assert (await small.load_card(OFFLINE_MODEL)).window == 100
 
 
 async def test_it_costs_nothing_and_that_is_known() -> None:
-    card = await model().card(OFFLINE_MODEL)
+    card = await model().load_card(OFFLINE_MODEL)
     assert card.offline
     assert card.prices is not None
     assert card.prices.input == card.prices.output == 0.0
@@ -327,7 +327,7 @@ async def test_its_summary_in_words_passes_the_audit_in_every_form(name: Summary
         text = await words(request, system=(SystemPart(text=system),))
         sections = read_text(text, form)
         assert not isinstance(sections, Unreadable), sections
-        verdict = audit_text(sections, former, source, form=form, count=WordCounter().count)
+        verdict = audit_text(sections, former, source, form=form, count=WordCounter().count_tokens)
         assert verdict.hard_faults == ()
         assert verdict.dropped_items == ()
         assert "They met in Graz in 2019." in text

@@ -17,7 +17,7 @@ class Counter:
 
 async def main():
     models = open_models(api_key="key", base_url="http://127.0.0.1:9", entries=(), counter=Counter())
-    card = await models.card(models.chat)
+    card = await models.load_card(models.chat)
     assert card.window == 1_000_000, card
     await models.close()
 

@@ -18,7 +18,7 @@ from pydantic import BaseModel
 usual = BaseModel.model_rebuild
 import bot.__main__
 assert "aiogram" not in sys.modules, "it is loaded late"
-from bot.telegram.library import answers_of_telegram, load_aiogram
+from bot.telegram.client.aiogram_loader import get_response_models, load_aiogram
 load_aiogram()
 assert BaseModel.model_rebuild == usual, "only aiogram's own models are rebuilt another way"
 

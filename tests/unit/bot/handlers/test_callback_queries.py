@@ -8,14 +8,19 @@ from uuid import UUID
 
 import pytest
 
-from bot.telegram.arrivals import Pressed, Sender, Where
-from bot.telegram.keyboards import Action, Press, callback_data
-from bot.telegram.pressing import Pressing
-from bot.telegram.texts import texts_for
+from bot.telegram.handlers.callback_queries import CallbackQueryHandler
+from bot.telegram.inbound.updates import CallbackQuery, ChatRef, MessageAuthor
+from bot.telegram.outbound.keyboards import ButtonAction, ButtonPress, format_callback_data
+from bot.telegram.texts import get_texts
 from shared.adapters.postgres.telegram.chats import PlaceRow
 
-MEMORY = (Action.FORGET_NOTE, Action.BRING_BACK, Action.PAGE)
-ADMINS_ONLY = (Action.FORGET_NOTE, Action.BRING_BACK, Action.FORGET_ALL, Action.KEEP_ALL)
+MEMORY = (ButtonAction.FORGET_NOTE, ButtonAction.BRING_BACK, ButtonAction.PAGE)
+ADMINS_ONLY = (
+    ButtonAction.FORGET_NOTE,
+    ButtonAction.BRING_BACK,
+    ButtonAction.FORGET_ALL,
+    ButtonAction.KEEP_ALL,
+)
 
 
 class Everything:
@@ -26,10 +31,10 @@ class Everything:
         self.nods: list[str] = []
         self.admin = admin
 
-    async def nod(self, _callback_id: str, words: str = "") -> None:
+    async def answer_callback(self, _callback_id: str, words: str = "") -> None:
         self.nods.append(words)
 
-    async def may_press(self, _pressed: Pressed) -> bool:
+    async def can_press(self, _pressed: CallbackQuery) -> bool:
         return True
 
     async def is_admin(self, _chat_id: int, _user_id: int) -> bool:
@@ -39,20 +44,20 @@ class Everything:
         self.done.append(f"{call['name']} {call['args']}")
         return SimpleNamespace(success=True, result="Forgotten")
 
-    async def confirmed(self, _session_id: int) -> bool:
+    async def take_confirmation(self, _session_id: int) -> bool:
         self.done.append("kept")
         return True
 
-    async def turn_to(self, *_: Any) -> None:
+    async def show_page(self, *_: Any) -> None:
         self.done.append("page")
 
-    async def put_away(self, *_: Any) -> None:
+    async def archive(self, *_: Any) -> None:
         self.done.append("put away")
 
-    async def bring_back(self, *_: Any) -> None:
+    async def restore(self, *_: Any) -> None:
         self.done.append("brought back")
 
-    async def change(self, *_: Any, **__: Any) -> None:
+    async def edit(self, *_: Any, **__: Any) -> None:
         return None
 
 
@@ -64,7 +69,7 @@ def place(chat_id: int) -> PlaceRow:
 
 
 async def press(
-    action: Action,
+    action: ButtonAction,
     everything: Everything,
     *,
     chat_id: int = 42,
@@ -77,31 +82,31 @@ async def press(
     stores = SimpleNamespace(places=SimpleNamespace(place=found))
     desk = SimpleNamespace(stores=stores, bot_id=1, public=public, audience="personal")
     reach = cast("Any", everything)
-    pressing = Pressing(
+    pressing = CallbackQueryHandler(
         cast("Any", desk), door=reach, voice=reach, commands=reach, conversation=reach, wishes=reach,
         admins=reach, remembered=reach, forgetting=reach, delivery=reach, offered=frozenset(),
     )  # fmt: skip
-    where = Where(chat_id=chat_id if from_chat is None else from_chat)
-    data = callback_data(Press(action=action, address_id=5, subject=7))
-    await pressing.pressed(
-        Pressed(
-            update_id=1, callback_id="c", data=data, sender=Sender(user_id=9, name="Ada"), where=where,
+    where = ChatRef(chat_id=chat_id if from_chat is None else from_chat)
+    data = format_callback_data(ButtonPress(action=action, address_id=5, subject=7))
+    await pressing.handle(
+        CallbackQuery(
+            update_id=1, callback_id="c", data=data, sender=MessageAuthor(user_id=9, name="Ada"), chat=where,
             message_id=1, accessible=True,
         )
     )  # fmt: skip
 
 
 @pytest.mark.parametrize("action", MEMORY)
-async def test_where_strangers_are_served_no_button_reaches_a_memory(action: Action) -> None:
+async def test_where_strangers_are_served_no_button_reaches_a_memory(action: ButtonAction) -> None:
     everything = Everything(admin=True)
     await press(action, everything, public=True)
     assert everything.done == []
-    assert everything.nods == [texts_for("en").others_button]
+    assert everything.nods == [get_texts("en").others_button]
 
 
 @pytest.mark.control("S47")
 @pytest.mark.parametrize("action", ADMINS_ONLY)
-async def test_in_a_group_only_administrators_forget(action: Action) -> None:
+async def test_in_a_group_only_administrators_forget(action: ButtonAction) -> None:
     member, admin = Everything(), Everything(admin=True)
     await press(action, member, chat_id=-42)
     assert member.done == []
@@ -111,7 +116,7 @@ async def test_in_a_group_only_administrators_forget(action: Action) -> None:
 
 @pytest.mark.control("S47")
 @pytest.mark.parametrize("action", [*MEMORY, *ADMINS_ONLY])
-async def test_a_press_from_another_chat_does_nothing(action: Action) -> None:
+async def test_a_press_from_another_chat_does_nothing(action: ButtonAction) -> None:
     everything = Everything(admin=True)
     await press(action, everything, from_chat=43)
     assert everything.done == []
@@ -119,5 +124,5 @@ async def test_a_press_from_another_chat_does_nothing(action: Action) -> None:
 
 async def test_everything_is_forgotten_with_the_words_that_confirm() -> None:
     everything = Everything()
-    await press(Action.FORGET_ALL, everything)
+    await press(ButtonAction.FORGET_ALL, everything)
     assert everything.done == ["forget everything yes"]

@@ -8,28 +8,28 @@ from datetime import UTC, datetime
 
 import pytest
 
-from bot.telegram.arrivals import CommandWords, Spoken, Where
-from bot.telegram.hold import SURE_SECONDS, Hold
-from bot.telegram.lane_driver import Lanes
-from bot.telegram.lanes import Gathered, Patience
+from bot.telegram.inbound.batching_driver import MessageBatcher
+from bot.telegram.inbound.message_batching import BatchTimeouts, MessageBatch
+from bot.telegram.inbound.updates import ChatRef, IncomingMessage, ParsedCommand
+from bot.telegram.runtime.lease_guard import VALID_SECONDS, LeaseGuard
 from shared.core.values.errors import Fenced, StorageUnavailable
 from tests.kit.storage_health import Doubtful, broken_line
 from tests.kit.telegram.updates import BOB, GROUP, after, forward, photo, spoken
 
-QUICK = Patience(paste=0.15, album=0.15, forward=0.05, stale=0.1)
+QUICK = BatchTimeouts(paste=0.15, album=0.15, forward=0.05, stale=0.1)
 
 
 class Heard:
     """What was handed on; a place can be held up, and Postgres can be away."""
 
     def __init__(self) -> None:
-        self.turns: list[Gathered] = []
-        self.failed: list[Gathered] = []
+        self.turns: list[MessageBatch] = []
+        self.failed: list[MessageBatch] = []
         self.held_up: dict[int, asyncio.Event] = {}
         self.errors: list[Exception] = []
 
-    async def __call__(self, gathered: Gathered) -> None:
-        gate = self.held_up.get(gathered.first.where.chat_id)
+    async def __call__(self, gathered: MessageBatch) -> None:
+        gate = self.held_up.get(gathered.first.chat.chat_id)
         bypass = gathered.first.command is not None and gathered.first.command.name == "stop"
         if gate is not None and not bypass:
             await gate.wait()
@@ -37,7 +37,7 @@ class Heard:
             raise self.errors.pop(0)
         self.turns.append(gathered)
 
-    async def fail(self, gathered: Gathered, error: Exception) -> None:
+    async def fail(self, gathered: MessageBatch, error: Exception) -> None:
         self.failed.append(gathered)
 
     @property
@@ -51,16 +51,16 @@ def heard() -> Heard:
 
 
 @pytest.fixture
-async def lanes(heard: Heard) -> AsyncIterator[Lanes]:
-    made = Lanes(heard, now=lambda: datetime.now(UTC), patience=QUICK, on_failed=heard.fail)
+async def lanes(heard: Heard) -> AsyncIterator[MessageBatcher]:
+    made = MessageBatcher(heard, now=lambda: datetime.now(UTC), patience=QUICK, on_failed=heard.fail)
     yield made
     await made.close()
 
 
-def now(message: Spoken) -> Spoken:
+def now(message: IncomingMessage) -> IncomingMessage:
     import dataclasses
 
-    return dataclasses.replace(message, at=datetime.now(UTC))
+    return dataclasses.replace(message, sent_at=datetime.now(UTC))
 
 
 async def comes(heard: Heard, ids: tuple[int, ...]) -> None:
@@ -69,11 +69,11 @@ async def comes(heard: Heard, ids: tuple[int, ...]) -> None:
             await asyncio.sleep(0.01)
 
 
-async def settled(lanes: Lanes) -> None:
-    await asyncio.wait_for(lanes.idle(), 60)
+async def settled(lanes: MessageBatcher) -> None:
+    await asyncio.wait_for(lanes.wait_until_idle(), 60)
 
 
-async def test_a_paste_an_album_and_a_forward_come_out_as_turns(lanes: Lanes, heard: Heard) -> None:
+async def test_a_paste_an_album_and_a_forward_come_out_as_turns(lanes: MessageBatcher, heard: Heard) -> None:
     lanes.put([now(spoken(1, "x" * 4096)), now(spoken(2, "y" * 4096))])
     lanes.put([now(spoken(3, "z"))])
     lanes.put([now(photo(4, "g")), now(photo(5, "g"))])
@@ -84,11 +84,11 @@ async def test_a_paste_an_album_and_a_forward_come_out_as_turns(lanes: Lanes, he
     assert heard.turns[0].text == "x" * 4096 + "y" * 4096 + "z"
 
 
-async def test_one_place_waits_for_itself_and_not_for_others(lanes: Lanes, heard: Heard) -> None:
+async def test_one_place_waits_for_itself_and_not_for_others(lanes: MessageBatcher, heard: Heard) -> None:
     gate = heard.held_up[42] = asyncio.Event()
     lanes.put([now(spoken(1, "a")), now(spoken(2, "b"))])
-    lanes.put([now(spoken(3, "elsewhere", where=Where(chat_id=43), sender=BOB))])
-    lanes.put([now(spoken(4, "another topic", where=Where(chat_id=42, thread_id=7)))])
+    lanes.put([now(spoken(3, "elsewhere", chat=ChatRef(chat_id=43), sender=BOB))])
+    lanes.put([now(spoken(4, "another topic", chat=ChatRef(chat_id=42, thread_id=7)))])
     await comes(heard, (3,))
     await asyncio.sleep(0.05)
     assert heard.ids == [(3,)]
@@ -98,7 +98,7 @@ async def test_one_place_waits_for_itself_and_not_for_others(lanes: Lanes, heard
 
 
 async def test_stop_overtakes_everything_and_other_commands_keep_their_place(
-    lanes: Lanes, heard: Heard
+    lanes: MessageBatcher, heard: Heard
 ) -> None:
     gate = heard.held_up[42] = asyncio.Event()
     lanes.put([now(spoken(1, "a")), now(spoken(2, "/new")), now(spoken(3, "/stop"))])
@@ -111,7 +111,7 @@ async def test_stop_overtakes_everything_and_other_commands_keep_their_place(
 
 
 async def test_stop_begins_behind_what_came_before_it_and_before_what_came_after(
-    lanes: Lanes, heard: Heard
+    lanes: MessageBatcher, heard: Heard
 ) -> None:
     lanes.put(
         [now(spoken(1, "a")), now(spoken(2, "x" * 4096)), now(spoken(3, "/stop")), now(spoken(4, "end"))]
@@ -120,27 +120,27 @@ async def test_stop_begins_behind_what_came_before_it_and_before_what_came_after
     assert heard.ids == [(1,), (3,), (2, 4)]
 
 
-async def test_an_edited_stop_stops_nothing(lanes: Lanes, heard: Heard) -> None:
-    lanes.put([now(spoken(3, "/stop", edited=True))])
+async def test_an_edited_stop_stops_nothing(lanes: MessageBatcher, heard: Heard) -> None:
+    lanes.put([now(spoken(3, "/stop", is_edited=True))])
     await settled(lanes)
-    assert heard.turns[0].first.edited
-    assert heard.turns[0].first.command == CommandWords(name="stop")
+    assert heard.turns[0].first.is_edited
+    assert heard.turns[0].first.command == ParsedCommand(name="stop")
 
 
-async def test_the_same_update_put_again_meanwhile_is_taken_once(lanes: Lanes, heard: Heard) -> None:
+async def test_the_same_update_put_again_meanwhile_is_taken_once(lanes: MessageBatcher, heard: Heard) -> None:
     gate = heard.held_up[42] = asyncio.Event()
     message = now(spoken(1, "a"))
     for _ in range(5):
         lanes.put([message])
         await asyncio.sleep(0)
-    assert lanes.held == {message.update_id}
+    assert lanes.pending_updates == {message.update_id}
     gate.set()
     await settled(lanes)
     assert heard.ids == [(1,)]
-    assert not lanes.held
+    assert not lanes.pending_updates
 
 
-async def test_postgres_away_means_again_and_a_bug_means_told(lanes: Lanes, heard: Heard) -> None:
+async def test_postgres_away_means_again_and_a_bug_means_told(lanes: MessageBatcher, heard: Heard) -> None:
     heard.errors = [StorageUnavailable("away"), StorageUnavailable("away")]
     lanes.put([now(spoken(1, "a")), now(spoken(2, "b"))])
     await settled(lanes)
@@ -152,16 +152,16 @@ async def test_postgres_away_means_again_and_a_bug_means_told(lanes: Lanes, hear
     assert [one.message_ids for one in heard.failed] == [(3,)]
 
 
-async def test_two_people_of_a_group_do_not_mix_unless_it_is_old(lanes: Lanes, heard: Heard) -> None:
-    lanes.put([now(spoken(1, "x" * 4096, where=GROUP)), now(spoken(2, "hi", where=GROUP, sender=BOB))])
+async def test_two_people_of_a_group_do_not_mix_unless_it_is_old(lanes: MessageBatcher, heard: Heard) -> None:
+    lanes.put([now(spoken(1, "x" * 4096, chat=GROUP)), now(spoken(2, "hi", chat=GROUP, sender=BOB))])
     await settled(lanes)
     assert sorted(heard.ids) == [(1,), (2,)]
     old = after(-100_000_000)
     lanes.put(
         [
-            spoken(3, "long ago", where=GROUP, at=old),
-            spoken(4, "me too", where=GROUP, sender=BOB, at=old),
-            now(spoken(5, "and now", where=GROUP)),
+            spoken(3, "long ago", chat=GROUP, sent_at=old),
+            spoken(4, "me too", chat=GROUP, sender=BOB, sent_at=old),
+            now(spoken(5, "and now", chat=GROUP)),
         ]
     )
     await settled(lanes)
@@ -170,27 +170,27 @@ async def test_two_people_of_a_group_do_not_mix_unless_it_is_old(lanes: Lanes, h
 
 
 async def test_closing_lets_go_of_what_waits(heard: Heard) -> None:
-    lanes = Lanes(heard, now=lambda: datetime.now(UTC), patience=Patience())
+    lanes = MessageBatcher(heard, now=lambda: datetime.now(UTC), patience=BatchTimeouts())
     lanes.put([now(spoken(1, "x" * 4096))])
     await asyncio.sleep(0)
     await lanes.close()
     assert not heard.turns
-    assert not lanes.held
+    assert not lanes.pending_updates
 
 
 async def test_what_another_holder_has_taken_is_let_go_with_all_that_waits_behind_it(
-    lanes: Lanes, heard: Heard
+    lanes: MessageBatcher, heard: Heard
 ) -> None:
     gate = heard.held_up[42] = asyncio.Event()
     behind = [now(spoken(2, "b")), now(spoken(3, "x" * 4096))]
     lanes.put([now(spoken(1, "a")), *behind])
-    lanes.put([now(spoken(4, "elsewhere", where=GROUP))])
+    lanes.put([now(spoken(4, "elsewhere", chat=GROUP))])
     while heard.ids != [(4,)]:
         await asyncio.sleep(0.01)
     heard.errors.append(Fenced("taken"))
     gate.set()
     await settled(lanes)
-    assert (heard.ids, heard.failed, lanes.held) == ([(4,)], [], frozenset())
+    assert (heard.ids, heard.failed, lanes.pending_updates) == ([(4,)], [], frozenset())
     lanes.put(behind)
     await settled(lanes)
     assert heard.ids == [(4,), (2,), (3,)]
@@ -198,20 +198,20 @@ async def test_what_another_holder_has_taken_is_let_go_with_all_that_waits_behin
 
 async def test_nothing_is_handed_on_before_it_is_sure_that_nobody_else_does(heard: Heard) -> None:
     clock = [0.0]
-    hold = Hold(now=lambda: clock[0])
-    lanes = Lanes(heard, now=lambda: datetime.now(UTC), patience=QUICK, sure=hold.sure)
+    hold = LeaseGuard(now=lambda: clock[0])
+    lanes = MessageBatcher(heard, now=lambda: datetime.now(UTC), patience=QUICK, sure=hold.wait_until_valid)
     lanes.put([now(spoken(1, "a")), now(spoken(2, "b"))])
     await asyncio.sleep(0.05)
     assert heard.ids == []
-    hold.taken(asked_at=clock[0])
+    hold.mark_held(asked_at=clock[0])
     await settled(lanes)
-    clock[0] += SURE_SECONDS + 0.1
+    clock[0] += VALID_SECONDS + 0.1
     lanes.put([now(spoken(3, "c"))])
     await asyncio.sleep(0.05)
     assert heard.ids == [(1,), (2,)]
     await lanes.close()
-    assert lanes.held == frozenset()
-    hold.taken(asked_at=clock[0])
+    assert lanes.pending_updates == frozenset()
+    hold.mark_held(asked_at=clock[0])
     lanes.put([now(spoken(4, "d"))])
     await settled(lanes)
     await lanes.close()
@@ -223,7 +223,7 @@ async def test_what_nobody_expected_is_no_failure_before_storage_was_seen_to_be_
     heard: Heard, times: int
 ) -> None:
     storage = Doubtful()
-    lanes = Lanes(
+    lanes = MessageBatcher(
         heard, now=lambda: datetime.now(UTC), patience=QUICK, on_failed=heard.fail,
         asking_storage=storage.asking,
     )  # fmt: skip
@@ -245,19 +245,19 @@ async def test_nothing_newer_passes_a_message_whose_failure_cannot_be_noted(hear
     noted = asyncio.Event()
     away = asyncio.Event()
 
-    async def fail(gathered: Gathered, error: Exception) -> None:
+    async def fail(gathered: MessageBatch, error: Exception) -> None:
         if not noted.is_set():
             away.set()
             raise StorageUnavailable("away")
         await heard.fail(gathered, error)
 
-    lanes = Lanes(heard, now=lambda: datetime.now(UTC), patience=QUICK, on_failed=fail)
+    lanes = MessageBatcher(heard, now=lambda: datetime.now(UTC), patience=QUICK, on_failed=fail)
     heard.errors = [ValueError("ours")]
     lanes.put([now(spoken(1, "a")), now(spoken(2, "b"))])
     await asyncio.wait_for(away.wait(), 60)
     await asyncio.sleep(0.05)
     assert heard.ids == []
-    assert lanes.held == {1001, 1002}
+    assert lanes.pending_updates == {1001, 1002}
     noted.set()
     await settled(lanes)
     assert (heard.ids, [one.message_ids for one in heard.failed]) == ([(2,)], [(1,)])

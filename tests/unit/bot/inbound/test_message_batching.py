@@ -8,8 +8,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.telegram.arrivals import Spoken
-from bot.telegram.lanes import Gathered, Lane, Patience
+from bot.telegram.inbound.message_batching import BatchTimeouts, MessageBatch, SenderBuffer
+from bot.telegram.inbound.updates import IncomingMessage
 from tests.kit.fakes.bot_api.speech import split_paste
 from tests.kit.telegram.updates import GROUP, NOON, after, forward, photo, spoken
 
@@ -19,16 +19,16 @@ LONG = "x" * 4096
 class Played:
     """A lane with its clock: messages by second, and what came out when."""
 
-    def __init__(self, lane: Lane | None = None) -> None:
-        self.lane = lane or Lane()
-        self.out: list[tuple[float, Gathered]] = []
+    def __init__(self, lane: SenderBuffer | None = None) -> None:
+        self.lane = lane or SenderBuffer()
+        self.out: list[tuple[float, MessageBatch]] = []
 
-    def at(self, second: float, *messages: Spoken) -> None:
+    def at(self, second: float, *messages: IncomingMessage) -> None:
         """What is due before comes out first, exactly when it was due."""
         while (due := self.lane.next_due) is not None and due < after(second):
             self._elapse((due - NOON).total_seconds())
         for message in messages:
-            self.lane, out = self.lane.arrived(message, after(second))
+            self.lane, out = self.lane.add(message, after(second))
             self.out += [(second, one) for one in out]
         self._elapse(second)
 
@@ -38,7 +38,7 @@ class Played:
         return [(round(second, 3), one.message_ids) for second, one in self.out]
 
     def _elapse(self, second: float) -> None:
-        self.lane, out = self.lane.elapsed(after(second))
+        self.lane, out = self.lane.release_due(after(second))
         self.out += [(second, one) for one in out]
 
 
@@ -65,15 +65,15 @@ def test_a_long_paste_is_one_turn_with_the_original_text() -> None:
     assert played.end() == [(0.6, (0, 1, 2, 3))]
     (_, gathered), *_ = played.out
     assert gathered.text == text
-    assert gathered.updates == (1000, 1001, 1002, 1003)
+    assert gathered.update_ids == (1000, 1001, 1002, 1003)
 
 
 def test_a_paste_in_a_group_is_meant_for_the_bot_when_one_part_is() -> None:
     played = Played()
-    played.at(0, spoken(1, LONG, where=GROUP), spoken(2, "@bot?", where=GROUP, mentions_bot=True))
+    played.at(0, spoken(1, LONG, chat=GROUP), spoken(2, "@bot?", chat=GROUP, mentions_bot=True))
     played.end()
     (_, gathered), *_ = played.out
-    assert (gathered.first.message_id, gathered.asked.message_id) == (1, 2)
+    assert (gathered.first.message_id, gathered.addressed_message.message_id) == (1, 2)
 
 
 def test_each_long_part_renews_the_wait_until_the_most() -> None:
@@ -152,7 +152,7 @@ def test_a_forward_right_after_its_comment_names_it() -> None:
 
 
 def test_a_comment_can_be_given_time() -> None:
-    played = Played(Lane(patience=Patience(comment=0.3)))
+    played = Played(SenderBuffer(patience=BatchTimeouts(comment=0.3)))
     played.at(0, spoken(1, "true?"))
     played.at(0.1, forward(2, "a"))
     assert played.end() == [(0.4, (1, 2))]
@@ -161,7 +161,12 @@ def test_a_comment_can_be_given_time() -> None:
 def test_old_messages_and_what_comes_with_them_are_one_turn() -> None:
     played = Played()
     old = after(-700)
-    played.at(0, spoken(1, "one", at=old), spoken(2, "two", at=after(-650)), spoken(3, "now", at=after(-1)))
+    played.at(
+        0,
+        spoken(1, "one", sent_at=old),
+        spoken(2, "two", sent_at=after(-650)),
+        spoken(3, "now", sent_at=after(-1)),
+    )
     assert played.end() == [(0.5, (1, 2, 3))]
     (_, gathered), *_ = played.out
     assert gathered.text == "one\ntwo\nnow"
@@ -170,26 +175,26 @@ def test_old_messages_and_what_comes_with_them_are_one_turn() -> None:
 def test_an_old_command_keeps_its_place_among_old_messages() -> None:
     played = Played()
     old = after(-700)
-    played.at(0, spoken(1, "one", at=old), spoken(2, "/new", at=old), spoken(3, "two", at=old))
+    played.at(0, spoken(1, "one", sent_at=old), spoken(2, "/new", sent_at=old), spoken(3, "two", sent_at=old))
     assert played.end() == [(0, (1,)), (0, (2,)), (0.5, (3,))]
 
 
 def test_ten_minutes_exactly_is_not_old_yet() -> None:
     played = Played()
-    played.at(0, spoken(1, at=after(-600), text="x"))
+    played.at(0, spoken(1, sent_at=after(-600), text="x"))
     assert played.end() == [(0, (1,))]
 
 
 def test_an_edit_of_what_waits_replaces_it_and_other_edits_go_through() -> None:
     played = Played()
     played.at(0, photo(1, "g", caption="lok"))
-    played.at(0.5, photo(1, "g", caption="look", edited=True, update_id=2000))
-    played.at(0.6, spoken(9, "an older one", edited=True))
+    played.at(0.5, photo(1, "g", caption="look", is_edited=True, update_id=2000))
+    played.at(0.6, spoken(9, "an older one", is_edited=True))
     assert played.end() == [(0.6, (9,)), (1.5, (1,))]
     gathered = played.out[1][1]
     assert gathered.text == "look"
-    assert set(gathered.updates) == {1001, 2000}
-    assert not gathered.first.edited
+    assert set(gathered.update_ids) == {1001, 2000}
+    assert not gathered.first.is_edited
 
 
 def test_parts_that_come_in_the_wrong_order_are_put_right() -> None:
@@ -207,7 +212,7 @@ def test_two_hundred_parts_become_turns_of_bearable_size() -> None:
     assert max(len(one.text) for _, one in played.out) <= 100_000
 
 
-def one_message(number: int, draw: Any) -> Spoken:
+def one_message(number: int, draw: Any) -> IncomingMessage:
     kind = draw(st.sampled_from(["plain", "long", "album", "forward", "command", "old"]))
     match kind:
         case "long":
@@ -219,7 +224,7 @@ def one_message(number: int, draw: Any) -> Spoken:
         case "command":
             return spoken(number, "/help")
         case "old":
-            return spoken(number, "o", at=after(-10_000))
+            return spoken(number, "o", sent_at=after(-10_000))
         case _:
             return spoken(number, "p")
 
@@ -233,7 +238,9 @@ def test_whatever_comes_nothing_is_lost_doubled_or_kept_too_long(data: st.DataOb
         second += data.draw(st.sampled_from([0.0, 0.1, 0.4, 1.4, 3.0]))
         message = one_message(number, data.draw)
         arrived[number] = second
-        played.at(second, replace(message, at=message.at if message.at < NOON else after(second)))
+        played.at(
+            second, replace(message, sent_at=message.sent_at if message.sent_at < NOON else after(second))
+        )
     out = played.end()
     assert sorted(number for _, ids in out for number in ids) == sorted(arrived)
     assert all(moment - arrived[number] <= 10.001 for moment, ids in out for number in ids)

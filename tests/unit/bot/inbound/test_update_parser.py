@@ -10,33 +10,33 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bot.telegram.arrivals import (
-    CommandWords,
-    Forwarded,
-    Ignored,
-    Incoming,
+from bot.telegram.inbound.update_parser import MAX_ID_VALUE, parse_update
+from bot.telegram.inbound.updates import (
+    CallbackQuery,
+    ChatMigration,
+    DraftStopped,
+    ForwardOrigin,
+    IgnoredUpdate,
+    IncomingMessage,
+    IncomingUpdate,
     Media,
-    Membership,
-    Migrated,
-    PinChanged,
-    Pressed,
-    Quoted,
-    Reacted,
-    Sender,
-    Spoken,
-    StoppedDraft,
+    MembershipChange,
+    MessageAuthor,
+    ParsedCommand,
+    PinChange,
+    QuotedMessage,
+    ReactionChange,
 )
-from bot.telegram.incoming import MOST_ID, read_update
 from tests.kit.telegram.updates import BOT, BOT_USER, GROUP_CHAT, NOON, Json, raw, raw_message
 
 
-def read(update: Json) -> Incoming:
-    return read_update(update, bot=BOT)
+def read(update: Json) -> IncomingUpdate:
+    return parse_update(update, bot=BOT)
 
 
-def said(**changes: Any) -> Spoken:
+def said(**changes: Any) -> IncomingMessage:
     found = read(raw(**changes))
-    assert isinstance(found, Spoken), found
+    assert isinstance(found, IncomingMessage), found
     return found
 
 
@@ -52,17 +52,22 @@ def entity(kind: str, text: str, part: str, **more: Any) -> Json:
 
 def test_a_private_message_is_read_with_its_person_and_place() -> None:
     found = said()
-    assert found.sender == Sender(user_id=42, name="Ada Lovelace", username="ada", language_code="de")
-    assert (found.where.chat_id, found.where.thread_id, found.where.kind) == (42, 0, "private")
-    assert (found.where.title, found.text, found.at, found.update_id) == ("Ada Lovelace", "Hello", NOON, 11)
-    assert not found.edited
-    assert not found.addressed
+    assert found.sender == MessageAuthor(user_id=42, name="Ada Lovelace", username="ada", language_code="de")
+    assert (found.chat.chat_id, found.chat.thread_id, found.chat.kind) == (42, 0, "private")
+    assert (found.chat.title, found.text, found.sent_at, found.update_id) == (
+        "Ada Lovelace",
+        "Hello",
+        NOON,
+        11,
+    )
+    assert not found.is_edited
+    assert not found.is_addressed
 
 
 def test_an_edited_message_says_so() -> None:
     found = read({"update_id": 1, "edited_message": raw_message(edit_date=1)})
-    assert isinstance(found, Spoken)
-    assert found.edited
+    assert isinstance(found, IncomingMessage)
+    assert found.is_edited
 
 
 @pytest.mark.parametrize(
@@ -72,8 +77,8 @@ def test_only_topics_are_places_and_general_has_no_number(
     thread: int | None, is_topic: bool | None, expected: int
 ) -> None:
     found = said(chat=GROUP_CHAT, message_thread_id=thread, is_topic_message=is_topic)
-    assert found.where.thread_id == expected
-    assert found.where.is_forum
+    assert found.chat.thread_id == expected
+    assert found.chat.is_forum
 
 
 def test_what_seems_to_answer_the_topics_first_message_answers_nothing() -> None:
@@ -82,7 +87,7 @@ def test_what_seems_to_answer_the_topics_first_message_answers_nothing() -> None
     )
     found = said(chat=GROUP_CHAT, message_thread_id=5, is_topic_message=True, reply_to_message=first)
     assert (found.quoted, found.reply_to_message_id, found.replies_to_bot) == (None, None, False)
-    assert found.where.topic == "Cats"
+    assert found.chat.topic == "Cats"
 
 
 @pytest.mark.parametrize(
@@ -101,7 +106,7 @@ def test_a_mention_is_what_telegram_marks_as_one(text: str, part: str, kind: str
 
 def test_a_name_without_at_can_be_a_mention() -> None:
     mark = entity("text_mention", "Evertalk?", "Evertalk", user=BOT_USER)
-    assert said(chat=GROUP_CHAT, text="Evertalk?", entities=[mark]).addressed
+    assert said(chat=GROUP_CHAT, text="Evertalk?", entities=[mark]).is_addressed
 
 
 def test_a_caption_can_mention_the_bot() -> None:
@@ -126,13 +131,13 @@ def test_a_caption_can_mention_the_bot() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("/compact the cats", CommandWords(name="compact", args="the cats")),
-        ("/Help@evertalk_test_bot", CommandWords(name="help", at_this_bot=True)),
-        ("/help@other_bot", CommandWords(name="help", at_other_bot=True)),
+        ("/compact the cats", ParsedCommand(name="compact", args="the cats")),
+        ("/Help@evertalk_test_bot", ParsedCommand(name="help", is_for_this_bot=True)),
+        ("/help@other_bot", ParsedCommand(name="help", is_for_other_bot=True)),
         ("no /help here", None),
     ],
 )
-def test_a_command_stands_at_the_beginning(text: str, expected: CommandWords | None) -> None:
+def test_a_command_stands_at_the_beginning(text: str, expected: ParsedCommand | None) -> None:
     part = next(word for word in text.split() if word.startswith("/"))
     found = said(text=text, entities=[entity("bot_command", text, part)])
     assert found.command == expected
@@ -148,30 +153,30 @@ def test_a_reply_to_the_bot_is_known_and_quoted() -> None:
     answer = raw_message(message_id=3, text="Earlier words", **{"from": BOT_USER})
     found = said(chat=GROUP_CHAT, reply_to_message=answer)
     assert found.replies_to_bot
-    assert found.addressed
+    assert found.is_addressed
     assert found.reply_to_message_id == 3
-    assert found.quoted == Quoted(author="Evertalk", text="Earlier words", by_bot=True)
+    assert found.quoted == QuotedMessage(author="Evertalk", text="Earlier words", by_bot=True)
 
 
 def test_chosen_words_win_over_the_whole_message() -> None:
     other = raw_message(message_id=3, text="Earlier words of mine")
     found = said(reply_to_message=other, quote={"text": "words", "position": 8, "is_manual": True})
-    assert found.quoted == Quoted(author="Ada Lovelace", text="words", chosen=True, own=True)
+    assert found.quoted == QuotedMessage(author="Ada Lovelace", text="words", chosen=True, own=True)
 
 
 def test_a_reply_into_another_chat_and_a_forward_name_their_source() -> None:
     origin = {"type": "hidden_user", "sender_user_name": "Carl", "date": 1}
     found = said(external_reply={"origin": origin}, quote={"text": "so he said", "position": 0})
-    assert found.quoted == Quoted(author="Carl", text="so he said", chosen=True, elsewhere=True)
+    assert found.quoted == QuotedMessage(author="Carl", text="so he said", chosen=True, elsewhere=True)
     channel = {
         "type": "channel",
         "chat": {"id": -1, "type": "channel", "title": "News"},
         "message_id": 1,
         "date": 1,
     }
-    assert said(forward_origin=channel).forwarded == Forwarded(name="News")
+    assert said(forward_origin=channel).forward_origin == ForwardOrigin(name="News")
     own = {"type": "user", "sender_user": BOT_USER, "date": 1}
-    assert said(forward_origin=own).forwarded == Forwarded(name="Evertalk", from_this_bot=True)
+    assert said(forward_origin=own).forward_origin == ForwardOrigin(name="Evertalk", from_this_bot=True)
 
 
 def test_a_forwarded_command_is_nobodys_command() -> None:
@@ -203,8 +208,8 @@ def test_a_button_is_read_even_under_a_message_that_is_gone() -> None:
     shown = read({"update_id": 2, "callback_query": {**query, "message": raw_message(message_id=9)}})
     gone = {"message_id": 9, "date": 0, "chat": {"id": 42, "type": "private"}}
     lost = read({"update_id": 2, "callback_query": {**query, "message": gone}})
-    assert isinstance(shown, Pressed)
-    assert isinstance(lost, Pressed)
+    assert isinstance(shown, CallbackQuery)
+    assert isinstance(lost, CallbackQuery)
     assert (shown.data, shown.message_id, shown.accessible) == ("stop:1", 9, True)
     assert (lost.message_id, lost.accessible) == (9, False)
 
@@ -223,7 +228,7 @@ def test_reactions_are_told_as_what_came_and_went() -> None:
             },
         }
     )
-    assert isinstance(found, Reacted)
+    assert isinstance(found, ReactionChange)
     assert (found.added, found.removed, found.user_id, found.message_id) == (("👎",), ("👍",), 42, 9)
 
 
@@ -252,7 +257,7 @@ def test_the_bots_own_standing(chat: Json, before: str, after: str, change: str)
         "new_chat_member": member(after),
     }
     found = read({"update_id": 4, "my_chat_member": changed})
-    assert isinstance(found, Membership)
+    assert isinstance(found, MembershipChange)
     assert (found.change, found.by.user_id) == (change, 42)
 
 
@@ -260,12 +265,12 @@ def test_a_migration_is_the_same_from_both_sides() -> None:
     old: Json = {"id": -5, "type": "group", "title": "Family"}
     one = read(raw(text=None, chat=old, migrate_to_chat_id=-100500))
     two = read(raw(text=None, chat=GROUP_CHAT, migrate_from_chat_id=-5))
-    assert one == two == Migrated(update_id=11, old_chat=-5, new_chat=-100500)
+    assert one == two == ChatMigration(update_id=11, old_chat=-5, new_chat=-100500)
 
 
 def test_a_pin_names_the_message() -> None:
     found = read(raw(text=None, pinned_message=raw_message(message_id=3)))
-    assert isinstance(found, PinChanged)
+    assert isinstance(found, PinChange)
     assert found.message_id == 3
 
 
@@ -276,8 +281,8 @@ def test_a_stopped_draft_has_a_place_and_no_person() -> None:
         "message_thread_id": 5,
     }
     found = read({"update_id": 5, "stopped_message_generation": stopped})
-    assert isinstance(found, StoppedDraft)
-    assert (found.draft_id, found.where.thread_id) == (77, 5)
+    assert isinstance(found, DraftStopped)
+    assert (found.draft_id, found.chat.thread_id) == (77, 5)
 
 
 @pytest.mark.parametrize(
@@ -297,14 +302,14 @@ def test_a_stopped_draft_has_a_place_and_no_person() -> None:
         raw(text=None, new_chat_members=[BOT_USER]),
         raw(text=None, forum_topic_created={"name": "x", "icon_color": 1}),
         raw(date=10**30),
-        raw(chat={"id": MOST_ID + 1, "type": "private"}),
+        raw(chat={"id": MAX_ID_VALUE + 1, "type": "private"}),
         raw(message_id=-(10**40)),
         raw(chat={"id": 1, "type": "a new kind"}),
     ],
 )
 def test_the_rest_is_ignored_with_a_reason(update: Json) -> None:
     found = read(update)
-    assert isinstance(found, Ignored)
+    assert isinstance(found, IgnoredUpdate)
     assert found.reason
 
 
@@ -386,7 +391,7 @@ def test_no_mutation_of_a_real_update_raises(data: st.DataObject) -> None:
             del inside[last]
     found_value = read(update)
     numbers = [value for value in flat(found_value) if isinstance(value, int)]
-    assert all(abs(number) <= MOST_ID for number in numbers[1:])
+    assert all(abs(number) <= MAX_ID_VALUE for number in numbers[1:])
 
 
 def flat(value: Any) -> list[Any]:
@@ -408,4 +413,4 @@ def test_no_junk_raises(junk: Any) -> None:
 
 def test_a_value_is_made_from_json_alone() -> None:
     assert all(json.loads(json.dumps(one)) == one for one in SAMPLES)
-    assert not any(isinstance(read(one), Ignored) for one in SAMPLES)
+    assert not any(isinstance(read(one), IgnoredUpdate) for one in SAMPLES)

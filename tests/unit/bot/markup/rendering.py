@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from bot.telegram.markup import Part, Rendered
+from bot.telegram.markup import MessagePart, RenderedText
 
 
-def covered(message: Rendered | Part, kind: str) -> tuple[str, ...]:
+def covered(message: RenderedText | MessagePart, kind: str) -> tuple[str, ...]:
     """The texts under the entities of a type."""
     raw = message.text.encode("utf-16-le")
     return tuple(
@@ -15,6 +15,6 @@ def covered(message: Rendered | Part, kind: str) -> tuple[str, ...]:
     )
 
 
-def seen(message: Rendered | Part) -> int:
+def seen(message: RenderedText | MessagePart) -> int:
     """How many characters a person sees."""
     return sum(not char.isspace() for char in message.text)

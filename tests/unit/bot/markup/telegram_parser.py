@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bot.telegram.markup import Entity, Part, Rendered
+from bot.telegram.markup import MessagePart, RenderedText, TextEntity
 
 _TAGS = {"bold": "b", "italic": "i", "strikethrough": "s", "code": "code", "blockquote": "blockquote"}
 _TYPES = {
@@ -39,7 +39,7 @@ def _parse(markup: str) -> dict[str, Any]:
     return answer
 
 
-def judge(message: Rendered | Part) -> None:
+def judge(message: RenderedText | MessagePart) -> None:
     """Fails unless Telegram reads the message exactly as we mean it."""
     answer = _parse(as_html(message))
     assert answer["@type"] == "formattedText", (answer, message)
@@ -48,7 +48,7 @@ def judge(message: Rendered | Part) -> None:
     assert sorted(map(_told, answer["entities"])) == sorted(map(_meant, message.entities)), message
 
 
-def check_nesting(entities: tuple[Entity, ...]) -> None:
+def check_nesting(entities: tuple[TextEntity, ...]) -> None:
     """What Telegram would mend in silence after parsing, the parser alone does not tell."""
     for number, outer in enumerate(entities):
         for inner in entities[number + 1 :]:
@@ -67,7 +67,7 @@ def _told(entity: dict[str, Any]) -> tuple[int, int, str, str]:
     return entity["offset"], entity["length"], _TYPES[kind["@type"]], detail
 
 
-def _meant(entity: Entity) -> tuple[int, int, str, str]:
+def _meant(entity: TextEntity) -> tuple[int, int, str, str]:
     detail = (normal_url(entity.url) if entity.url else entity.language) or ""
     if entity.url:
         assert detail.startswith(entity.url.partition(":")[0].lower()), f"{entity.url} would become {detail}"
@@ -81,10 +81,10 @@ def normal_url(url: str) -> str | None:
     return str(entities[0]["type"]["url"]) if entities else None
 
 
-def as_html(message: Rendered | Part) -> str:
+def as_html(message: RenderedText | MessagePart) -> str:
     raw = message.text.encode("utf-16-le")
     written: list[str] = []
-    stack: list[Entity] = []
+    stack: list[TextEntity] = []
     at = 0
 
     def text_until(offset: int) -> None:
@@ -107,7 +107,7 @@ def as_html(message: Rendered | Part) -> str:
     return "".join(written)
 
 
-def _opening(entity: Entity) -> str:
+def _opening(entity: TextEntity) -> str:
     if entity.type == "text_link":
         return f'<a href="{html.escape(entity.url or "")}">'
     if entity.type == "pre":
@@ -115,7 +115,7 @@ def _opening(entity: Entity) -> str:
     return f"<{_TAGS[entity.type]}>"
 
 
-def _closing(entity: Entity) -> str:
+def _closing(entity: TextEntity) -> str:
     if entity.type == "pre":
         return "</code></pre>" if entity.language else "</pre>"
     return "</a>" if entity.type == "text_link" else f"</{_TAGS[entity.type]}>"

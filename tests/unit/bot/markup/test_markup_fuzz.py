@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bot.telegram.markup import Rendered, plain, render, split, units
+from bot.telegram.markup import RenderedText, count_units, render, render_plain, split
 from tests.unit.bot.markup.rendering import seen
 from tests.unit.bot.markup.telegram_parser import judge
 
@@ -131,7 +131,7 @@ def test_telegram_reads_any_text_as_we_mean_it(markdown: str) -> None:
     judge(done)
     if live != done:
         judge(live)
-    assert plain(markdown).entities == ()
+    assert render_plain(markdown).entities == ()
 
 
 @pytest.mark.control("S18")
@@ -142,7 +142,7 @@ def test_any_text_is_the_sum_of_its_parts(markdown: str, limit: int) -> None:
     parts = split(rendered, limit=limit)
     assert "".join(part.text + part.gap for part in parts) == rendered.text
     for part in parts:
-        assert units(part.text) <= limit
+        assert count_units(part.text) <= limit
         judge(part)
 
 
@@ -150,7 +150,7 @@ def test_any_text_is_the_sum_of_its_parts(markdown: str, limit: int) -> None:
 @given(answers)
 def test_no_word_is_lost_while_any_text_grows(markdown: str) -> None:
     """Random ends may be markers of any length; what was read must not go away in masses."""
-    before = Rendered()
+    before = RenderedText()
     for end in range(len(markdown) + 1):
         now = render(markdown[:end], live=True)
         assert seen(now) >= seen(before) - 20

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from bot.telegram.markup import Entity, render, units
+from bot.telegram.markup import TextEntity, count_units, render
 from tests.unit.bot.markup.rendering import covered
 from tests.unit.bot.markup.telegram_parser import judge, normal_url
 
 
 def test_offsets_count_utf_16_units() -> None:
-    assert render("👍🏽 **b**").entities == (Entity(type="bold", offset=5, length=1),)
-    assert units("👍🏽") == 4
+    assert render("👍🏽 **b**").entities == (TextEntity(type="bold", offset=5, length=1),)
+    assert count_units("👍🏽") == 4
 
 
 def test_an_entity_is_written_as_the_bot_api_has_it() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bot.telegram.markup import plain, render
+from bot.telegram.markup import render, render_plain
 from tests.unit.bot.markup.rendering import covered
 from tests.unit.bot.markup.samples import SAMPLES, WHOLE, Sample
 from tests.unit.bot.markup.telegram_parser import judge
@@ -43,14 +43,14 @@ def test_a_rendered_text_has_no_blanks_around_it(sample: Sample) -> None:
 
 @samples
 def test_the_plain_form_keeps_every_word(sample: Sample) -> None:
-    rendered, spelled = render(sample.markdown), plain(sample.markdown)
+    rendered, spelled = render(sample.markdown), render_plain(sample.markdown)
     assert spelled.entities == ()
     for word in rendered.text.split():
         assert word.strip("()") in spelled.text
 
 
 def test_the_plain_form_spells_addresses_out() -> None:
-    assert plain("see [docs](https://e.org/a) and <https://e.org>").text == (
+    assert render_plain("see [docs](https://e.org/a) and <https://e.org>").text == (
         "see docs (https://e.org/a) and https://e.org"
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bot.telegram.markup import Part, Rendered, render, split
+from bot.telegram.markup import MessagePart, RenderedText, render, split
 from tests.unit.bot.markup.rendering import covered, seen
 from tests.unit.bot.markup.samples import SAMPLES, WHOLE
 from tests.unit.bot.markup.telegram_parser import judge
@@ -33,7 +33,7 @@ def test_telegram_reads_an_answer_that_ended_anywhere(markdown: str) -> None:
 
 @texts
 def test_the_visible_text_never_shrinks_by_more_than_a_marker(markdown: str) -> None:
-    before = Rendered()
+    before = RenderedText()
     for beginning in beginnings(markdown):
         now = render(beginning, live=True)
         assert seen(now) >= seen(before) - MARKER_CHARS, (beginning[-60:], before.text[-60:], now.text[-60:])
@@ -88,7 +88,7 @@ def test_what_may_still_become_a_marker_is_held_back(end: str) -> None:
 
 
 def test_parts_behind_the_last_two_stay_while_an_answer_grows() -> None:
-    long, before = (WHOLE + "\n\n") * 4, tuple[Part, ...]()
+    long, before = (WHOLE + "\n\n") * 4, tuple[MessagePart, ...]()
     for end in range(0, len(long), 19):
         now = split(render(long[:end], live=True), limit=400)
         assert now[: max(0, len(before) - 2)] == before[:-2]
@@ -99,7 +99,7 @@ def test_a_note_of_ours_is_no_code_even_below_an_open_fence() -> None:
     rendered = render("```py\nx = 1", live=True).followed_by("[stopped]")
     assert rendered.text == "x = 1\n\n[stopped]"
     assert covered(rendered, "pre") == ("x = 1",)
-    assert Rendered().followed_by("[stopped]").text == "[stopped]"
+    assert RenderedText().followed_by("[stopped]").text == "[stopped]"
 
 
 def test_what_was_held_back_is_shown_when_the_answer_is_done() -> None:

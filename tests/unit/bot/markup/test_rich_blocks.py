@@ -9,14 +9,14 @@ import pytest
 from aiogram.types import InputRichMessage
 from pydantic import BaseModel
 
-from bot.telegram.markup import RichBlock, rich_blocks
+from bot.telegram.markup import RichBlock, build_rich_blocks
 from tests.unit.bot.markup.samples import SAMPLES, WHOLE
 
 COLUMNS = 20
 
 
 def blocks(markdown: str) -> tuple[RichBlock, ...]:
-    found = rich_blocks(markdown)
+    found = build_rich_blocks(markdown)
     assert found is not None
     return found
 
@@ -36,7 +36,7 @@ def unknown_fields(value: Any) -> Iterator[str]:
 )
 def test_aiogram_knows_every_block_and_every_field(markdown: str) -> None:
     for end in range(0, len(markdown) + 1, 23):
-        found = rich_blocks(markdown[:end]) or ()
+        found = build_rich_blocks(markdown[:end]) or ()
         message = InputRichMessage.model_validate({"blocks": found})
         assert list(unknown_fields(message)) == []
         assert not message.blocks or "InputRichBlock" in type(message.blocks[0]).__name__
@@ -46,7 +46,7 @@ def test_aiogram_knows_every_block_and_every_field(markdown: str) -> None:
     "markdown", ["", "Hi **you**", "- a\n- b", "```py\nx\n```", "> quote", "it costs $5 and $6"]
 )
 def test_what_the_classic_form_says_as_well_stays_classic(markdown: str) -> None:
-    assert rich_blocks(markdown) is None
+    assert build_rich_blocks(markdown) is None
 
 
 def test_a_table() -> None:
@@ -129,7 +129,7 @@ def test_details_with_details_in_them() -> None:
 
 
 def test_details_that_nobody_closed_stay_text() -> None:
-    assert rich_blocks("<details><summary>x</summary>\n\nbody") is None
+    assert build_rich_blocks("<details><summary>x</summary>\n\nbody") is None
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_details_that_nobody_closed_stay_text() -> None:
     ids=["too long", "too many items", "too many rows", "too deep"],
 )
 def test_an_answer_over_a_limit_stays_classic(markdown: str) -> None:
-    assert rich_blocks(markdown) is None
+    assert build_rich_blocks(markdown) is None
 
 
 def test_an_answer_just_within_the_limits_is_rich() -> None:

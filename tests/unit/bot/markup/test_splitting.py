@@ -6,14 +6,14 @@ import pytest
 
 from bot.telegram.markup import (
     LIVE_UNITS,
+    MAX_PARTS,
     MESSAGE_UNITS,
-    MOST_PARTS,
-    Part,
-    as_messages,
-    plain,
+    MessagePart,
+    build_messages,
+    count_units,
     render,
+    render_plain,
     split,
-    units,
 )
 from tests.unit.bot.markup.rendering import covered
 from tests.unit.bot.markup.samples import SAMPLES, WHOLE
@@ -22,16 +22,16 @@ from tests.unit.bot.markup.telegram_parser import judge
 FAMILY = "👨‍👩‍👧‍👦"
 
 
-def joined(parts: tuple[Part, ...]) -> str:
+def joined(parts: tuple[MessagePart, ...]) -> str:
     return "".join(part.text + part.gap for part in parts)
 
 
-def check(markdown: str, *, limit: int = MESSAGE_UNITS) -> tuple[Part, ...]:
+def check(markdown: str, *, limit: int = MESSAGE_UNITS) -> tuple[MessagePart, ...]:
     rendered = render(markdown)
     parts = split(rendered, limit=limit)
     assert joined(parts) == rendered.text
     for part in parts:
-        assert units(part.text) <= limit
+        assert count_units(part.text) <= limit
         assert len(part.entities) <= 100
         assert part.text.rstrip() == part.text != ""
         assert not part.gap.strip(" \t\n\xa0\u0301")
@@ -42,7 +42,7 @@ def check(markdown: str, *, limit: int = MESSAGE_UNITS) -> tuple[Part, ...]:
 def test_an_answer_of_forty_thousand_characters() -> None:
     markdown = "\n\n".join(f"{number}. round\n\n{WHOLE}" for number in range(60))[:40_000]
     parts = check(markdown)
-    assert len(parts) > MOST_PARTS
+    assert len(parts) > MAX_PARTS
     assert check(markdown, limit=LIVE_UNITS)
 
 
@@ -53,7 +53,7 @@ def test_a_sample_in_small_parts(name: str, limit: int) -> None:
 
 
 def test_a_short_answer_is_one_part() -> None:
-    assert split(render("**a** b")) == (Part(text="a b", entities=render("**a** b").entities),)
+    assert split(render("**a** b")) == (MessagePart(text="a b", entities=render("**a** b").entities),)
 
 
 def test_nothing_is_no_part() -> None:
@@ -92,7 +92,7 @@ def test_what_a_person_sees_as_one_is_never_cut(cluster: str, limit: int) -> Non
 
 
 def test_a_cluster_longer_than_a_message_is_cut_after_all() -> None:
-    assert [units(part.text) for part in check("e" + "\u0301" * 9_000 + " end")] == [4_096, 813]
+    assert [count_units(part.text) for part in check("e" + "\u0301" * 9_000 + " end")] == [4_096, 813]
 
 
 def test_more_than_a_hundred_entities_make_another_part() -> None:
@@ -110,21 +110,21 @@ def test_thousands_of_spaces_are_no_part() -> None:
 
 
 def test_a_text_without_formatting_splits_alike() -> None:
-    rendered = plain(WHOLE * 20)
+    rendered = render_plain(WHOLE * 20)
     assert joined(split(rendered)) == rendered.text
 
 
 def test_up_to_five_parts_are_messages() -> None:
-    messages = as_messages("word " * 3_900)
+    messages = build_messages("word " * 3_900)
     assert (len(messages.parts), messages.document) == (5, None)
 
 
 def test_more_are_the_first_part_and_the_whole_as_a_file() -> None:
     markdown = "**word** " * 1_000
-    messages = as_messages(markdown)
+    messages = build_messages(markdown)
     assert messages.parts == split(render(markdown))[:1]
     assert messages.document == markdown
 
 
 def test_an_answer_without_anything_to_see_is_no_message() -> None:
-    assert as_messages("\u200b\n").parts == ()
+    assert build_messages("\u200b\n").parts == ()

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from bot.telegram.markup import Entity, Rendered
+from bot.telegram.markup import RenderedText, TextEntity
 from tests.unit.bot.markup.telegram_parser import judge
 
 
@@ -22,20 +22,23 @@ def test_the_judge_is_here() -> None:
 @pytest.mark.parametrize(
     "entities",
     [
-        (Entity(type="bold", offset=0, length=0),),
-        (Entity(type="text_link", offset=0, length=1, url="https://localhost"),),
-        (Entity(type="text_link", offset=0, length=1, url="mailto:a@b.de"),),
-        (Entity(type="pre", offset=0, length=3, language="a<b"), Entity(type="pre", offset=1, length=1)),
-        (Entity(type="bold", offset=0, length=2), Entity(type="italic", offset=1, length=2)),
+        (TextEntity(type="bold", offset=0, length=0),),
+        (TextEntity(type="text_link", offset=0, length=1, url="https://localhost"),),
+        (TextEntity(type="text_link", offset=0, length=1, url="mailto:a@b.de"),),
+        (
+            TextEntity(type="pre", offset=0, length=3, language="a<b"),
+            TextEntity(type="pre", offset=1, length=1),
+        ),
+        (TextEntity(type="bold", offset=0, length=2), TextEntity(type="italic", offset=1, length=2)),
     ],
     ids=["empty", "nowhere", "mail", "code in code", "crossing"],
 )
-def test_the_judge_says_no(entities: tuple[Entity, ...]) -> None:
-    judge(Rendered(text="abc"))
+def test_the_judge_says_no(entities: tuple[TextEntity, ...]) -> None:
+    judge(RenderedText(text="abc"))
     with pytest.raises(AssertionError):
-        judge(Rendered(text="abc", entities=entities))
+        judge(RenderedText(text="abc", entities=entities))
 
 
 def test_no_entity_may_begin_within_a_character() -> None:
     with pytest.raises(UnicodeDecodeError):
-        judge(Rendered(text="👍🏽", entities=(Entity(type="bold", offset=1, length=2),)))
+        judge(RenderedText(text="👍🏽", entities=(TextEntity(type="bold", offset=1, length=2),)))

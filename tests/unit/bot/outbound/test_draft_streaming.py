@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from bot.telegram.markup import LIVE_UNITS, MOST_PARTS
-from bot.telegram.streaming import FILLER, Draft, Rhythm
+from bot.telegram.markup import LIVE_UNITS, MAX_PARTS
+from bot.telegram.outbound.draft_streaming import FILLER, EditPacing, ReplyDraft
 from shared.core.session.events import Delta
 
-RHYTHM = Rhythm()
+RHYTHM = EditPacing()
 WORDS = "Every word of this answer is worth waiting for. "
 
 
@@ -14,25 +14,25 @@ def delta(text: str, offset: int = 0, *, attempt: int = 1) -> Delta:
     return Delta(turn=1, attempt=attempt, offset=offset, text=text)
 
 
-def draft(text: str = "", now: float = 0.0) -> Draft:
-    made = Draft(rhythm=RHYTHM, attempt=1)
+def draft(text: str = "", now: float = 0.0) -> ReplyDraft:
+    made = ReplyDraft(rhythm=RHYTHM, attempt=1)
     if text:
-        made.hear(delta(text), now)
+        made.append(delta(text), now)
     return made
 
 
-def opened(text: str, now: float = 0.0) -> Draft:
+def opened(text: str, now: float = 0.0) -> ReplyDraft:
     made = draft(text, now)
-    opening = made.opening()
+    opening = made.render_opening()
     assert opening is not None
-    made.opened(100 + len(made.bubbles), *opening, now)
+    made.record_opened(100 + len(made.bubbles), *opening, now)
     return made
 
 
 def test_nothing_is_sent_before_there_is_something_to_read() -> None:
     made = draft()
     assert not made.wants_bubble(60.0)
-    made.hear(delta("   \n"), 60.0)
+    made.append(delta("   \n"), 60.0)
     assert not made.wants_bubble(90.0)
 
 
@@ -45,63 +45,63 @@ def test_the_first_bubble_comes_after_thirty_characters_or_a_second() -> None:
 
 def test_an_edit_waits_for_its_time_and_for_twenty_characters() -> None:
     made = opened(WORDS)
-    made.hear(delta("y" * 19, len(WORDS)), 5.0)
-    assert made.edit(5.0) is None
+    made.append(delta("y" * 19, len(WORDS)), 5.0)
+    assert made.next_edit(5.0) is None
     assert made.next_at(5.0) is None
-    made.hear(delta("y", len(WORDS) + 19), 0.5)
-    assert made.edit(1.4) is None
+    made.append(delta("y", len(WORDS) + 19), 0.5)
+    assert made.next_edit(1.4) is None
     assert made.next_at(1.0) == 1.5
-    edit = made.edit(1.5)
+    edit = made.next_edit(1.5)
     assert edit is not None
     assert edit.part.text == WORDS + "y" * 20
-    made.edited(edit, 1.5)
-    assert made.edit(100.0) is None
+    made.record_edited(edit, 1.5)
+    assert made.next_edit(100.0) is None
 
 
 def test_every_429_halves_the_pace_down_to_ten_seconds() -> None:
     made = opened(WORDS)
-    made.hear(delta(WORDS, len(WORDS)), 1.0)
+    made.append(delta(WORDS, len(WORDS)), 1.0)
     waits = []
     for _ in range(5):
-        made.slowed(0.0, 0.0)
+        made.slow_down(0.0, 0.0)
         at = made.next_at(0.0)
         waits.append(at)
     assert waits == [3.0, 6.0, 10.0, 10.0, 10.0]
-    made.slowed(29.0, 0.0)
+    made.slow_down(29.0, 0.0)
     assert made.next_at(0.0) == 29.0
 
 
 def test_a_piece_is_put_where_it_belongs() -> None:
     made = draft("One 😀 ")
-    made.hear(delta("two", 7), 0.0)
+    made.append(delta("two", 7), 0.0)
     assert made.text == "One 😀 two"
-    made.hear(delta("three", 7), 0.0)
+    made.append(delta("three", 7), 0.0)
     assert made.text == "One 😀 three"
-    made.hear(delta("lost", 99), 0.0)
+    made.append(delta("lost", 99), 0.0)
     assert made.text == "One 😀 three"
-    made.hear(delta("All new", 0), 0.0)
+    made.append(delta("All new", 0), 0.0)
     assert made.text == "All new"
 
 
 def test_a_text_that_overflows_opens_the_next_bubble_and_freezes_the_one_before() -> None:
     made = opened(WORDS)
     long = WORDS * 100
-    made.hear(delta(long[len(WORDS) :], len(WORDS)), 1.0)
-    first = made.edit(2.0)
+    made.append(delta(long[len(WORDS) :], len(WORDS)), 1.0)
+    first = made.next_edit(2.0)
     assert first is not None
     assert first.number == 0
     assert len(first.part.text) <= LIVE_UNITS
-    made.edited(first, 2.0)
+    made.record_edited(first, 2.0)
     assert made.wants_bubble(4.0)
-    opening = made.opening()
+    opening = made.render_opening()
     assert opening is not None
-    made.opened(101, *opening, 4.0)
-    made.hear(delta(WORDS, len(long)), 5.0)
-    frozen = made.edit(6.0)
+    made.record_opened(101, *opening, 4.0)
+    made.append(delta(WORDS, len(long)), 5.0)
+    frozen = made.next_edit(6.0)
     assert frozen is not None
     assert (frozen.number, frozen.part, frozen.is_last) == (0, first.part, False)
-    made.edited(frozen, 6.0)
-    grown = made.edit(8.0)
+    made.record_edited(frozen, 6.0)
+    grown = made.next_edit(8.0)
     assert grown is not None
     assert (grown.number, grown.is_last) == (1, True)
 
@@ -110,56 +110,56 @@ def test_no_more_bubbles_than_the_answer_may_have_parts() -> None:
     made = draft(WORDS * 600)
     now = 0.0
     while made.wants_bubble(now):
-        opening = made.opening()
+        opening = made.render_opening()
         assert opening is not None
-        made.opened(len(made.bubbles), *opening, now)
+        made.record_opened(len(made.bubbles), *opening, now)
         now += 2
-        made.hear(delta(WORDS, len(made.text)), now)
-        while (edit := made.edit(now)) is not None:
-            made.edited(edit, now)
+        made.append(delta(WORDS, len(made.text)), now)
+        while (edit := made.next_edit(now)) is not None:
+            made.record_edited(edit, now)
             now += 2
-    assert len(made.bubbles) == MOST_PARTS
+    assert len(made.bubbles) == MAX_PARTS
 
 
 def test_a_new_attempt_replaces_what_is_shown_in_the_same_bubbles() -> None:
     made = opened(WORDS * 100)
-    made.hear(delta(WORDS, len(made.text)), 1.0)
-    edit = made.edit(2.0)
+    made.append(delta(WORDS, len(made.text)), 1.0)
+    edit = made.next_edit(2.0)
     while edit is not None:
-        made.edited(edit, 2.0)
-        edit = made.edit(4.0)
-    opening = made.opening()
+        made.record_edited(edit, 2.0)
+        edit = made.next_edit(4.0)
+    opening = made.render_opening()
     assert opening is not None
-    made.opened(101, *opening, 4.0)
+    made.record_opened(101, *opening, 4.0)
     made.begin(2)
-    assert made.edit(9.0) is None, "nothing to replace it with yet"
-    made.hear(delta("late", 99_999, attempt=1), 9.0)
-    made.hear(delta("Again, from the very beginning.", attempt=2), 9.0)
+    assert made.next_edit(9.0) is None, "nothing to replace it with yet"
+    made.append(delta("late", 99_999, attempt=1), 9.0)
+    made.append(delta("Again, from the very beginning.", attempt=2), 9.0)
     shown: list[tuple[int, str, bool]] = []
-    while (edit := made.edit(100.0 * (len(shown) + 1))) is not None:
+    while (edit := made.next_edit(100.0 * (len(shown) + 1))) is not None:
         shown.append((edit.number, edit.part.text, edit.is_last))
-        made.edited(edit, 0.0)
+        made.record_edited(edit, 0.0)
     assert shown == [(0, "Again, from the very beginning.", True), (1, FILLER.text, False)]
     assert not made.wants_bubble(1_000.0)
 
 
 def test_a_running_tool_has_one_line_that_goes_with_the_next_word() -> None:
     made = opened(WORDS)
-    made.works("Looking it up …")
-    edit = made.edit(2.0)
+    made.set_status("Looking it up …")
+    edit = made.next_edit(2.0)
     assert edit is not None
     assert edit.part.text == f"{WORDS.strip()}\n\nLooking it up …"
-    made.edited(edit, 2.0)
-    made.hear(delta("Found.", len(WORDS)), 3.0)
-    edit = made.edit(4.0)
+    made.record_edited(edit, 2.0)
+    made.append(delta("Found.", len(WORDS)), 3.0)
+    edit = made.next_edit(4.0)
     assert edit is not None
     assert edit.part.text == f"{WORDS}Found."
 
 
 def test_after_the_end_nothing_more_is_shown() -> None:
     made = opened(WORDS)
-    made.hear(delta(WORDS, len(WORDS)), 1.0)
+    made.append(delta(WORDS, len(WORDS)), 1.0)
     made.end()
-    assert made.edit(9.0) is None
+    assert made.next_edit(9.0) is None
     assert not made.wants_bubble(9.0)
     assert made.next_at(9.0) is None

@@ -4,22 +4,30 @@ from __future__ import annotations
 
 import pytest
 
-from bot.telegram.keyboards import DATA_BYTES, Action, Button, Press, callback_data, keyboard, read_press
+from bot.telegram.outbound.keyboards import (
+    DATA_BYTES,
+    Button,
+    ButtonAction,
+    ButtonPress,
+    build_keyboard,
+    format_callback_data,
+    parse_callback_data,
+)
 
 LARGEST = 2**59
 
 
-@pytest.mark.parametrize("action", list(Action))
-def test_every_button_fits_and_is_read_back(action: Action) -> None:
-    press = Press(action=action, address_id=LARGEST, subject=LARGEST)
-    data = callback_data(press)
+@pytest.mark.parametrize("action", list(ButtonAction))
+def test_every_button_fits_and_is_read_back(action: ButtonAction) -> None:
+    press = ButtonPress(action=action, address_id=LARGEST, subject=LARGEST)
+    data = format_callback_data(press)
     assert len(data.encode()) <= DATA_BYTES
-    assert read_press(data) == press
+    assert parse_callback_data(data) == press
 
 
 def test_a_setting_carries_a_word() -> None:
-    press = Press(action=Action.SETTING, address_id=1, word="language=de")
-    assert read_press(callback_data(press)) == press
+    press = ButtonPress(action=ButtonAction.SETTING, address_id=1, word="language=de")
+    assert parse_callback_data(format_callback_data(press)) == press
 
 
 @pytest.mark.parametrize(
@@ -31,17 +39,19 @@ def test_a_setting_carries_a_word() -> None:
     ],
 )  # fmt: skip
 def test_whatever_we_have_not_written_is_refused(data: str | None) -> None:
-    assert read_press(data) is None
+    assert parse_callback_data(data) is None
 
 
 def test_a_button_that_could_not_be_read_is_not_made() -> None:
     with pytest.raises(ValueError, match="no button"):
-        callback_data(Press(action=Action.SETTING, address_id=1, word="Größe"))
+        format_callback_data(ButtonPress(action=ButtonAction.SETTING, address_id=1, word="Größe"))
 
 
 def test_a_keyboard_without_buttons_is_none() -> None:
-    assert keyboard([[], []]) is None
-    made = keyboard([[Button(label="Stop", press=Press(action=Action.STOP, address_id=5, subject=2))], []])
+    assert build_keyboard([[], []]) is None
+    made = build_keyboard(
+        [[Button(label="Stop", press=ButtonPress(action=ButtonAction.STOP, address_id=5, subject=2))], []]
+    )
     assert made is not None
     assert [[(b.text, b.callback_data) for b in row] for row in made.inline_keyboard] == [
         [("Stop", "v1:stop:5:2")]

@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-from bot.telegram.pacing import Limits, Priority, Queue, Rate, Ticket
+from bot.telegram.client.call_queue import CallQueue, Priority, QueuedCall, Rate, RateLimits
 
 ANN, GROUP = 42, -5
 EDIT, FINAL, TYPING = Priority.EDIT, Priority.FINAL, Priority.TYPING
 
 
-def ticket(chat: int | None = ANN, priority: Priority = FINAL, **more: object) -> Ticket:
-    return Ticket(chat_id=chat, priority=priority, **more)  # type: ignore[arg-type]
+def ticket(chat: int | None = ANN, priority: Priority = FINAL, **more: object) -> QueuedCall:
+    return QueuedCall(chat_id=chat, priority=priority, **more)  # type: ignore[arg-type]
 
 
-def add(queue: Queue, *tickets: Ticket) -> None:
+def add(queue: CallQueue, *tickets: QueuedCall) -> None:
     for each in tickets:
         assert queue.add(each)
 
 
 def test_the_most_important_call_goes_first_and_equals_in_their_order() -> None:
-    queue = Queue(Limits(overall=Rate(most=1, seconds=1.0)))
+    queue = CallQueue(RateLimits(overall=Rate(most=1, seconds=1.0)))
     typing, edit, first, second = ticket(1, TYPING), ticket(2, EDIT), ticket(3), ticket(4)
     add(queue, typing, edit, first, second)
     assert [queue.due(float(now)) for now in range(4)] == [[first], [second], [edit], [typing]]
 
 
 def test_the_answer_to_a_button_waits_for_no_window() -> None:
-    queue = Queue(Limits(overall=Rate(most=1, seconds=1.0)))
+    queue = CallQueue(RateLimits(overall=Rate(most=1, seconds=1.0)))
     first, pressed = ticket(), ticket(None, Priority.CALLBACK)
     add(queue, first)
     assert queue.due(0.0) == [first]
@@ -34,7 +34,7 @@ def test_the_answer_to_a_button_waits_for_no_window() -> None:
 
 
 def test_a_private_chat_takes_three_in_three_seconds() -> None:
-    queue = Queue(Limits())
+    queue = CallQueue(RateLimits())
     add(queue, *(ticket() for _ in range(5)))
     assert len(queue.due(0.0)) == 3
     assert queue.next_at() == 3.2
@@ -42,7 +42,7 @@ def test_a_private_chat_takes_three_in_three_seconds() -> None:
 
 
 def test_a_call_counts_from_its_answer_on() -> None:
-    queue = Queue(Limits())
+    queue = CallQueue(RateLimits())
     calls = [ticket() for _ in range(3)]
     add(queue, *calls, ticket())
     assert queue.due(0.0) == calls
@@ -53,7 +53,7 @@ def test_a_call_counts_from_its_answer_on() -> None:
 
 
 def test_edits_of_unfinished_answers_leave_room_for_the_final() -> None:
-    queue = Queue(Limits())
+    queue = CallQueue(RateLimits())
     add(queue, *(ticket(priority=EDIT) for _ in range(3)))
     assert len(queue.due(0.0)) == 2
     final = ticket()
@@ -62,7 +62,7 @@ def test_edits_of_unfinished_answers_leave_room_for_the_final() -> None:
 
 
 def test_tidying_stands_behind_all_others_and_needs_a_quiet_chat() -> None:
-    queue = Queue(Limits())
+    queue = CallQueue(RateLimits())
     tidying = [ticket(priority=Priority.TIDYING) for _ in range(3)]
     add(queue, *tidying)
     assert queue.due(0.0) == tidying[:1]
@@ -77,7 +77,7 @@ def test_tidying_stands_behind_all_others_and_needs_a_quiet_chat() -> None:
 
 
 def test_a_group_never_gets_more_than_twenty_in_a_minute() -> None:
-    queue = Queue(Limits())
+    queue = CallQueue(RateLimits())
     moments: list[float] = []
     for tenth in range(3_000):
         now = tenth / 10
@@ -89,13 +89,13 @@ def test_a_group_never_gets_more_than_twenty_in_a_minute() -> None:
 
 
 def test_all_chats_together_get_twenty_five_in_a_second() -> None:
-    queue = Queue(Limits())
+    queue = CallQueue(RateLimits())
     add(queue, *(ticket(chat) for chat in range(1, 61)))
     assert [len(queue.due(now)) for now in (0.0, 0.5, 1.0, 2.0)] == [25, 0, 25, 10]
 
 
 def test_a_chat_that_said_later_waits_as_a_whole_and_others_do_not() -> None:
-    queue = Queue(Limits())
+    queue = CallQueue(RateLimits())
     queue.hold(ANN, 30.0)
     final, typing, other = ticket(), ticket(priority=TYPING, counts=False), ticket(7)
     add(queue, final, typing, other)
@@ -105,7 +105,7 @@ def test_a_chat_that_said_later_waits_as_a_whole_and_others_do_not() -> None:
 
 
 def test_who_cannot_go_in_time_is_told_at_once() -> None:
-    queue = Queue(Limits())
+    queue = CallQueue(RateLimits())
     patient, hasty = ticket(deadline=60.0), ticket(deadline=5.0)
     add(queue, patient, hasty)
     queue.hold(ANN, 30.0)
@@ -115,7 +115,7 @@ def test_who_cannot_go_in_time_is_told_at_once() -> None:
 
 
 def test_one_message_is_edited_by_one_call_at_a_time() -> None:
-    queue = Queue(Limits())
+    queue = CallQueue(RateLimits())
     first, second = (ticket(priority=EDIT, message=(ANN, 5)) for _ in range(2))
     add(queue, first, second)
     assert queue.due(0.0) == [first]
@@ -125,13 +125,13 @@ def test_one_message_is_edited_by_one_call_at_a_time() -> None:
 
 
 def test_the_queue_is_bounded() -> None:
-    queue = Queue(Limits(waiting=2))
+    queue = CallQueue(RateLimits(waiting=2))
     add(queue, ticket(), ticket())
     assert not queue.add(ticket())
 
 
 def test_chats_at_rest_are_forgotten() -> None:
-    queue = Queue(Limits(overall=Rate(most=10_000, seconds=0.1)))
+    queue = CallQueue(RateLimits(overall=Rate(most=10_000, seconds=0.1)))
     for chat in range(1, 3_000):
         add(queue, ticket(chat))
         queue.due(float(chat))

@@ -8,8 +8,8 @@ from typing import Any, cast
 
 import pytest
 
-from bot.telegram import answering
-from bot.telegram.answering import Answering
+from bot.telegram.runtime import turn_dispatch
+from bot.telegram.runtime.turn_dispatch import TelegramTurnDispatcher
 from shared.services.turns import turn_dispatcher as everywhere
 
 
@@ -20,14 +20,14 @@ class Traces:
         self.looks: list[list[str]] = []
         self.brought: list[list[int]] = []
 
-    async def unanswered(self, channel: str, *, accounts: Sequence[str] | None = None) -> list[int]:
+    async def list_unanswered(self, channel: str, *, accounts: Sequence[str] | None = None) -> list[int]:
         self.looks.append(list(accounts or ()))
         return []
 
     async def heartbeat(self) -> None:
         pass
 
-    async def recover(self, accounts: Sequence[int]) -> int:
+    async def resume_unfinished(self, accounts: Sequence[int]) -> int:
         self.brought.append(list(accounts))
         return 0
 
@@ -41,17 +41,17 @@ async def comes(true: Callable[[], bool]) -> None:
 async def test_a_bot_that_is_held_from_now_on_is_looked_after_before_the_next_round(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(answering, "ROUND_SECONDS", 3_600.0)
-    monkeypatch.setattr(everywhere, "ORPHANS_SECONDS", 3_600.0)
+    monkeypatch.setattr(turn_dispatch, "RECOVERY_SECONDS", 3_600.0)
+    monkeypatch.setattr(everywhere, "ORPHAN_POLL_SECONDS", 3_600.0)
     traces, held = Traces(), list[int]()
     nothing = cast("Any", traces)
-    answers = Answering(nothing, nothing, nothing, held=lambda: held, afterwards=nothing)
+    answers = TelegramTurnDispatcher(nothing, nothing, nothing, held=lambda: held, afterwards=nothing)
     answers.start()
     try:
         await asyncio.sleep(0.2)
         assert (traces.looks, traces.brought) == ([], [])
         held.append(42)
-        answers.bot_serves()
+        answers.on_bot_serving()
         await comes(lambda: bool(traces.looks and traces.brought))
         assert (traces.looks, traces.brought) == ([["42"]], [[42]])
     finally:

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from bot.telegram.arrivals import MediaKind
-from bot.telegram.markup import render, units
-from bot.telegram.texts import Texts, literal, texts_for
-from bot.telegram.texts.german import German
+from bot.telegram.inbound.updates import MediaKind
+from bot.telegram.markup import count_units, render
+from bot.telegram.texts import Texts, escape_markdown, get_texts
+from bot.telegram.texts.german import GermanTexts
 from shared.core.commands.texts import PinShown, command_texts
 from shared.core.values import errors
 from shared.core.values.money import Shortage
@@ -32,7 +32,7 @@ LANGUAGES = ("en", "de")
 
 
 def said(language: str, name: str, **other: Any) -> str:
-    texts = texts_for(language)
+    texts = get_texts(language)
     if name in FIELDS:
         return str(getattr(texts, name))
     method = getattr(texts, name)
@@ -42,7 +42,7 @@ def said(language: str, name: str, **other: Any) -> str:
 
 @pytest.mark.parametrize("name", [*FIELDS, *METHODS])
 def test_every_sentence_is_there_in_both_languages(name: str) -> None:
-    own = vars(German)["__annotations__"] if name in FIELDS else vars(German)
+    own = vars(GermanTexts)["__annotations__"] if name in FIELDS else vars(GermanTexts)
     assert name in own, f"{name} has no German words"
     english, german = said("en", name), said("de", name)
     assert english.strip()
@@ -57,7 +57,7 @@ def test_every_sentence_fits_where_it_is_shown(language: str, name: str) -> None
     kind = inspect.signature(getattr(Texts, name)).return_annotation if name in METHODS else None
     kind = kind or next(field.type for field in dataclasses.fields(Texts) if field.name == name)
     shown = text if kind == "Plain" else render(text).text
-    assert units(shown) <= 4096
+    assert count_units(shown) <= 4096
     if kind == "Plain" and name != "description":
         assert len(shown) <= 200, "an answer to a press has at most 200 characters"
     if kind == "Plain":
@@ -69,7 +69,7 @@ def test_every_sentence_fits_where_it_is_shown(language: str, name: str) -> None
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_the_profile_keeps_telegrams_limits(language: str) -> None:
-    texts = texts_for(language)
+    texts = get_texts(language)
     assert len(texts.about) <= 120
     assert len(texts.description) <= 512
 
@@ -86,12 +86,12 @@ def test_people_meet_no_technical_words(language: str, name: str) -> None:
 
 @pytest.mark.parametrize("code", ["de", "de-AT", "DE", "de_CH"])
 def test_germans_of_every_country_read_german(code: str) -> None:
-    assert texts_for(code).language == "de"
+    assert get_texts(code).language == "de"
 
 
 @pytest.mark.parametrize("code", ["", "en", "fr", "den", "x" * 500])
 def test_everybody_else_reads_english(code: str) -> None:
-    assert texts_for(code).language == "en"
+    assert get_texts(code).language == "en"
 
 
 NASTY = [
@@ -103,7 +103,7 @@ NASTY = [
 
 @pytest.mark.parametrize("words", NASTY)
 def test_a_name_stays_a_name(words: str) -> None:
-    shown = render(f"Hello {literal(words)}!")
+    shown = render(f"Hello {escape_markdown(words)}!")
     line = " ".join(words.split())
     expected = line if len(line) <= 60 else line[:59] + "…"
     assert shown.text == f"Hello {expected}!"
@@ -114,7 +114,7 @@ def test_a_name_stays_a_name(words: str) -> None:
 @pytest.mark.parametrize("words", NASTY)
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_words_of_others_cannot_format_a_message_of_ours(language: str, words: str) -> None:
-    texts = texts_for(language)
+    texts = get_texts(language)
     assert render(texts.let_in(name=words)).entities == ()
     assert render(texts.file_unreadable(name=words)).entities == ()
     answers = command_texts(language)
@@ -136,10 +136,10 @@ UNSEEN = {"error", "fenced", "model_error", "prompt_too_long", "model_rejected_r
 
 @pytest.mark.parametrize("code", sorted({kind.code for kind in OURS} - UNSEEN))
 def test_every_error_has_german_advice_of_its_own(code: str) -> None:
-    german = texts_for("de").advice(code=code, advice="English.", public=False)
-    assert german != texts_for("de").advice(code="error", advice="English.", public=False)
+    german = get_texts("de").advice(code=code, advice="English.", public=False)
+    assert german != get_texts("de").advice(code="error", advice="English.", public=False)
     assert (
-        texts_for("en").advice(code=code, advice="As the error says.", public=False) == "As the error says."
+        get_texts("en").advice(code=code, advice="As the error says.", public=False) == "As the error says."
     )
 
 
@@ -148,12 +148,12 @@ def test_every_error_has_german_advice_of_its_own(code: str) -> None:
 def test_the_public_hears_nothing_of_models_and_accounts(code: str) -> None:
     advice = {kind.code: kind.advice for kind in OURS}[code]
     for language in LANGUAGES:
-        told = texts_for(language).advice(code=code, advice=advice, public=True)
+        told = get_texts(language).advice(code=code, advice=advice, public=True)
         assert not re.search(r"model|token|account|konto|anbieter|pin\b", told, re.IGNORECASE), told
 
 
 def test_the_first_words_are_honest_about_the_demo_and_the_machine() -> None:
-    texts = texts_for("en")
+    texts = get_texts("en")
     assert "demo without intelligence" in texts.hello(demo=True)
     assert "demo" not in texts.hello()
     assert "AI assistant" in texts.hello(public=True)
@@ -166,24 +166,24 @@ def test_every_kind_of_message_that_cannot_be_read_has_its_own_words(language: s
     from typing import get_args
 
     kinds = set(get_args(MediaKind)) - {"photo", "document", "dice", "other"}
-    texts = texts_for(language)
+    texts = get_texts(language)
     assert len({texts.cannot(kind=kind) for kind in kinds | {"other"}}) == len(kinds) + 1
 
 
 def test_one_is_told_as_one() -> None:
-    assert texts_for("en").summarised(messages=1) == "I summarised one older message."
-    assert texts_for("en").summarised(messages=41) == "I summarised 41 older messages."
-    assert texts_for("de").summarised(messages=1041) == "Ich habe 1.041 ältere Nachrichten zusammengefasst."
+    assert get_texts("en").summarised(messages=1) == "I summarised one older message."
+    assert get_texts("en").summarised(messages=41) == "I summarised 41 older messages."
+    assert get_texts("de").summarised(messages=1041) == "Ich habe 1.041 ältere Nachrichten zusammengefasst."
 
 
 def test_settings_have_names_in_both_languages() -> None:
-    assert texts_for("en").setting(name="language", value="English") == "Language: English"
-    assert texts_for("de").setting(name="language", value="Deutsch") == "Sprache: Deutsch"
+    assert get_texts("en").setting(name="language", value="English") == "Language: English"
+    assert get_texts("de").setting(name="language", value="Deutsch") == "Sprache: Deutsch"
 
 
 def test_help_shows_commands_as_one_types_them() -> None:
     shown = render(
-        texts_for("en").help(commands=[("/compact [focus] [--force]", "Summarise older messages")])
+        get_texts("en").help(commands=[("/compact [focus] [--force]", "Summarise older messages")])
     )
     assert "• /compact [focus] [--force] – Summarise older messages" in shown.text
     assert shown.entities == ()
@@ -193,9 +193,9 @@ def test_a_person_reads_in_their_language_how_much_of_a_cap_is_used() -> None:
     short = Shortage(scope="session", cap_micro=300_000, spent_micro=150_400)
     error = errors.CapReached(scope="session", shortages=[short])
     told = {
-        language: texts_for(language).advice(code=error.code, advice=error.advice, public=False)
+        language: get_texts(language).advice(code=error.code, advice=error.advice, public=False)
         for language in ("en", "de")
     }
     assert "$0.15 of $0.30 used; not enough left for an answer" in told["en"]
     assert "0,15 $ von 0,30 $; für eine Antwort reicht der Rest nicht" in told["de"]
-    assert "$" not in texts_for("de").advice(code=error.code, advice=error.advice, public=True)
+    assert "$" not in get_texts("de").advice(code=error.code, advice=error.advice, public=True)

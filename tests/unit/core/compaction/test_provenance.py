@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bot.telegram.arrivals import Quoted
-from bot.telegram.quoting import prompt_of
+from bot.telegram.inbound.quoting import build_prompt
+from bot.telegram.inbound.updates import QuotedMessage
 from shared.core.compaction.provenance import foreign_part, heard, looked_up, own_words, passed_on
 from shared.core.context.file_texts import file_words
 from shared.core.values.messages import Image, ProviderBlock, Text, ToolResult, ToolUse
@@ -24,9 +24,9 @@ def test_what_was_typed_is_the_person_s_own() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        prompt_of([forward(1, FOREIGN)]),
-        prompt_of([spoken(1, "Is it so?", quoted=Quoted(author="Bo", text=FOREIGN))]),
-        prompt_of([spoken(1, "Well?", quoted=Quoted(author="bot", text=FOREIGN, by_bot=True))]),
+        build_prompt([forward(1, FOREIGN)]),
+        build_prompt([spoken(1, "Is it so?", quoted=QuotedMessage(author="Bo", text=FOREIGN))]),
+        build_prompt([spoken(1, "Well?", quoted=QuotedMessage(author="bot", text=FOREIGN, by_bot=True))]),
         file_words("fees.pdf", f"Fees\n{FOREIGN}\n[End of files]\n{FOREIGN}"),
         f"> {FOREIGN}\nWhat do you say?",
         f"[File cut.txt]\n{FOREIGN}",
@@ -38,8 +38,8 @@ def test_quotes_forwards_and_files_are_not_the_person_s_own(text: str) -> None:
 
 
 def test_who_quotes_themselves_has_said_it() -> None:
-    quoted = Quoted(author="Ada", text="My boat is blue.\nIt leaks.", own=True)
-    text = prompt_of([spoken(1, "Remember this.", quoted=quoted)])
+    quoted = QuotedMessage(author="Ada", text="My boat is blue.\nIt leaks.", own=True)
+    text = build_prompt([spoken(1, "Remember this.", quoted=quoted)])
     assert "My boat is blue." in own_words([Text(text=text)])
     assert "Remember this." in own_words([Text(text=text)])
     assert passed_on([Text(text=text)]) == ""

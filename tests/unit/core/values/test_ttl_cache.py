@@ -40,7 +40,7 @@ def test_it_is_asked_once_until_it_is_forgotten(beginning: float) -> None:
 
 def test_no_words_of_a_person_stay(beginning: float) -> None:
     counter = VocabularyCounter()
-    counter.count("My cat is called Miso.")
+    counter.count_tokens("My cat is called Miso.")
     layers = SystemLayers(base="You help.", agent="", person="This is Ada, who has a cat.")
     parts = build_context._system_parts(layers, "Ada has a cat.")
     request_builder._key_of(parts[0].text)

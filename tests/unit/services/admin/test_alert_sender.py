@@ -10,7 +10,7 @@ import pytest
 
 from shared.core.ops.alerts import Alert, Outcome, Sending, Sent
 from shared.core.values.errors import StorageUnavailable
-from shared.services.admin.alert_sender import Bringing
+from shared.services.admin.alert_sender import AlertSender
 
 ALERT = Alert(public_id="p", kind="test", key="", detail={}, opened_at=datetime(2026, 3, 1, tzinfo=UTC))
 
@@ -33,7 +33,7 @@ class Store:
             self.due.remove(found)
         return found
 
-    async def ended(self, sending: Sending, outcome: Outcome, *, worker_id: int) -> bool:
+    async def record_outcome(self, sending: Sending, outcome: Outcome, *, worker_id: int) -> bool:
         if self.away:
             raise StorageUnavailable("gone")
         self.stored.append((sending.send_id, outcome))
@@ -51,26 +51,26 @@ class Mailbox:
 
 async def test_only_what_one_can_carry_is_claimed() -> None:
     store, box = Store("webhook", "telegram:5"), Mailbox()
-    assert await Bringing(store, worker_id=1).bring({"webhook": box}) == 1
+    assert await AlertSender(store, worker_id=1).send_due({"webhook": box}) == 1
     assert [one.target for one in store.due] == ["telegram:5"]
     assert store.stored == [(0, Sent())]
 
 
 async def test_what_could_not_be_stored_is_stored_later_and_not_sent_again() -> None:
     store, box = Store("email", "email"), Mailbox()
-    bringing = Bringing(store, worker_id=1)
+    bringing = AlertSender(store, worker_id=1)
     store.away = True
     for _ in range(3):
         with pytest.raises(StorageUnavailable):
-            await bringing.bring({"email": box})
+            await bringing.send_due({"email": box})
     assert (box.read, store.stored) == (["0"], [])
     store.away = False
-    assert await bringing.bring({"email": box}) == 1
+    assert await bringing.send_due({"email": box}) == 1
     assert (box.read, [send_id for send_id, _ in store.stored]) == (["0", "1"], [0, 1])
 
 
 async def test_it_can_die_before_and_after_each_message() -> None:
     passed: list[str] = []
-    bringing = Bringing(Store("email"), worker_id=1, crash_point=passed.append)
-    await bringing.bring({"email": Mailbox()})
+    bringing = AlertSender(Store("email"), worker_id=1, crash_point=passed.append)
+    await bringing.send_due({"email": Mailbox()})
     assert passed == ["before_alert_send", "after_alert_send"]

@@ -12,27 +12,27 @@ from shared.core.session.turns import Caps
 from shared.core.values.errors import ModelUnavailable, PromptTooLong
 from shared.core.values.messages import text_message
 from shared.ports import ModelRequest
-from shared.services.compaction.one_shot_completion import Asking, Bounds
-from shared.services.turns.spend_tracker import Purse
+from shared.services.compaction.one_shot_completion import CompletionTimeouts, OneShotCompletion
+from shared.services.turns.spend_tracker import SpendTracker
 from tests.kit.scripted_model import Endless, NoMoney, ScriptedModel, Silence, Words
 
 REQUEST = ModelRequest(
     model="m", system=(), messages=(text_message("user", "one two three"),), max_output_tokens=50
 )
-SHORT = Bounds(first_seconds=0.05, silence_seconds=0.02, total_seconds=0.2)
+SHORT = CompletionTimeouts(first_seconds=0.05, silence_seconds=0.02, total_seconds=0.2)
 
 
-def purse() -> Purse:
-    return Purse(
+def purse() -> SpendTracker:
+    return SpendTracker(
         NoMoney(), session_id=1, job_id=1, caps=Caps(total=None, person=None, visitor=None, session=None)
     )
 
 
-async def failed(said: Any, bounds: Bounds = SHORT) -> tuple[ModelUnavailable, Purse]:
+async def failed(said: Any, bounds: CompletionTimeouts = SHORT) -> tuple[ModelUnavailable, SpendTracker]:
     money = purse()
-    asking = Asking(ScriptedModel(say=lambda _: said), Words(), bounds=bounds)
+    asking = OneShotCompletion(ScriptedModel(say=lambda _: said), Words(), bounds=bounds)
     with pytest.raises(ModelUnavailable) as caught:
-        await asking.answer(REQUEST, purse=money)
+        await asking.complete(REQUEST, purse=money)
     return caught.value, money
 
 
@@ -55,16 +55,16 @@ async def test_a_model_that_never_begins_has_failed() -> None:
         async def reply(self, *_: Any, **__: Any) -> Any:
             await asyncio.sleep(30)
 
-    asking = Asking(Mute(say=lambda _: ""), Words(), bounds=SHORT)
+    asking = OneShotCompletion(Mute(say=lambda _: ""), Words(), bounds=SHORT)
     with pytest.raises(ModelUnavailable, match="fell silent"):
-        await asking.answer(REQUEST, purse=purse())
+        await asking.complete(REQUEST, purse=purse())
 
 
 async def test_what_cannot_fit_is_refused_before_anybody_is_asked() -> None:
     model = ScriptedModel(say=lambda _: "hello", window=6)
-    asking = Asking(model, Words(), bounds=SHORT)
+    asking = OneShotCompletion(model, Words(), bounds=SHORT)
     with pytest.raises(PromptTooLong) as caught:
-        await asking.answer(REQUEST, purse=purse())
+        await asking.complete(REQUEST, purse=purse())
     assert (caught.value.tokens, caught.value.maximum) == (7, 6)
     assert model.asked == []
-    assert (await asking.answer(REQUEST, purse=purse(), checked=False)).model == "scripted"
+    assert (await asking.complete(REQUEST, purse=purse(), checked=False)).model == "scripted"

@@ -17,7 +17,7 @@ from shared.core.values.errors import ModelUnavailable, PromptTooLong
 from shared.core.values.messages import Text, ToolUse, text_message, text_of
 from shared.core.values.model import Prices
 from shared.ports import ModelRequest, SystemPart, ToolSpec
-from shared.services.compaction.summarizer import Written
+from shared.services.compaction.summarizer import SummaryResult
 from tests.kit.builders import exchange, words
 from tests.kit.scripted_model import (
     CHEAP,
@@ -70,7 +70,7 @@ def always(said: Any) -> ScriptedModel:
     return ScriptedModel(say=lambda _: said)
 
 
-def standing(written: Written) -> set[str]:
+def standing(written: SummaryResult) -> set[str]:
     return {item.text for item in written.ledger.items if item.closed is None}
 
 

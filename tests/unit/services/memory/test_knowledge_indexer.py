@@ -13,7 +13,7 @@ import pytest
 from shared.adapters.files.knowledge_files import KnowledgeFiles, UnreadableKnowledge
 from shared.core.memory.knowledge import Passage
 from shared.core.values.errors import StorageUnavailable
-from shared.services.memory.knowledge_indexer import Librarian
+from shared.services.memory.knowledge_indexer import KnowledgeIndexer
 from tests.kit.sample_files import pdf
 
 
@@ -67,9 +67,9 @@ def kept() -> Kept:
     return Kept()
 
 
-def librarian(tmp_path: Path, kept: Kept, *, most: int = 5_000, **folders: str) -> Librarian:
+def librarian(tmp_path: Path, kept: Kept, *, most: int = 5_000, **folders: str) -> KnowledgeIndexer:
     found = {int(name.removeprefix("agent")): folder for name, folder in folders.items()} or {1: "ada"}
-    return Librarian(
+    return KnowledgeIndexer(
         store=kept, shelves=KnowledgeFiles(tmp_path), agents=Rows(found), unreadable=UnreadableKnowledge,
         most_passages=most,
     )  # fmt: skip
@@ -81,11 +81,11 @@ async def test_only_what_changed_is_read_again_and_what_is_gone_is_forgotten(
     keeper = librarian(tmp_path, kept)
     (shelf / "a.md").write_text("one")
     (shelf / "b.md").write_text("two")
-    assert (await keeper.look_at_all())[1].read == ("a.md", "b.md")
-    assert (await keeper.look_at_all())[1].read == ()
+    assert (await keeper.index_all())[1].read == ("a.md", "b.md")
+    assert (await keeper.index_all())[1].read == ()
     (shelf / "a.md").write_text("three")
     (shelf / "b.md").unlink()
-    done = (await keeper.look_at_all())[1]
+    done = (await keeper.index_all())[1]
     assert (done.read, done.removed) == (("a.md",), ("b.md",))
     assert kept.texts() == {"a.md": ["three"]}
     assert kept.rows[1, "a.md"][0] == hashlib.sha256(b"three").digest()
@@ -95,9 +95,9 @@ async def test_a_process_that_begins_anew_reads_nothing_that_stayed(
     tmp_path: Path, shelf: Path, kept: Kept
 ) -> None:
     (shelf / "a.md").write_text("one")
-    await librarian(tmp_path, kept).look_at_all()
+    await librarian(tmp_path, kept).index_all()
     kept.written.clear()
-    await librarian(tmp_path, kept).look_at_all()
+    await librarian(tmp_path, kept).index_all()
     assert kept.written == []
 
 
@@ -109,11 +109,11 @@ async def test_a_broken_pdf_is_told_once_and_the_others_go_on(
     with (shelf / "c.txt").open("wb") as out:
         out.truncate(100 * 1024**2)
     keeper = librarian(tmp_path, kept)
-    told = (await keeper.look_at_all())[1].problems
+    told = (await keeper.index_all())[1].problems
     assert [problem.split(" ")[0] for problem in told] == ["knowledge/c.txt", "knowledge/a.pdf"]
     assert kept.texts() == {"a.pdf": [], "b.pdf": ["Thirty days."]}
     kept.written.clear()
-    await keeper.look_at_all()
+    await keeper.index_all()
     assert kept.written == []
 
 
@@ -121,9 +121,9 @@ async def test_what_one_agent_may_keep_has_an_end_and_its_other_files_count(
     tmp_path: Path, shelf: Path, kept: Kept
 ) -> None:
     (shelf / "a.md").write_text("# 1\none\n# 2\ntwo\n")
-    await librarian(tmp_path, kept, most=3).look_at_all()
+    await librarian(tmp_path, kept, most=3).index_all()
     (shelf / "b.md").write_text("# 1\none\n# 2\ntwo\n# 3\nthree\n")
-    told = (await librarian(tmp_path, kept, most=3).look_at_all())[1].problems
+    told = (await librarian(tmp_path, kept, most=3).index_all())[1].problems
     assert told == ("knowledge/b.md has 3 passages and there is room for 1 of 3: the rest is left out",)
     assert sum(map(len, kept.texts().values())) == 3
 
@@ -132,8 +132,8 @@ async def test_an_agent_that_lost_its_folder_knows_nothing_any_more(
     tmp_path: Path, shelf: Path, kept: Kept
 ) -> None:
     (shelf / "a.md").write_text("one")
-    await librarian(tmp_path, kept, agent1="ada", agent2="ada").look_at_all()
-    await librarian(tmp_path, kept, agent1="", agent2="ada").look_at_all()
+    await librarian(tmp_path, kept, agent1="ada", agent2="ada").index_all()
+    await librarian(tmp_path, kept, agent1="", agent2="ada").index_all()
     assert kept.texts(1) == {}
     assert kept.texts(2) == {"a.md": ["one"]}
 
@@ -141,10 +141,10 @@ async def test_an_agent_that_lost_its_folder_knows_nothing_any_more(
 async def test_a_folder_that_changed_is_looked_at_at_once_and_a_lost_database_is_waited_for(
     tmp_path: Path, shelf: Path, kept: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("shared.services.memory.knowledge_indexer.AWAY_SECONDS", 0.01)
+    monkeypatch.setattr("shared.services.memory.knowledge_indexer.RETRY_SECONDS", 0.01)
     kept.away = 2
     keeper = librarian(tmp_path, kept)
-    keeping = asyncio.ensure_future(keeper.keep(poll_seconds=0))
+    keeping = asyncio.ensure_future(keeper.run(poll_seconds=0))
     for words in ("one", "two"):
         (shelf / "a.md").write_text(words)
         keeper.folder_changed("ada")

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 import pytest
 
 from shared.ports import ToolContext, ToolFailed
-from shared.services.tools.calculator import Calculate, calculated
-from shared.services.tools.current_time import CurrentTime
+from shared.services.tools.calculator import CalculatorTool, calculate
+from shared.services.tools.current_time import CurrentTimeTool
 
 CONTEXT = ToolContext(session_id=1, party_id=1, scope="default", turn=1, key="k")
 BERLIN = ToolContext(session_id=1, party_id=1, scope="default", turn=1, key="k", timezone="Europe/Berlin")
@@ -19,7 +19,7 @@ class Fixed:
         return datetime(2026, 7, 1, 22, 30, 5, tzinfo=UTC)
 
 
-CLOCK = CurrentTime(Fixed(), home="Asia/Tokyo")
+CLOCK = CurrentTimeTool(Fixed(), home="Asia/Tokyo")
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ CLOCK = CurrentTime(Fixed(), home="Asia/Tokyo")
     ],
 )
 def test_an_expression_has_its_result(expression: str, result: str) -> None:
-    assert calculated(expression) == f"{expression} {result}"
+    assert calculate(expression) == f"{expression} {result}"
 
 
 @pytest.mark.parametrize(
@@ -89,11 +89,11 @@ def test_an_expression_has_its_result(expression: str, result: str) -> None:
 )
 def test_what_cannot_be_calculated_is_said_clearly(expression: str, words: str) -> None:
     with pytest.raises(ToolFailed, match=words):
-        calculated(expression)
+        calculate(expression)
 
 
 async def test_the_tool_calculates() -> None:
-    assert await Calculate().run({"expression": " 2 + 2 "}, context=CONTEXT) == "2 + 2 = 4"
+    assert await CalculatorTool().run({"expression": " 2 + 2 "}, context=CONTEXT) == "2 + 2 = 4"
 
 
 async def test_the_time_is_told_in_the_person_s_zone() -> None:

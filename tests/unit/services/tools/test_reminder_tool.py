@@ -12,8 +12,8 @@ import pytest
 from shared.core.tools.reminders import DueReminder, NewReminder, QuietHours, Refusal
 from shared.core.values.messages import Block, Text
 from shared.ports import ToolContext, ToolFailed
-from shared.runtime.crash_points import no_crash
-from shared.services.tools.reminders import Reminders, RemindMe, zone_of
+from shared.runtime.crash_points import ignore_crash_point
+from shared.services.tools.reminders import ReminderScheduler, ReminderTool, resolve_zone
 from tests.kit.scripted_model import Words
 
 NOW = datetime(2026, 11, 21, 22, 30, tzinfo=UTC)
@@ -38,28 +38,28 @@ class Store:
         self.kept.append(new)
         return self.refuses
 
-    async def due(self, channel: str, *, accounts: Sequence[str] | None = None) -> Sequence[DueReminder]:
+    async def list_due(self, channel: str, *, accounts: Sequence[str] | None = None) -> Sequence[DueReminder]:
         return self.due_now
 
-    async def wait_until(self, reminder_id: int, at: datetime) -> None:
+    async def postpone_until(self, reminder_id: int, at: datetime) -> None:
         self.done.append((reminder_id, at))
 
     async def fail(self, reminder_id: int, reason: str) -> None:
         self.done.append((reminder_id, reason))
 
-    async def begin(self, reminder_id: int, *, blocks: Sequence[Block], tokens: int) -> int | None:
+    async def start_turn(self, reminder_id: int, *, blocks: Sequence[Block], tokens: int) -> int | None:
         assert tokens > 0
         (block,) = blocks
         assert isinstance(block, Text)
         self.done.append((reminder_id, block.text))
         return 1
 
-    async def words_of(self, session_id: int, turn: int) -> str | None:
+    async def load_text(self, session_id: int, turn: int) -> str | None:
         return None
 
 
 async def wish(store: Store, context: ToolContext = CONTEXT, **arguments: Any) -> str:
-    tool = RemindMe(store, StandingClock(), timezone="Europe/Berlin")
+    tool = ReminderTool(store, StandingClock(), timezone="Europe/Berlin")
     given = {"when": "2026-11-22T09:00", "text": "call Anna", **arguments}
     return await tool.run(given, context=context)
 
@@ -80,7 +80,7 @@ async def test_the_deployments_clock_stands_in_for_one_that_nobody_knows() -> No
     for zone in (None, "", "Mars/Olympus", "../../etc/passwd"):
         told = await wish(Store(), replace(CONTEXT, timezone=zone))
         assert "2026-11-22 09:00 (Europe/Berlin)" in told
-    assert zone_of("nowhere", "nowhere either").key == "UTC"
+    assert resolve_zone("nowhere", "nowhere either").key == "UTC"
 
 
 @pytest.mark.parametrize(
@@ -125,8 +125,8 @@ def due(**more: Any) -> DueReminder:
 
 async def looked(reminder: DueReminder, quiet: QuietHours | None = None) -> list[Any]:
     store = Store(due_now=[reminder])
-    reminders = Reminders(store, Words(), quiet=quiet, timezone="UTC", crash_point=no_crash)
-    await reminders.begin_due("web")
+    reminders = ReminderScheduler(store, Words(), quiet=quiet, timezone="UTC", crash_point=ignore_crash_point)
+    await reminders.start_due("web")
     return store.done
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from shared.core.values.errors import StorageUnavailable
 from shared.services.turns import database_promotion as module
-from shared.services.turns.database_promotion import Promotion
+from shared.services.turns.database_promotion import PromotionWatcher
 
 
 @dataclass
@@ -21,7 +21,7 @@ class Deployment:
     def __init__(self) -> None:
         self.noted, self.is_another = 0, False
 
-    async def note_timeline(self) -> bool:
+    async def record_timeline(self) -> bool:
         self.noted += 1
         return self.is_another
 
@@ -29,8 +29,8 @@ class Deployment:
 class House:
     def __init__(self) -> None:
         self.pulse, self.deployment = Pulse(), Deployment()
-        self.promotion = Promotion(self.pulse, self.deployment)
-        self.promotion.then(self.act)
+        self.promotion = PromotionWatcher(self.pulse, self.deployment)
+        self.promotion.on_promotion(self.act)
         self.acts = self.away = 0
 
     async def act(self) -> None:

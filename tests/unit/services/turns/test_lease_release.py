@@ -12,9 +12,9 @@ import pytest
 from shared.core.session.events import ReplyEvent
 from shared.core.session.turns import Caps
 from shared.core.values.errors import Fenced, StorageUnavailable
-from shared.runtime.crash_points import no_crash
+from shared.runtime.crash_points import ignore_crash_point
 from shared.services.turns.agent_loop import ClaimPrices
-from shared.services.turns.session_service import Conversation
+from shared.services.turns.session_service import SessionService
 
 WORKER = 7
 
@@ -34,17 +34,17 @@ class Turns:
             await self.claiming.wait()
         raise StorageUnavailable("the reply is lost")
 
-    async def held(self, worker_id: int) -> dict[int, bool]:
+    async def load_held_turns(self, worker_id: int) -> dict[int, bool]:
         assert worker_id == WORKER
         return dict.fromkeys(self.leased, False)
 
-    def forget_remembered(self) -> None:
+    def clear_view_cache(self) -> None:
         self.remembers = False
 
-    async def tend_allowance(self, **_: Any) -> None:
+    async def renew_allowance(self, **_: Any) -> None:
         """Nothing costs anything here."""
 
-    async def let_go(self, session_ids: Collection[int], *, worker_id: int) -> None:
+    async def release_turns(self, session_ids: Collection[int], *, worker_id: int) -> None:
         assert worker_id == WORKER
         self.asked.append(sorted(session_ids))
         if self.before is not None:
@@ -60,7 +60,7 @@ class Heart:
 
 
 class Prices:
-    async def prices(self) -> ClaimPrices:
+    async def load_prices(self) -> ClaimPrices:
         return ClaimPrices(micro_per_input_token=0.0, micro_output=0.0)
 
 
@@ -74,8 +74,8 @@ class House:
             "doorbell": None,
             "turns": self.turns,
         }
-        self.conversation = Conversation(
-            channel="web", worker_id=WORKER, pulse=self.heart, crash_point=no_crash,
+        self.conversation = SessionService(
+            channel="web", worker_id=WORKER, pulse=self.heart, crash_point=ignore_crash_point,
             caps=Caps(total=None, person=None, visitor=None, session=None), **parts,
         )  # fmt: skip
 

@@ -16,12 +16,12 @@ import pytest
 from shared.core.session.events import Accepted, Inbound, ReplyEvent
 from shared.core.session.turns import AnswerStored, Caps, Claim, Outcome
 from shared.core.values.errors import Fenced, StorageUnavailable
-from shared.runtime.crash_points import no_crash
+from shared.runtime.crash_points import ignore_crash_point
 from shared.services.turns import session_service as module
 from shared.services.turns.agent_loop import ClaimPrices
-from shared.services.turns.session_service import Conversation
-from shared.services.turns.turn_dispatcher import Answering, OpenScreen
-from shared.services.turns.turn_outcomes import Answered
+from shared.services.turns.session_service import SessionService
+from shared.services.turns.turn_dispatcher import OpenReplySink, TurnDispatcher
+from shared.services.turns.turn_outcomes import TurnResult
 
 PROMOTIONS = 1_000
 SESSIONS = (1, 2, 3)
@@ -153,13 +153,13 @@ class Turns:
         self.server.commit(claim.session_id, epoch=row.epoch + 1, leased_by=None)
         await self.server.reply()
 
-    async def held(self, worker_id: int) -> dict[int, bool]:
+    async def load_held_turns(self, worker_id: int) -> dict[int, bool]:
         await self.server.wire()
         found = {one: False for one, row in self.server.rows.items() if row.leased_by == worker_id}
         await self.server.reply()
         return found
 
-    async def let_go(self, session_ids: Collection[int], *, worker_id: int) -> None:
+    async def release_turns(self, session_ids: Collection[int], *, worker_id: int) -> None:
         await self.server.wire()
         for session_id in session_ids:
             row = self.server.rows[session_id]
@@ -167,14 +167,14 @@ class Turns:
                 self.server.commit(session_id, epoch=row.epoch + 1, leased_by=None)
         await self.server.reply()
 
-    async def unanswered(self, channel: str, *, accounts: Sequence[str] | None = None) -> list[int]:
+    async def list_unanswered(self, channel: str, *, accounts: Sequence[str] | None = None) -> list[int]:
         await self.server.wire()
         return [one for one, row in self.server.rows.items() if row.is_due]
 
-    async def tend_allowance(self, **_: Any) -> None:
+    async def renew_allowance(self, **_: Any) -> None:
         """Nothing costs anything here."""
 
-    def forget_remembered(self) -> None:
+    def clear_view_cache(self) -> None:
         pass
 
 
@@ -188,14 +188,14 @@ def _accepted(inbound: Inbound, turn: int, *, repeated: bool = False) -> Accepte
 class Model:
     chance: Random
 
-    async def prices(self) -> ClaimPrices:
+    async def load_prices(self) -> ClaimPrices:
         return ClaimPrices(micro_per_input_token=0.0, micro_output=0.0)
 
-    async def answer(self, *_: Any, **__: Any) -> Answered:
+    async def answer(self, *_: Any, **__: Any) -> TurnResult:
         await asyncio.sleep(self.chance.uniform(0.05, 1.5))
-        return Answered(outcome=OUTCOME, measured=None)
+        return TurnResult(outcome=OUTCOME, measured=None)
 
-    def stored(self, _: Outcome) -> None:
+    def mark_stored(self, _: Outcome) -> None:
         pass
 
 
@@ -219,7 +219,7 @@ class Nobody:
     async def __call__(self, event: ReplyEvent) -> None:
         pass
 
-    async def answered(self) -> None:
+    async def mark_idle(self) -> None:
         pass
 
     async def close(self) -> None:
@@ -230,13 +230,15 @@ class Process:
     def __init__(self, server: Server, worker_id: int, *, tells: bool) -> None:
         parts: dict[str, Any] = {
             "assistant": Model(server.chance), "turns": Turns(server, worker_id), "doorbell": None,
-            "counter": SimpleNamespace(count=len), "pulse": Pulse(server, tells),
+            "counter": SimpleNamespace(count_tokens=len), "pulse": Pulse(server, tells),
             "caps": Caps(total=None, person=None, visitor=None, session=None),
         }  # fmt: skip
-        self.conversation = Conversation(channel="web", worker_id=worker_id, crash_point=no_crash, **parts)
-        self.answering = Answering(self.conversation, channel="web", orphan=self._orphan)
+        self.conversation = SessionService(
+            channel="web", worker_id=worker_id, crash_point=ignore_crash_point, **parts
+        )
+        self.answering = TurnDispatcher(self.conversation, channel="web", orphan=self._orphan)
 
-    async def _orphan(self, _: int) -> OpenScreen:
+    async def _orphan(self, _: int) -> OpenReplySink:
         return Nobody
 
     async def hears(self, session_id: int, key: str) -> None:
@@ -244,11 +246,11 @@ class Process:
         said = Inbound(session_id=session_id, address_id=1, text=key, dedupe_key=key)
         while True:
             try:
-                await self.conversation.accept_and_begin(said)
+                await self.conversation.accept_and_claim(said)
             except StorageUnavailable:
                 await asyncio.sleep(0.5)
             else:
-                return self.answering.answer(session_id, Nobody)
+                return self.answering.dispatch(session_id, Nobody)
 
 
 async def _promoted(seed: int) -> tuple[Server, int]:

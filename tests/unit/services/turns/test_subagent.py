@@ -14,9 +14,9 @@ from shared.core.values.errors import CapReached, ModelUnavailable, PromptTooLon
 from shared.core.values.messages import Message, Text, ToolUse
 from shared.core.values.model import Prices
 from shared.ports import ModelCard, ModelReply, ModelRequest, ToolContext, ToolFailed, ToolSpec, Usage
-from shared.services.turns.delegate_tool import HANDED_CHARS, TASK_CHARS, Delegate
-from shared.services.turns.request_builder import Prompting
-from shared.services.turns.subagent import Bounds
+from shared.services.turns.delegate_tool import CONTEXT_CHARS, TASK_CHARS, DelegateTool
+from shared.services.turns.request_builder import RequestBuilder
+from shared.services.turns.subagent import SubagentLimits
 from shared.services.turns.toolbox import Toolbox
 from tests.kit.scripted_model import ScriptedModel, Words
 
@@ -68,8 +68,8 @@ class Money:
 
 
 class Model(ScriptedModel):
-    async def card(self, model: str) -> ModelCard:
-        card = await ScriptedModel.card(self, model)
+    async def load_card(self, model: str) -> ModelCard:
+        card = await ScriptedModel.load_card(self, model)
         return replace(card, capabilities=frozenset({"tools"}))
 
 
@@ -90,12 +90,14 @@ def in_turn(*said: Any) -> Model:
 READS = tuple(ToolUse(id=f"call_{number}", name="read", input={}) for number in range(9))
 
 
-def delegate(model: Model, *, tools: Sequence[Any] = (), money: Money | None = None, **more: Any) -> Delegate:
+def delegate(
+    model: Model, *, tools: Sequence[Any] = (), money: Money | None = None, **more: Any
+) -> DelegateTool:
     policy = preset("steady")
     money = money or Money()
-    return Delegate(
+    return DelegateTool(
         model=model,
-        prompting=Prompting(
+        prompting=RequestBuilder(
             policy=policy, chat_model="main", summary_model="cheap", max_output=4_096, counter=Words()
         ),
         toolbox_of=lambda _config: Toolbox([Reads(), *tools]),
@@ -110,7 +112,7 @@ def words(request: ModelRequest) -> str:
     return str(request.messages)
 
 
-async def refused(tool: Delegate, **arguments: Any) -> str:
+async def refused(tool: DelegateTool, **arguments: Any) -> str:
     with pytest.raises(ToolFailed) as told:
         await tool.run({"task": "Count the ships.", **arguments}, context=CONTEXT)
     return str(told.value)
@@ -139,7 +141,7 @@ async def test_a_helper_has_the_agents_tools_but_none_that_speak_for_the_person(
     [
         ({"task": "  "}, "`task` is empty"),
         ({"task": "x" * (TASK_CHARS + 1)}, "`task` has 8,001 characters"),
-        ({"context": "x" * (HANDED_CHARS + 1)}, "`context` has 60,001 characters"),
+        ({"context": "x" * (CONTEXT_CHARS + 1)}, "`context` has 60,001 characters"),
     ],
 )
 async def test_a_task_that_says_nothing_or_too_much_is_refused(arguments: Any, reason: str) -> None:
@@ -149,7 +151,7 @@ async def test_a_task_that_says_nothing_or_too_much_is_refused(arguments: Any, r
 @pytest.mark.control("S29")
 async def test_what_it_may_read_in_all_is_bounded() -> None:
     model = in_turn(replied(Text(text="I look."), READS[0], tokens=900), "never asked")
-    told = await refused(delegate(model, bounds=Bounds(input_tokens=1_000)))
+    told = await refused(delegate(model, bounds=SubagentLimits(input_tokens=1_000)))
     assert "It has read all that it may read." in told
     assert "I look." in told
     assert len(model.asked) == 1
@@ -162,7 +164,7 @@ async def test_it_may_use_only_a_share_of_the_tightest_cap() -> None:
     model.prices = PRICES
     caps = replace(NO_CAPS, total=1_000_000, person=100_000)
     told = await refused(
-        delegate(model, money=money, caps=caps, bounds=Bounds(caps_share=0.222, output_tokens=4_096))
+        delegate(model, money=money, caps=caps, bounds=SubagentLimits(caps_share=0.222, output_tokens=4_096))
     )
     assert "Its share of the spending limit is used up." in told
     assert len(money.booked) == 1
@@ -216,7 +218,7 @@ async def test_a_helper_that_hangs_is_ended() -> None:
             return await Model.reply(self, request, on_text=hear)
 
     money = Money()
-    told = await refused(delegate(Waits(lambda _: Endless), money=money, bounds=Bounds(seconds=0.05)))
+    told = await refused(delegate(Waits(lambda _: Endless), money=money, bounds=SubagentLimits(seconds=0.05)))
     assert "It took longer than 0.05 seconds." in told
     assert [call.aborted for call in money.booked] == [True]
 

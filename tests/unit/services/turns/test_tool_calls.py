@@ -15,7 +15,7 @@ from shared.core.values.messages import Image, ToolUse
 from shared.core.values.model import ToolSpec
 from shared.ports import Tool, ToolContext, ToolFailed, ToolImage, ToolOutput
 from shared.services.turns import toolbox as tools_module
-from shared.services.turns.toolbox import Ran, Toolbox
+from shared.services.turns.toolbox import Toolbox, ToolCallResult
 
 CONTEXT = ToolContext(session_id=1, party_id=1, scope="default", turn=1, key="1:1:t")
 SCHEMA = {
@@ -56,7 +56,7 @@ class Scripted:
         return await self.does() if callable(self.does) else self.does
 
 
-async def ran(tool: Scripted, arguments: Any = None, **box: Any) -> Ran:
+async def ran(tool: Scripted, arguments: Any = None, **box: Any) -> ToolCallResult:
     call = ToolUse(id="t", name=tool.name, input={} if arguments is None else arguments)
     return await Toolbox([tool], **box).run(call, context=CONTEXT)
 
@@ -86,16 +86,18 @@ BOX = Toolbox([Scripted(name) for name in ("zeta", "alpha", "mcp_files_read", "m
     ],
 )
 def test_an_agent_has_what_is_allowed_and_not_denied_in_order(section: Any, left: list[str]) -> None:
-    assert names(BOX.of({"tools": section})) == left
+    assert names(BOX.for_agent({"tools": section})) == left
 
 
 def test_the_same_config_gets_the_same_box() -> None:
-    assert BOX.of({"tools": {"deny": ["zeta"]}}) is BOX.of({"tools": {"deny": ["zeta"]}, "model": "x"})
+    assert BOX.for_agent({"tools": {"deny": ["zeta"]}}) is BOX.for_agent(
+        {"tools": {"deny": ["zeta"]}, "model": "x"}
+    )
 
 
 @pytest.mark.control("S25")
 async def test_a_tool_that_is_not_allowed_is_not_there() -> None:
-    box = BOX.of({"tools": {"deny": ["zeta"]}})
+    box = BOX.for_agent({"tools": {"deny": ["zeta"]}})
     told = await box.run(ToolUse(id="t", name="zeta", input={}), context=CONTEXT)
     assert (told.status, told.result.is_error) == ("failed", True)
     assert "no tool called 'zeta'" in told.result.text
@@ -103,7 +105,9 @@ async def test_a_tool_that_is_not_allowed_is_not_there() -> None:
 
 def test_tools_of_the_provider_stand_behind_ours_as_they_are() -> None:
     search = {"type": "web_search_20250305", "name": "web_search", "max_uses": 2}
-    specs = BOX.of({"tools": {"allow": ["alpha"], "provider": [search, {"name": "typeless"}, "no"]}}).specs
+    specs = BOX.for_agent(
+        {"tools": {"allow": ["alpha"], "provider": [search, {"name": "typeless"}, "no"]}}
+    ).specs
     assert [spec.name for spec in specs] == ["alpha", "web_search"]
     assert specs[1].provider == search
 
@@ -121,19 +125,19 @@ class Growing:
 def test_what_a_source_brings_later_is_there_later_and_never_replaces_ours() -> None:
     source = Growing()
     box = Toolbox([Scripted("alpha")], source=source)
-    before = box.of({})
+    before = box.for_agent({})
     assert names(before) == ["alpha", "mcp_a_one"]
     source.offered = [*source.offered, Scripted("mcp_a_two"), Scripted("alpha", does="another")]
-    assert names(box.of({})) == ["alpha", "mcp_a_one"]
+    assert names(box.for_agent({})) == ["alpha", "mcp_a_one"]
     source.version += 1
-    assert names(box.of({})) == ["alpha", "mcp_a_one", "mcp_a_two"]
+    assert names(box.for_agent({})) == ["alpha", "mcp_a_one", "mcp_a_two"]
     assert names(before) == ["alpha", "mcp_a_one"]
 
 
 def test_artifacts_are_offered_only_where_something_long_may_come() -> None:
     brief = [Scripted(SAVE_MEMORY.name), Scripted("calculate"), Scripted(OPEN_ARTIFACT.name)]
-    assert OPEN_ARTIFACT.name not in names(Toolbox(brief).of({}))
-    assert OPEN_ARTIFACT.name in names(Toolbox([*brief, Scripted("fetch_url")]).of({}))
+    assert OPEN_ARTIFACT.name not in names(Toolbox(brief).for_agent({}))
+    assert OPEN_ARTIFACT.name in names(Toolbox([*brief, Scripted("fetch_url")]).for_agent({}))
 
 
 # -- arguments --------------------------------------------------------------------------------------------
@@ -203,7 +207,7 @@ async def _cancels() -> str:
 async def test_whatever_a_tool_does_the_model_is_told(
     does: Any, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tools_module, "LET_GO_SECONDS", 0.05)
+    monkeypatch.setattr(tools_module, "CANCEL_SECONDS", 0.05)
     told = await ran(Scripted(does=does, timeout_seconds=0.05))
     assert (told.status, told.result.is_error) == ("failed", True)
     assert words in told.result.text
@@ -230,7 +234,7 @@ async def test_nul_bytes_and_halves_of_characters_are_replaced() -> None:
 
 @dataclass
 class Keeper:
-    async def keep(self, session_id: int, image: ToolImage, *, by: str) -> tuple[Image, str]:
+    async def store_image(self, session_id: int, image: ToolImage, *, by: str) -> tuple[Image, str]:
         if image.body == b"broken":
             raise ToolFailed("A picture was returned that cannot be opened.")
         return Image(attachment_id=7, mime="image/png"), f"[a picture of {by}]"
@@ -250,8 +254,8 @@ async def test_pictures_are_kept_and_told_of() -> None:
 
 def test_what_a_call_is_about_is_short_and_plain() -> None:
     box = Toolbox([Scripted()])
-    about = box.subject(ToolUse(id="t", name="scripted", input={"count": 3}))
+    about = box.describe_subject(ToolUse(id="t", name="scripted", input={"count": 3}))
     assert about.startswith("about\ufffd 3!")
     assert len(about) == 60
-    assert box.subject(ToolUse(id="t", name="scripted", input={})) == ""
-    assert box.subject(ToolUse(id="t", name="other", input={})) == ""
+    assert box.describe_subject(ToolUse(id="t", name="scripted", input={})) == ""
+    assert box.describe_subject(ToolUse(id="t", name="other", input={})) == ""

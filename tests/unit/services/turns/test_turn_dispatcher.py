@@ -10,7 +10,7 @@ import pytest
 from shared.core.session.events import Emit, ReplyEvent, RunEnded
 from shared.core.values.errors import StorageUnavailable
 from shared.services.turns import turn_dispatcher
-from shared.services.turns.turn_dispatcher import Answering, OpenScreen
+from shared.services.turns.turn_dispatcher import OpenReplySink, TurnDispatcher
 
 
 class Talk:
@@ -34,7 +34,7 @@ class Talk:
             raise self.errors.pop()
         await emit(RunEnded(turn=1, state="answered"))
 
-    async def unanswered(self, channel: str, *, accounts: Sequence[str] | None = None) -> list[int]:
+    async def list_unanswered(self, channel: str, *, accounts: Sequence[str] | None = None) -> list[int]:
         self.asked.append((channel, accounts))
         return list(self.due)
 
@@ -51,7 +51,7 @@ class Shown:
     async def __call__(self, event: ReplyEvent) -> None:
         self.events.append(type(event).__name__)
 
-    async def answered(self) -> None:
+    async def mark_idle(self) -> None:
         self.events.append("answered")
 
     async def close(self) -> None:
@@ -65,7 +65,7 @@ class House:
         self.talk = Talk()
         self.screens: list[Shown] = []
         self.accounts: list[str] | None = None
-        self.answering = Answering(
+        self.answering = TurnDispatcher(
             self.talk, channel="here", orphan=self._orphan, accounts=lambda: self.accounts
         )
 
@@ -74,9 +74,9 @@ class House:
         return self.screens[-1]
 
     def answer(self, session_id: int) -> None:
-        self.answering.answer(session_id, self.screen)
+        self.answering.dispatch(session_id, self.screen)
 
-    async def _orphan(self, session_id: int) -> OpenScreen | None:
+    async def _orphan(self, session_id: int) -> OpenReplySink | None:
         return self.screen if session_id < 100 else None
 
 
@@ -121,17 +121,17 @@ async def test_an_answer_that_fails_is_found_again_as_an_orphan(house: House) ->
 async def test_a_turn_that_is_announced_is_looked_for_before_the_next_round(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(turn_dispatcher, "ORPHANS_SECONDS", 3_600.0)
+    monkeypatch.setattr(turn_dispatcher, "ORPHAN_POLL_SECONDS", 3_600.0)
     house.answering.start()
     house.talk.due = [7]
-    house.answering.look_now()
+    house.answering.wake()
     await comes(lambda: house.talk.begun == [7])
 
 
 async def test_what_the_dead_left_is_looked_for_before_the_first_round(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(turn_dispatcher, "ORPHANS_SECONDS", 3_600.0)
+    monkeypatch.setattr(turn_dispatcher, "ORPHAN_POLL_SECONDS", 3_600.0)
     house.talk.due = [7]
     house.answering.start()
     await comes(lambda: house.talk.begun == [7])
@@ -141,7 +141,7 @@ async def test_what_the_dead_left_is_looked_for_before_the_first_round(
 async def test_many_announcements_are_a_few_looks(house: House) -> None:
     house.answering.start()
     for _ in range(1_000):
-        house.answering.look_now()
+        house.answering.wake()
         await asyncio.sleep(0)
     await comes(lambda: len(house.talk.asked) > 1)
     assert len(house.talk.asked) < 100
@@ -161,7 +161,7 @@ async def test_the_heart_beats_until_the_last_answer_is_stored(house: House) -> 
     house.answering.start()
     house.answer(7)
     await comes(lambda: house.talk.begun == [7])
-    house.answering.begin_to_close()
+    house.answering.stop_accepting()
     house.answer(8)
     closing = asyncio.create_task(house.answering.close(drain_seconds=20.0))
     beats = house.talk.beats

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from shared.runtime.tasks import Tasks
+from shared.runtime.tasks import BackgroundTasks
 from tests.kit.web.fixtures import DeafAnnouncer
 from web.hub import Hub
 
@@ -25,7 +25,7 @@ async def test_announcements_gather_by_conversation_and_keep_their_order(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("web.hub.GATHER_SECONDS", 0.2)
-    announcer, tasks = Listening(), Tasks()
+    announcer, tasks = Listening(), BackgroundTasks()
     nothing: Any = None
     hub = Hub(announcer=announcer, events=nothing, measure=nothing, tasks=tasks)
     hub.start()

@@ -117,7 +117,7 @@ class Storm:
     async def blow(self) -> None:
         async with asyncio.timeout(400):
             await asyncio.gather(self._writers(), self._undo(), *(self._compact() for _ in range(RIVALS)))
-            await self.guest.app.conversation.answer(self.guest.session_id, self.guest.hear)
+            await self.guest.app.sessions.answer(self.guest.session_id, self.guest.hear)
 
     async def _writers(self) -> None:
         await asyncio.gather(*(self._write(number) for number in range(WRITERS)), self._pin())
@@ -129,7 +129,7 @@ class Storm:
                 break
             accepted = await self.guest.say(f"Writer {writer}, message {number}: pier {number} at 9:15.")
             self.said.append(accepted.seq)
-            await self.guest.app.conversation.answer(self.guest.session_id, self.guest.hear)
+            await self.guest.app.sessions.answer(self.guest.session_id, self.guest.hear)
             await self._pause(5)
 
     async def _compact(self) -> None:
@@ -141,9 +141,11 @@ class Storm:
         store, told = self.guest.app.upkeep, self.rivals.told
         while not self.written.is_set() and told["moved"] < UNDOS:
             if self.rng.random() < 0.6:
-                done = await store.undo(self.guest.session_id, limit_tokens=10**9, fixed_tokens=900)
+                done = await store.undo_compaction(
+                    self.guest.session_id, limit_tokens=10**9, fixed_tokens=900
+                )
             else:
-                done = await store.restore(self.guest.session_id, fixed_tokens=900)
+                done = await store.restore_compaction(self.guest.session_id, fixed_tokens=900)
             told["moved"] += isinstance(done, LinkStored)
             await self._pause(50)
         self.undone.set()
@@ -203,15 +205,17 @@ async def test_the_log_of_the_histories_means_what_postgres_means(guest: Visit) 
                     turns = {"from_turn": row["from_turn"], "through_turn": row["through_turn"]}
                     log.compact(Link(id=row["id"], kind="digest", **turns), seen)
             case "undo":
-                made = await guest.app.upkeep.undo(guest.session_id, limit_tokens=10**9, fixed_tokens=0)
+                made = await guest.app.upkeep.undo_compaction(
+                    guest.session_id, limit_tokens=10**9, fixed_tokens=0
+                )
                 done = log.undo()
                 assert done == isinstance(made, LinkStored)
             case "restore":
-                made = await guest.app.upkeep.restore(guest.session_id, fixed_tokens=0)
+                made = await guest.app.upkeep.restore_compaction(guest.session_id, fixed_tokens=0)
                 done = log.restore()
                 assert done == isinstance(made, LinkStored)
             case "anew":
-                made = await guest.app.upkeep.begin_anew(guest.session_id, fixed_tokens=0)
+                made = await guest.app.upkeep.start_new_conversation(guest.session_id, fixed_tokens=0)
                 done = log.begin_anew("new")
                 assert done == isinstance(made, LinkStored)
             case _:
@@ -221,7 +225,7 @@ async def test_the_log_of_the_histories_means_what_postgres_means(guest: Visit) 
                 if done:
                     (log.pin if deed == "pin" else log.unpin)(seq)
         deeds[deed] += done
-        state = await guest.app.upkeep.state(guest.session_id)
+        state = await guest.app.upkeep.load_state(guest.session_id)
         assert _shape(state.view) == _shape(log.view()), (deed, done)
     assert all(deeds[deed] > 0 for deed in choices), deeds
     await guest.app.upkeep.end_job(rivals.job, state="done", outcome={})

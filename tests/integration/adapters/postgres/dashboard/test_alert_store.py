@@ -386,7 +386,7 @@ async def test_each_target_is_told_once_and_once_more_when_it_is_over(desk: Desk
         sending = await desk.claimed(target)
         assert (sending.target, sending.phase, sending.alert.kind) == (target, "opened", "spend_80")
         assert await desk.claim(target) is None
-        assert await desk.store.ended(sending, Sent(), worker_id=desk.worker_id)
+        assert await desk.store.record_outcome(sending, Sent(), worker_id=desk.worker_id)
     await desk.spend(0)
     await desk.look()
     assert {(await desk.claimed(target)).phase for target in TARGETS} == {"ended"}
@@ -401,7 +401,7 @@ async def test_an_end_waits_for_its_beginning_and_is_not_told_without_it(desk: D
     await desk.spend(0)
     assert await desk.look(targets=("webhook",)) == (0, 1)
     assert await desk.claim() is None
-    await desk.store.ended(first, Refused(code="http_410"), worker_id=desk.worker_id)
+    await desk.store.record_outcome(first, Refused(code="http_410"), worker_id=desk.worker_id)
     await desk.look(targets=("webhook",))
     assert await desk.states() == {("webhook", "opened"): "failed", ("webhook", "ended"): "failed"}
 
@@ -433,7 +433,7 @@ async def test_what_was_cut_off_is_repeated_only_where_the_receiver_knows_its_ke
     }
     for late in sendings:
         assert late is not None
-        assert not await desk.store.ended(late, Sent(), worker_id=other)
+        assert not await desk.store.record_outcome(late, Sent(), worker_id=other)
     again = await desk.claimed()
     assert sendings[1] is not None
     assert (again.target, again.send_key, again.attempt) == ("webhook", sendings[1].send_key, 2)
@@ -445,7 +445,7 @@ async def test_what_surely_failed_is_tried_again_later_and_not_for_ever(desk: De
     for attempt in range(1, 13):
         sending = await desk.claimed()
         assert sending.attempt == attempt
-        await desk.store.ended(sending, NotSent(code="http_500"), worker_id=desk.worker_id)
+        await desk.store.record_outcome(sending, NotSent(code="http_500"), worker_id=desk.worker_id)
         assert await desk.claim() is None
         await desk.pool.execute("UPDATE alert_sends SET due_at = now()")
     assert await desk.claim() is None
@@ -457,7 +457,9 @@ async def test_what_surely_failed_is_tried_again_later_and_not_for_ever(desk: De
 async def test_an_unknown_end_is_never_repeated(desk: Desk) -> None:
     await desk.spend(4_000_000)
     await desk.look(targets=("email",))
-    await desk.store.ended(await desk.claimed(), Unknown(code="lost_connection"), worker_id=desk.worker_id)
+    await desk.store.record_outcome(
+        await desk.claimed(), Unknown(code="lost_connection"), worker_id=desk.worker_id
+    )
     await desk.look(targets=("email",))
     assert await desk.claim() is None
     assert await desk.states() == {("email", "opened"): "uncertain"}
@@ -481,7 +483,7 @@ async def test_a_test_goes_to_every_target_and_is_over_at_once(desk: Desk) -> No
     assert await desk.open() == []
     sending = await desk.claimed("webhook")
     assert (sending.alert.kind, sending.alert.public_id) == ("test", str(made))
-    await desk.store.ended(sending, Sent(), worker_id=desk.worker_id)
+    await desk.store.record_outcome(sending, Sent(), worker_id=desk.worker_id)
     assert ("webhook", "sent", "") in await desk.store.results(made)
     await desk.look()
     assert ("webhook", "ended") not in await desk.states()

@@ -61,7 +61,7 @@ async def test_a_turn_is_one_change_and_the_list_then_says_what_it_says(guest: V
     await guest.ask("What does a word cost?")
     await caught_up(guest)
     for _ in range(3):
-        await guest.app.conversation.accept_and_begin(guest.inbound("Hello"))
+        await guest.app.sessions.accept_and_claim(guest.inbound("Hello"))
         assert await guest.one(CHANGES) == 0
         await guest.answered()
         assert await guest.one(CHANGES) == 1
@@ -92,7 +92,7 @@ async def test_a_message_that_waits_is_told_at_once_and_a_long_answer_after_a_wh
     await caught_up(guest)
     await guest.answered()
     await caught_up(guest)
-    await guest.app.conversation.accept_and_begin(guest.inbound("And now?"))
+    await guest.app.sessions.accept_and_claim(guest.inbound("And now?"))
     await caught_up(guest)
     assert await guest.one(STALE) == 1
     for aged in ("turns SET opened_at = opened_at", "session_list SET last_active_at = last_active_at"):
@@ -106,7 +106,7 @@ async def test_a_message_that_waits_is_told_at_once_and_a_long_answer_after_a_wh
 async def test_a_turn_that_is_put_back_is_told(guest: Visit) -> None:
     await guest.ask("Hello")
     await caught_up(guest)
-    await guest.app.conversation.accept_and_begin(guest.inbound("Hello"))
+    await guest.app.sessions.accept_and_claim(guest.inbound("Hello"))
     await guest.app.pool.execute("UPDATE sessions SET leased_by = NULL, retry_at = now() + interval '1 hour'")
     assert await guest.one(CHANGES) == 1
     await guest.app.pool.execute("UPDATE sessions SET retry_at = NULL")
@@ -240,9 +240,9 @@ async def test_what_is_asked_each_second_walks_through_no_idle_conversations(gue
     await guest.app.pool.execute("ANALYZE")
     before = await _walked(guest)
     app, pool = guest.app, guest.app.pool
-    await app.conversation.heartbeat()
-    assert await app.turns.unanswered("web") == []
-    assert await app.turns.held(app.worker_id) == {}
+    await app.sessions.heartbeat()
+    assert await app.turns.list_unanswered("web") == []
+    assert await app.turns.load_held_turns(app.worker_id) == {}
     await WorkInsights(pool).pulse()
     await read_page(pool, GAUGES)
     await Insights(pool).overview()

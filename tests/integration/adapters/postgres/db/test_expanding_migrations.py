@@ -147,7 +147,7 @@ async def test_a_life_before_the_change_goes_on_after_it(database_url: str, redi
     async with running_app(settings) as app:
         guest = await visit(app)
         await guest.ask("Please remember that my cat is called Miso.")
-        await app.forgetting.messages(guest.session_id, [2], "person")
+        await app.erasure.erase_messages(guest.session_id, [2], "person")
     connection = await asyncpg.connect(database_url)
     for steps in (1, 2):
         await downgrade(database_url, before(steps))

@@ -62,7 +62,7 @@ class Story:
             case "change":
                 await notes.change(some, note, self.whose)
             case "put_away":
-                await notes.put_away(some, self.whose)
+                await notes.archive(some, self.whose)
             case "bring_back":
                 await notes.bring_back(some, said)
             case "erase":
@@ -115,7 +115,7 @@ def test_any_story_keeps_hashes_chains_and_graves(
 async def _told(steps: list[tuple[str, int, int]], database_url: str, redis_url: str) -> None:
     async with running_app(settings_for(database_url, redis_url)) as app:
         guest = await visit(app)
-        story = Story(guest, await app.notes.whose(guest.session_id))
+        story = Story(guest, await app.notes.load_owner(guest.session_id))
         for what, text, place in steps:
             await story.step(what, TEXTS[text], place)
         live = await app.notes.find(story.whose, [], limit=100)
@@ -144,14 +144,14 @@ async def claimed(guest: Visit) -> JobClaim:
 
 
 async def test_the_night_is_asked_for_once_a_day_and_only_when_there_is_something(guest: Visit) -> None:
-    ask = guest.app.tidying.ask
+    ask = guest.app.consolidation.ask
     assert await ask(timezone=MIDDAY, hour=0) == []
-    whose = await guest.app.notes.whose(guest.session_id)
+    whose = await guest.app.notes.load_owner(guest.session_id)
     await guest.app.notes.save(note_from({"text": "My dog is called Bertil."}), whose)
     assert await ask(timezone=MIDDAY, hour=24) == []
     (job_id,) = await ask(timezone=MIDDAY, hour=0)
     assert await ask(timezone=MIDDAY, hour=0) == []
-    await guest.app.maintenance.run(job_id)
+    await guest.app.job_runner.run(job_id)
     row = await guest.app.pool.fetchrow("SELECT state, outcome FROM jobs WHERE id = $1", job_id)
     assert row is not None
     assert row["state"] == "done"
@@ -160,14 +160,14 @@ async def test_the_night_is_asked_for_once_a_day_and_only_when_there_is_somethin
 
 
 async def test_a_dated_note_leaves_the_prompt_by_night_and_can_still_be_found(guest: Visit) -> None:
-    whose = await guest.app.notes.whose(guest.session_id)
+    whose = await guest.app.notes.load_owner(guest.session_id)
     dated = {"text": "The person is in Rome.", "durability": "ephemeral", "event_date": "2020-05-01"}
     await guest.app.notes.save(note_from(dated), whose)
-    assert len((await guest.app.upkeep.state(guest.session_id)).view.notes) == 1
+    assert len((await guest.app.upkeep.load_state(guest.session_id)).view.notes) == 1
     job = await claimed(guest)
     await guest.app.pool.execute("UPDATE jobs SET state = 'due', leased_by = NULL WHERE id = $1", job.id)
-    await guest.app.maintenance.run(job.id)
-    assert (await guest.app.upkeep.state(guest.session_id)).view.notes == ()
+    await guest.app.job_runner.run(job.id)
+    assert (await guest.app.upkeep.load_state(guest.session_id)).view.notes == ()
     assert (await guest.app.notes.find(whose, ["rome"], limit=5)).total == 1
 
 
@@ -175,7 +175,7 @@ async def test_what_a_turn_was_shown_while_its_note_was_erased_goes_with_the_nex
     guest: Visit,
 ) -> None:
     """Such a turn stores its prompt after the erasure."""
-    whose = await guest.app.notes.whose(guest.session_id)
+    whose = await guest.app.notes.load_owner(guest.session_id)
     note = note_from({"text": "My dog is called Zanzibarine."})
     kept = (await guest.app.notes.save(note, whose)).note
     assert kept is not None
@@ -194,7 +194,7 @@ async def test_what_a_turn_was_shown_while_its_note_was_erased_goes_with_the_nex
 
 async def test_a_save_whose_result_was_lost_is_recognised_by_its_call(guest: Visit) -> None:
     await guest.ask("My dog is called Bertil.")
-    whose = await guest.app.notes.whose(guest.session_id)
+    whose = await guest.app.notes.load_owner(guest.session_id)
     call = NoteSource(
         session_id=whose.session_id, party_id=whose.party_id, scope=whose.scope, from_turn=1,
         through_turn=1, call_id="c1", call_key="1:1:c1",

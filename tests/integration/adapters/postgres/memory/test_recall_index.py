@@ -137,7 +137,7 @@ async def test_days_and_numbers_narrow_the_search(pool: asyncpg.Pool[asyncpg.Rec
         session_id=talked.session_id, base_turn=talked.last_turn, words=(), from_seq=2, through_seq=3,
         automatic=False,
     )  # fmt: skip
-    assert [p.text for p in await PostgresRecall(pool).between(query)] == list(LINES[1:3])
+    assert [p.text for p in await PostgresRecall(pool).load_range(query)] == list(LINES[1:3])
 
 
 async def test_notes_are_found_by_their_party_until_they_are_forgotten(
@@ -195,8 +195,8 @@ async def test_a_session_that_was_put_away_is_searchable_to_its_end(
     other = await store(pool, conversation("away"))
     await pool.execute("UPDATE sessions SET base_turn = 0 WHERE id = $1", other.session_id)
     index = PostgresRecallIndex(pool)
-    assert other.session_id not in await index.behind()
+    assert other.session_id not in await index.list_unindexed()
     await pool.execute("UPDATE addresses SET session_id = $1", talked.session_id)
-    assert other.session_id in await index.behind()
-    await index.index(other.session_id)
-    assert other.session_id not in await index.behind()
+    assert other.session_id in await index.list_unindexed()
+    await index.index_session(other.session_id)
+    assert other.session_id not in await index.list_unindexed()

@@ -54,7 +54,7 @@ async def state(guest: Visit) -> Any:
 async def test_the_same_call_again_is_the_same_reminder(guest: Visit, store: PostgresReminders) -> None:
     wish = await new(guest)
     assert await asyncio.gather(*(store.add(wish) for _ in range(5))) == [None] * 5
-    assert [one.text for one in await store.of_session(guest.session_id)] == ["call Anna"]
+    assert [one.text for one in await store.list_for_session(guest.session_id)] == ["call Anna"]
 
 
 async def test_rivals_cannot_keep_more_than_is_allowed(guest: Visit, store: PostgresReminders) -> None:
@@ -77,16 +77,16 @@ async def test_a_public_chat_has_none(guest: Visit, store: PostgresReminders) ->
 
 async def test_of_many_who_look_one_begins_the_turn(guest: Visit, store: PostgresReminders) -> None:
     await store.add(await new(guest))
-    assert await store.due("web") == ()
+    assert await store.list_due("web") == ()
     await due_now(guest)
-    (found,) = await store.due("web")
+    (found,) = await store.list_due("web")
     assert (found.text, found.reachable, found.timezone) == ("call Anna", True, None)
-    begun = await asyncio.gather(*(store.begin(found.id, blocks=WORDS, tokens=7) for _ in range(6)))
+    begun = await asyncio.gather(*(store.start_turn(found.id, blocks=WORDS, tokens=7) for _ in range(6)))
     assert sorted(map(str, begun)) == sorted([str(guest.session_id), *["None"] * 5])
     assert await guest.one("SELECT count(*) FROM turns") == 1
     assert await guest.one("SELECT author || ' ' || role FROM entries") == "program user"
-    assert await store.words_of(guest.session_id, 1) == "call Anna"
-    assert await store.words_of(guest.session_id, 2) is None
+    assert await store.load_text(guest.session_id, 1) == "call Anna"
+    assert await store.load_text(guest.session_id, 2) is None
 
 
 async def test_only_who_serves_the_channel_and_the_account_finds_it(
@@ -94,20 +94,20 @@ async def test_only_who_serves_the_channel_and_the_account_finds_it(
 ) -> None:
     await store.add(await new(guest))
     await due_now(guest)
-    assert await store.due("telegram") == ()
-    assert await store.due("web", accounts=["another site"]) == ()
-    assert len(await store.due("web", accounts=["default"])) == 1
+    assert await store.list_due("telegram") == ()
+    assert await store.list_due("web", accounts=["another site"]) == ()
+    assert len(await store.list_due("web", accounts=["default"])) == 1
 
 
 async def test_it_is_done_when_its_turn_is_over_and_delivered(guest: Visit, store: PostgresReminders) -> None:
     await store.add(await new(guest))
     await due_now(guest)
-    (found,) = await store.due("web")
-    await store.begin(found.id, blocks=WORDS, tokens=7)
-    assert await store.due("web") == ()
+    (found,) = await store.list_due("web")
+    await store.start_turn(found.id, blocks=WORDS, tokens=7)
+    assert await store.list_due("web") == ()
     assert await state(guest) == "claimed"
     assert "call Anna" in await guest.answered()
-    assert await store.due("web") == ()
+    assert await store.list_due("web") == ()
     assert await state(guest) == "done"
 
 
@@ -117,8 +117,8 @@ async def test_messages_that_wait_are_answered_first_and_later_ones_after(
     await store.add(await new(guest))
     await guest.say("First.")
     await due_now(guest)
-    (found,) = await store.due("web")
-    await store.begin(found.id, blocks=WORDS, tokens=7)
+    (found,) = await store.list_due("web")
+    await store.start_turn(found.id, blocks=WORDS, tokens=7)
     await guest.say("Third.")
     await guest.say("Also third.")
     await guest.answered()
@@ -133,14 +133,14 @@ async def test_only_its_own_people_can_cancel_it_and_only_before_its_time(
 ) -> None:
     other = await visit(guest.app)
     await store.add(await new(guest))
-    (kept,) = await store.of_session(guest.session_id)
-    assert await store.of_session(other.session_id) == ()
+    (kept,) = await store.list_for_session(guest.session_id)
+    assert await store.list_for_session(other.session_id) == ()
     assert not await store.cancel(other.session_id, kept.id)
     assert await store.cancel(guest.session_id, kept.id)
     assert not await store.cancel(guest.session_id, kept.id)
     await due_now(guest)
-    assert await store.due("web") == ()
-    assert await store.begin(kept.id, blocks=WORDS, tokens=7) is None
+    assert await store.list_due("web") == ()
+    assert await store.start_turn(kept.id, blocks=WORDS, tokens=7) is None
 
 
 async def test_it_is_put_off_and_told_apart_from_what_nobody_serves(
@@ -149,21 +149,21 @@ async def test_it_is_put_off_and_told_apart_from_what_nobody_serves(
     await store.add(await new(guest))
     await guest.app.pool.execute("UPDATE reminders SET tell_at = now() - interval '11 minutes'")
     assert (await store.overdue(10), await store.overdue(12)) == (1, 0)
-    (found,) = await store.due("web")
-    await store.wait_until(found.id, found.now + timedelta(hours=1))
-    assert await store.due("web") == ()
+    (found,) = await store.list_due("web")
+    await store.postpone_until(found.id, found.now + timedelta(hours=1))
+    assert await store.list_due("web") == ()
     assert await store.overdue(10) == 0
-    assert await store.begin(found.id, blocks=WORDS, tokens=7) is None
+    assert await store.start_turn(found.id, blocks=WORDS, tokens=7) is None
 
 
 async def test_a_chat_that_is_closed_is_shown_as_the_reason(guest: Visit, store: PostgresReminders) -> None:
     await store.add(await new(guest))
     await due_now(guest)
     await guest.app.pool.execute("UPDATE addresses SET unreachable_since = now()")
-    (found,) = await store.due("web")
+    (found,) = await store.list_due("web")
     assert not found.reachable
     await store.fail(found.id, "unreachable")
-    (shown,) = await store.of_session(guest.session_id)
+    (shown,) = await store.list_for_session(guest.session_id)
     assert (shown.state, shown.reason) == ("failed", "unreachable")
 
 
@@ -176,9 +176,9 @@ async def test_it_follows_its_address_to_the_session_and_party_that_it_leads_to(
     people = PostgresPeople(guest.app.pool)
     code = await people.issue_code(guest.session_id, guest.address_id)
     assert isinstance(code, str)
-    assert isinstance(await people.join(other.session_id, other.address_id, code), Joined)
-    assert len(await store.of_session(other.session_id)) == 1
+    assert isinstance(await people.link_account(other.session_id, other.address_id, code), Joined)
+    assert len(await store.list_for_session(other.session_id)) == 1
     await due_now(guest)
-    (found,) = await store.due("web")
-    assert await store.begin(found.id, blocks=WORDS, tokens=7) == other.session_id
+    (found,) = await store.list_due("web")
+    assert await store.start_turn(found.id, blocks=WORDS, tokens=7) == other.session_id
     assert "call Anna" in await other.answered()

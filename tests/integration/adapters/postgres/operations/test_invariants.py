@@ -70,7 +70,7 @@ async def _talk(guest: Visit) -> None:
     for number in range(9):
         await guest.ask(f"Number {number}: we decided to meet on 2026-05-{number + 10} in Lisbon.")
     await _compacted(guest)
-    undone = await guest.app.upkeep.undo(guest.session_id, limit_tokens=10**9, fixed_tokens=0)
+    undone = await guest.app.upkeep.undo_compaction(guest.session_id, limit_tokens=10**9, fixed_tokens=0)
     assert hasattr(undone, "link_id"), undone
     await _compacted(guest)
     for number in range(7):

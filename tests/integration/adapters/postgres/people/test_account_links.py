@@ -57,7 +57,7 @@ class Place:
         return code
 
     async def types(self, code: str) -> Any:
-        return await PostgresPeople(self.pool).join(await self.session_id, self.address_id, code)
+        return await PostgresPeople(self.pool).link_account(await self.session_id, self.address_id, code)
 
     async def joins(self, other: Place) -> Joined:
         joined = await self.types(await other.code())
@@ -65,7 +65,7 @@ class Place:
         return joined
 
     async def parts(self, link_id: int | None = None) -> Any:
-        return await PostgresPeople(self.pool).part(await self.session_id, self.address_id, link_id)
+        return await PostgresPeople(self.pool).unlink_account(await self.session_id, self.address_id, link_id)
 
     async def says(self, words: str, *, session_id: int | None = None) -> Accepted:
         self.numbers.append(len(self.numbers))
@@ -495,7 +495,7 @@ async def test_three_who_are_one_part_in_any_order(pool: Pool, first: int) -> No
     await phone.joins(page)
     await other.joins(phone)
     people = PostgresPeople(pool)
-    links = await people.links(await other.session_id)
+    links = await people.list_links(await other.session_id)
     assert await other.parts() == "which"
     assert isinstance(await other.parts(links[first].id), Parted)
     if first == 1:
@@ -567,7 +567,7 @@ async def test_whatever_people_do_at_once_everybody_has_one_place(pool: Pool, se
                 case "type" if codes:
                     await place.types(chance.choice(codes))
                 case "part":
-                    links = await people.links(await place.session_id)
+                    links = await people.list_links(await place.session_id)
                     await place.parts(chance.choice(links).id if links else None)
                 case "say":
                     try:

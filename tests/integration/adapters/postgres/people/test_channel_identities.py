@@ -150,7 +150,7 @@ async def test_whoever_signs_in_next_gets_nothing_of_a_linked_browser(
     one, other = ((here.session_id, here.address_id), (session_id, address_id))
     asker, typer = (other, one) if typed_in == "browser" else (one, other)
     code = str(await people.issue_code(*asker))
-    assert not isinstance(await people.join(*typer, code), str)
+    assert not isinstance(await people.link_account(*typer, code), str)
     kept = typer[0]
     await pool.execute(
         """INSERT INTO reminders (key, party_id, session_id, address_id, text, due_at, tell_at)
@@ -161,7 +161,7 @@ async def test_whoever_signs_in_next_gets_nothing_of_a_linked_browser(
     assert ada.session_id not in (kept, here.session_id, session_id)
     assert before is None or ada.session_id == before.session_id
     assert await people.archived(ada.session_id) == ()
-    assert await people.links(ada.session_id) == ()
+    assert await people.list_links(ada.session_id) == ()
     family = "SELECT array_agg(id) FROM party_family($1) AS f(id)"
     assert await pool.fetchval(family, ada.party_id) == [ada.party_id]
     assert await pool.fetchval("SELECT session_id FROM addresses WHERE id = $1", address_id) == kept
@@ -177,6 +177,6 @@ async def test_what_came_along_at_signing_in_is_not_parted_to_where_nobody_finds
     token, _ = await stranger(pool, "The short one")
     again = await come(pool, former=token)
     assert again.session_id == ada.session_id
-    assert await people.links(ada.session_id) == ()
-    assert await people.part(ada.session_id, ada.address_id, None) == "not_linked"
+    assert await people.list_links(ada.session_id) == ()
+    assert await people.unlink_account(ada.session_id, ada.address_id, None) == "not_linked"
     assert [one.messages[0].text for one in await people.archived(ada.session_id)] == ["The short one"]

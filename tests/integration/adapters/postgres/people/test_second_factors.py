@@ -31,7 +31,7 @@ from shared.adapters.postgres.people.second_factors import (
 from shared.core.identity.operators import OfTheProvider
 from shared.core.identity.totp import RECOVERY_CODES
 from shared.core.values.errors import StorageUnavailable
-from shared.runtime.crash_points import no_crash
+from shared.runtime.crash_points import ignore_crash_point
 from tests.kit.one_time_codes import one_time_code
 
 Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
@@ -56,7 +56,10 @@ async def operators(pool: Pool) -> AsyncIterator[Operators]:
 @pytest.fixture
 async def factors(pool: Pool, operators: Operators) -> SecondFactors:
     return SecondFactors(
-        pool, operators=operators, vault=functools.cache(lambda: Vault(SECRET_KEY)), crash_point=no_crash
+        pool,
+        operators=operators,
+        vault=functools.cache(lambda: Vault(SECRET_KEY)),
+        crash_point=ignore_crash_point,
     )
 
 
@@ -263,7 +266,10 @@ async def test_codes_are_not_guessed_from_everywhere_either_but_where_one_has_lo
     ada = await pool.fetchval("SELECT id FROM operators WHERE name = 'ada'")
     await operators.set_password(ada, PASSWORD)
     factors = SecondFactors(
-        pool, operators=operators, vault=functools.cache(lambda: Vault(SECRET_KEY)), crash_point=no_crash
+        pool,
+        operators=operators,
+        vault=functools.cache(lambda: Vault(SECRET_KEY)),
+        crash_point=ignore_crash_point,
     )
     _, codes = await set_up(pool, factors, ada)
     half = await half_way(operators, source="198.51.100.7")
@@ -340,7 +346,9 @@ async def test_another_secret_key_opens_nothing_and_says_so(
     pool: Pool, operators: Operators, factors: SecondFactors, ada: int
 ) -> None:
     key, _ = await set_up(pool, factors, ada)
-    other = SecondFactors(pool, operators=operators, vault=lambda: Vault(b"o" * 40), crash_point=no_crash)
+    other = SecondFactors(
+        pool, operators=operators, vault=lambda: Vault(b"o" * 40), crash_point=ignore_crash_point
+    )
     with pytest.raises(CannotUnseal):
         await other.log_in(token=await half_way(operators), code=await one_time_code(pool, key), source="a")
 

@@ -56,7 +56,7 @@ async def broken(guest: Visit) -> list[str]:
 async def test_only_what_is_too_old_goes(guest: Visit) -> None:
     await guest.app.pool.execute(OLD)
     assert any(found.startswith("I11") for found in await broken(guest))
-    gone = await guest.app.retaining.sweep()
+    gone = await guest.app.retention.sweep()
     assert gone == {
         "telegram_updates": 1, "jobs": 1, "workers": 1, "prompt_parts": 1, "attachments": 1,
         "one_time_codes": 1, "checkpoints": 1, "erasures": 1,
@@ -65,7 +65,7 @@ async def test_only_what_is_too_old_goes(guest: Visit) -> None:
     assert "old words" not in left
     assert "young words" in left
     assert "waiting words" in left
-    assert await guest.app.retaining.sweep() == {}
+    assert await guest.app.retention.sweep() == {}
     assert await broken(guest) == []
     assert await guest.ask("Are you still there?")
 
@@ -82,7 +82,7 @@ async def test_whole_months_go_with_their_partitions(guest: Visit) -> None:
                               cache_read_tokens, cache_write_tokens)
            SELECT '2020-01-15', s.id, s.party_id, 'chat', 'm', 1, 1, 0, 0 FROM sessions s"""
     )
-    assert (await guest.app.retaining.sweep()) == {"usage": 1}
+    assert (await guest.app.retention.sweep()) == {"usage": 1}
     assert await pool.fetchval("SELECT to_regclass('usage_2020_01')") is None
     assert await pool.fetchval("SELECT count(*) FROM usage") == 1
 
@@ -95,7 +95,7 @@ async def test_a_conversation_that_nobody_uses_is_forgotten_and_the_person_is_no
         "UPDATE sessions SET last_active_at = now() - interval '31 days' WHERE id = $1", other.session_id
     )
     await guest.app.session_list.catch_up()
-    assert (await guest.app.retaining.sweep())["conversations"] == 1
+    assert (await guest.app.retention.sweep())["conversations"] == 1
     said = await guest.app.pool.fetchval(
         "SELECT string_agg(blocks::text, ' ') FROM entries WHERE session_id = $1", other.session_id
     )
@@ -103,7 +103,7 @@ async def test_a_conversation_that_nobody_uses_is_forgotten_and_the_person_is_no
     assert "Miso" in await guest.one("SELECT text FROM notes")
     assert "Hello there" in await dumped(guest.app.settings)
     assert await broken(guest) == []
-    assert "conversations" not in await guest.app.retaining.sweep()
+    assert "conversations" not in await guest.app.retention.sweep()
 
 
 @pytest.mark.control("S42")

@@ -55,7 +55,7 @@ class Process:
 
     async def tend(self, limits: Caps, *, seconds: float = 11.0) -> None:
         self.now += seconds
-        await self.turns.tend_allowance(worker_id=self.worker_id, caps=limits)
+        await self.turns.renew_allowance(worker_id=self.worker_id, caps=limits)
 
     async def end_one(self, micro: int) -> None:
         one, claim = self.running.pop(0)

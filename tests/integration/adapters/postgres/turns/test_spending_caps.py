@@ -332,7 +332,7 @@ async def test_somebody_is_warned_once_a_day_and_scope_when_most_is_used(guest: 
     for one, claim in zip(others, claims[1:], strict=True):
         await end(one, claim, 0)
     told = await asyncio.gather(
-        *(guest.app.turns.warn_of_spending(claims[0], caps=limits, notice=notice) for _ in range(5))
+        *(guest.app.turns.record_spending_warning(claims[0], caps=limits, notice=notice) for _ in range(5))
     )
     warned = [one for one in told if one is not None]
     assert [one.scopes for one in warned] == [("party", "total")]

@@ -40,8 +40,8 @@ async def leases(guest: Visit) -> dict[int, tuple[Any, int]]:
 async def end(guest: Visit) -> None:
     """Nothing is left that anybody has."""
     await guest.app.pool.execute("UPDATE sessions SET leased_by = NULL, retry_at = now()")
-    for session_id in await guest.app.turns.unanswered("web"):
-        await guest.app.conversation.answer(session_id, guest.hear)
+    for session_id in await guest.app.turns.list_unanswered("web"):
+        await guest.app.sessions.answer(session_id, guest.hear)
 
 
 async def test_one_statement_lets_go_of_ones_own_and_of_nobody_elses(guest: Visit) -> None:
@@ -54,13 +54,13 @@ async def test_one_statement_lets_go_of_ones_own_and_of_nobody_elses(guest: Visi
     async with guest.app.pool.acquire() as connection:
         connection.add_query_logger(lambda record: said.append(record.query))
         asked = [guest.session_id, *(one.session_id for one in places), 10**12]
-        await turns_of(connection).let_go(asked, worker_id=mine)
+        await turns_of(connection).release_turns(asked, worker_id=mine)
     assert len([statement for statement in said if "UPDATE" in statement]) == 1
     now = await leases(guest)
     assert [now[one.session_id] for one in claims] == [(None, one.epoch + 1) for one in claims]
     assert now[foreign.session_id] == (other, foreign.epoch)
     assert now[guest.session_id] == (None, 0)
-    due = await guest.app.turns.unanswered("web")
+    due = await guest.app.turns.list_unanswered("web")
     assert sorted(due) == sorted(one.session_id for one in claims)
     await end(guest)
 
@@ -82,7 +82,7 @@ async def test_it_waits_for_a_rival_and_looks_at_what_that_has_left(guest: Visit
                 first.session_id, other if taken else mine,
             )  # fmt: skip
             letting_go = asyncio.ensure_future(
-                turns_of(reading).let_go([first.session_id, second.session_id], worker_id=mine)
+                turns_of(reading).release_turns([first.session_id, second.session_id], worker_id=mine)
             )
             await guest.until_waiting()
             # Others lock several in the order of their numbers: whatever waits here holds none beyond.

@@ -1,0 +1,125 @@
+"""Loads aiogram so that of its six hundred models only those are built that this program reads or writes."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import sys
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Literal, Optional, Union
+
+import structlog
+from pydantic import BaseModel
+
+from shared.runtime.gc_tuning import pause_gc
+
+log = structlog.get_logger(__name__)
+
+
+class AiogramLoader:
+    """aiogram in this process, loaded in a thread beside all that needs nothing of it.
+
+    Who polls, holds a bot or answers a turn does not wait for it; who reads an update or sends does.
+    Without it they would wait for ever, so `on_failed` is told: such a process is to end.
+    """
+
+    def __init__(
+        self, load: Callable[[], None] | None = None, *, on_failed: Callable[[], None] = lambda: None
+    ) -> None:
+        self._load = load or load_aiogram
+        self._on_failed = on_failed
+        self._is_there = asyncio.Event()
+        self.failed = False
+
+    async def load(self, *, after: Awaitable[None]) -> None:
+        """Two that load at once are both late: what the model needs comes first."""
+        await after
+        try:
+            await asyncio.to_thread(self._load)
+        except Exception as error:  # noqa: BLE001  whatever a broken installation raises
+            log.error(
+                "aiogram_load_failed", library="aiogram", reason=repr(error),
+                advice="Delete the folder .venv: the next start installs all packages anew.",
+            )  # fmt: skip
+            self.failed = True
+            self._on_failed()
+        else:
+            self._is_there.set()
+
+    async def wait_until_ready(self) -> None:
+        await self._is_there.wait()
+
+
+def load_aiogram() -> None:
+    """Before anything else imports aiogram; afterwards it is as usual, and 100 MB smaller.
+
+    At the end of its import aiogram has pydantic build a validator and a serialiser of each of its models,
+    most of them with a copy of all that a message may hold. Here that is left to the first use, which its
+    models ask for themselves (`defer_build`). What they cannot do alone is to find the names that their
+    fields speak of: pydantic asks `model_rebuild` for it, and there the names are added.
+    """
+    with pause_gc():
+        if "aiogram" not in sys.modules:
+            with _defer_model_building("aiogram."):
+                importlib.import_module("aiogram")
+            _register_type_names()
+        _build_common_models()
+
+
+def get_response_models() -> tuple[type[BaseModel], ...]:
+    """The forms of Telegram's answers; whoever makes calls keeps them for as long.
+
+    pydantic forgets such a generic form when nobody holds it, and building it anew takes longer than a call.
+    """
+    from aiogram.methods import Response
+    from aiogram.types import Message
+
+    return Response[Message], Response[Message | bool], Response[bool]
+
+
+@contextmanager
+def _defer_model_building(prefix: str) -> Iterator[None]:
+    usual = BaseModel.__dict__["model_rebuild"]
+
+    def later(cls: type[BaseModel], /, **options: Any) -> Any:
+        return None if cls.__module__.startswith(prefix) else usual.__func__(cls, **options)
+
+    setattr(BaseModel, "model_rebuild", classmethod(later))  # noqa: B010  a method, for a moment
+    try:
+        yield
+    finally:
+        setattr(BaseModel, "model_rebuild", usual)  # noqa: B010
+
+
+def _register_type_names() -> None:
+    from aiogram import types
+    from aiogram.client.default import Default
+    from aiogram.methods import Response, TelegramMethod
+
+    names = {name: getattr(types, name) for name in types.__all__}
+    names |= {"List": list, "Optional": Optional, "Union": Union, "Literal": Literal, "Default": Default}
+    for family in (types.TelegramObject, TelegramMethod, Response):
+        setattr(family, "model_rebuild", _make_model_rebuild(names))  # noqa: B010
+
+
+def _make_model_rebuild(names: Mapping[str, Any]) -> Any:
+    usual = BaseModel.__dict__["model_rebuild"]
+
+    def model_rebuild(cls: type[BaseModel], /, **options: Any) -> Any:
+        known = {**names, **(options.pop("_types_namespace", None) or {})}
+        return usual.__func__(cls, **options, _types_namespace=known)
+
+    return classmethod(model_rebuild)
+
+
+def _build_common_models() -> None:
+    """A fifth of a second that the first person would wait for."""
+    from aiogram import methods, types
+
+    needed: tuple[type[BaseModel], ...] = (
+        types.Update, types.InlineKeyboardMarkup, types.LinkPreviewOptions, methods.SendMessage,
+        methods.EditMessageText, methods.EditMessageReplyMarkup, methods.SendChatAction,
+    )  # fmt: skip
+    for model in (*needed, *get_response_models()):
+        model.model_rebuild()

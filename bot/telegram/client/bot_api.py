@@ -1,0 +1,155 @@
+"""Calls to the Bot API whose answers we want as they came; its token is in no error and in no log."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import aiohttp
+
+from bot.telegram.client.strict_json import InvalidJson, parse_json
+from shared.core.values.errors import EvertalkError
+
+TELEGRAM_API_URL = "https://api.telegram.org"
+CONNECT_SECONDS = 10.0
+CALL_SECONDS = 20.0
+MAX_RESPONSE_BYTES = 64 * 1024 * 1024
+TOKEN = re.compile(r"[0-9]{1,16}:[A-Za-z0-9_-]{20,128}")
+
+
+class InvalidBotToken(EvertalkError):
+    """Telegram does not know this bot token."""
+
+    code = "telegram_token_refused"
+    advice = (
+        "Telegram refuses the bot token. Ask @BotFather for the token (/token), put it into "
+        "TELEGRAM_BOT_TOKEN and start again."
+    )
+
+
+class CallRefused(EvertalkError):
+    """Telegram answered, and the answer is no. `retry_after_seconds` comes with 429."""
+
+    code = "telegram_refused"
+
+    def __init__(self, method: str, status: int, description: str, *, retry_after_seconds: float = 0) -> None:
+        super().__init__(f"{method}: {status} {description}")
+        self.status = status
+        self.description = description
+        self.retry_after_seconds = retry_after_seconds
+
+
+class TelegramUnavailable(EvertalkError):
+    """No usable answer: no connection, a broken one, a proxy's page, 5xx."""
+
+    code = "telegram_unavailable"
+
+
+class FileTooLarge(EvertalkError):
+    """The file has more bytes than we take."""
+
+    code = "file_too_large"
+
+
+def parse_bot_id(token: str) -> int:
+    """The number before the colon; raises TokenRefused for what cannot be a token."""
+    if not TOKEN.fullmatch(token):
+        raise InvalidBotToken("not of the form 123456:ABC…")
+    return int(token.partition(":")[0])
+
+
+class BotApi:
+    """One bot's calls over connections of its own."""
+
+    def __init__(self, token: str, *, base_url: str = TELEGRAM_API_URL) -> None:
+        self.bot_id = parse_bot_id(token)
+        self._token = token
+        self._base_url = base_url.rstrip("/")
+        self._session: aiohttp.ClientSession | None = None
+
+    def __repr__(self) -> str:
+        return f"BotApi(bot_id={self.bot_id})"
+
+    async def call(
+        self, method: str, params: Mapping[str, Any] | None = None, *, seconds: float = CALL_SECONDS
+    ) -> Any:
+        """The `result`. Raises TokenRefused, CallRefused and TelegramUnavailable."""
+        url = f"{self._base_url}/bot{self._token}/{method}"
+        timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=CONNECT_SECONDS)
+        failure, status, body = "", 0, b""
+        try:
+            async with self._open().post(url, json=dict(params or {}), timeout=timeout) as response:
+                status = response.status
+                body = await _whole(response, MAX_RESPONSE_BYTES)
+        except FileTooLarge:
+            failure = "an answer without end"
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            failure = type(error).__name__  # its words hold the address, and with it the token
+        if failure:
+            raise TelegramUnavailable(f"{method}: {failure}")
+        return _result(method, status, body)
+
+    async def download(self, path: str, *, most_bytes: int, seconds: float) -> bytes:
+        """The bytes of a `file_path`. Raises FileTooLarge, CallRefused and TelegramUnavailable."""
+        url = f"{self._base_url}/file/bot{self._token}/{path}"
+        timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=CONNECT_SECONDS)
+        failure = ""
+        try:
+            async with self._open().get(url, timeout=timeout) as response:
+                if 200 <= response.status < 300:
+                    return await _whole(response, most_bytes)
+                status = response.status
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            failure, status = type(error).__name__, 0
+        if failure or status >= 500:
+            raise TelegramUnavailable(f"download: {failure or status}")
+        raise CallRefused("download", status, "")
+
+    async def reconnect(self) -> None:
+        """Begin anew with fresh connections."""
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    async def close(self) -> None:
+        await self.reconnect()
+
+    def _open(self) -> aiohttp.ClientSession:
+        if self._session is None or self._session.closed:
+            self._session = aiohttp.ClientSession(trust_env=self._base_url == TELEGRAM_API_URL)
+        return self._session
+
+
+async def _whole(response: aiohttp.ClientResponse, most_bytes: int) -> bytes:
+    found = bytearray()
+    while chunk := await response.content.readany():
+        found += chunk
+        if len(found) > most_bytes:
+            raise FileTooLarge(f"more than {most_bytes} bytes")
+    return bytes(found)
+
+
+def _result(method: str, status: int, body: bytes) -> Any:
+    try:
+        answer = parse_json(body, strict=False)
+    except InvalidJson:
+        answer = None
+    if not isinstance(answer, dict) or not isinstance(answer.get("ok"), bool):
+        raise TelegramUnavailable(f"{method}: {status} with something that is not Telegram's JSON")
+    if answer["ok"]:
+        return answer.get("result")
+    code = answer.get("error_code")
+    status = code if type(code) is int else status
+    description = str(answer.get("description", ""))[:300]
+    if status == 401 or (status == 404 and method == "getMe"):
+        raise InvalidBotToken(f"{method}: {status} {description}")
+    if status >= 500:
+        raise TelegramUnavailable(f"{method}: {status} {description}")
+    raise CallRefused(method, status, description, retry_after_seconds=_retry_after(answer))
+
+
+def _retry_after(answer: Mapping[str, Any]) -> float:
+    parameters = answer.get("parameters")
+    wanted = parameters.get("retry_after") if isinstance(parameters, Mapping) else None
+    return float(wanted) if isinstance(wanted, int | float) and wanted > 0 else 0.0

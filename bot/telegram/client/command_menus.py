@@ -1,0 +1,47 @@
+"""The command menus that Telegram shows: who sees which commands, in which language."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from shared.core.commands.commands import Audience, Command, commands_for
+from shared.core.commands.texts import described
+
+Scope = Literal["all_private_chats", "all_group_chats", "all_chat_administrators"]
+"""`type` of the Bot API's BotCommandScope."""
+NAME_CHARS = 32
+DESCRIPTION_CHARS = 256
+MAX_COMMANDS = 100
+
+_HIDDEN_IN_GROUPS = frozenset({"start"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandMenu:
+    """The arguments of one `setMyCommands`."""
+
+    scope: Scope
+    language: str
+    """Two letters, or empty for everybody whose language has no menu of its own."""
+    commands: tuple[tuple[str, str], ...]
+    """Names without the slash, and descriptions."""
+
+
+def build_command_menus(audience: Audience, *, humans: bool = True) -> tuple[CommandMenu, ...]:
+    table = commands_for(channel="telegram", audience=audience, humans=humans)
+    in_groups = tuple(command for command in table if command.name not in _HIDDEN_IN_GROUPS)
+    shown: dict[Scope, tuple[Command, ...]] = {
+        "all_private_chats": table,
+        "all_group_chats": tuple(command for command in in_groups if command.groups == "everyone"),
+        "all_chat_administrators": in_groups,
+    }
+    return tuple(
+        CommandMenu(scope=scope, language=language, commands=_entries(commands, language))
+        for scope, commands in shown.items()
+        for language in ("", "de")
+    )
+
+
+def _entries(commands: tuple[Command, ...], language: str) -> tuple[tuple[str, str], ...]:
+    return tuple((command.name, described(command, language)) for command in commands)

@@ -1,0 +1,257 @@
+"""What happens when a button is pressed; nothing that a button says is believed unchecked."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import structlog
+
+from bot.telegram.client.group_admins import GroupAdmins
+from bot.telegram.handlers.command_handler import BotCommandRunner
+from bot.telegram.handlers.memory_list import MemoryList
+from bot.telegram.handlers.quick_actions import CONTINUE_PROMPT, SHORTEN_PROMPT, QuickActions
+from bot.telegram.inbound.bot_context import BotContext, get_chat_texts
+from bot.telegram.inbound.chat_access import ChatAccessPolicy
+from bot.telegram.inbound.updates import CallbackQuery
+from bot.telegram.outbound.buttons import SWITCH_SETTINGS, build_settings_buttons
+from bot.telegram.outbound.keyboards import ButtonAction, ButtonPress, parse_callback_data
+from bot.telegram.outbound.notifier import Notifier, get_chat_target
+from bot.telegram.outbound.uncertain_notices import UncertainNotices
+from bot.telegram.texts import get_texts
+from shared.adapters.postgres.telegram.chats import PlaceRow
+
+log = structlog.get_logger(__name__)
+
+_ADMINS_ONLY = frozenset(
+    {
+        ButtonAction.UNDO_SUMMARY,
+        ButtonAction.SETTING,
+        ButtonAction.FORGET_NOTE,
+        ButtonAction.BRING_BACK,
+        ButtonAction.FORGET_ALL,
+        ButtonAction.KEEP_ALL,
+    }
+)
+_MEMORY_ACTIONS = frozenset({ButtonAction.FORGET_NOTE, ButtonAction.BRING_BACK, ButtonAction.PAGE})
+"""Nobody is told of a memory where strangers are served."""
+
+
+_ANSWER_ACTIONS = frozenset({ButtonAction.REGENERATE, ButtonAction.CONTINUE, ButtonAction.SHORTER})
+
+
+class TurnStopper(Protocol):
+    async def stop(self, session_id: int) -> bool: ...
+
+
+class ErasureConfirmer(Protocol):
+    async def take_confirmation(self, session_id: int) -> bool: ...
+
+
+class AnswerRedelivery(Protocol):
+    """`Delivery`."""
+
+    @property
+    def uncertain(self) -> UncertainNotices: ...
+    def deliver_soon(self, session_id: int, turn: int) -> None: ...
+
+
+class CallbackQueryHandler:
+    """For one bot."""
+
+    def __init__(
+        self,
+        desk: BotContext,
+        *,
+        door: ChatAccessPolicy,
+        voice: Notifier,
+        commands: BotCommandRunner,
+        conversation: TurnStopper,
+        wishes: QuickActions,
+        admins: GroupAdmins,
+        remembered: MemoryList,
+        forgetting: ErasureConfirmer,
+        delivery: AnswerRedelivery,
+        offered: frozenset[str],
+    ) -> None:
+        self._desk = desk
+        self._door = door
+        self._voice = voice
+        self._commands = commands
+        self._conversation = conversation
+        self._wishes = wishes
+        self._admins = admins
+        self._remembered = remembered
+        self._forgetting = forgetting
+        self._delivery = delivery
+        self._offered = offered
+
+    async def handle(self, pressed: CallbackQuery) -> None:
+        texts = get_texts(pressed.sender.language_code)
+        press = parse_callback_data(pressed.data)
+        if press is None:
+            await self._voice.answer_callback(pressed.callback_id, texts.unknown_button)
+            return
+        place = await self._desk.stores.places.place(press.address_id)
+        if place is None or not self._is_theirs(place, pressed) or not await self._door.can_press(pressed):
+            await self._voice.answer_callback(pressed.callback_id, texts.others_button)
+            return
+        if not await self._may(place, press, pressed):
+            await self._voice.answer_callback(pressed.callback_id, texts.others_button)
+            return
+        if press.action in _ANSWER_ACTIONS and pressed.message_id is not None:
+            await self._delivery.uncertain.handle_answer_press(place, press.subject, pressed.message_id)
+        await self._do(place, press, pressed)
+
+    async def _may(self, place: PlaceRow, press: ButtonPress, pressed: CallbackQuery) -> bool:
+        if self._desk.public and press.action in _MEMORY_ACTIONS:
+            return False
+        if place.chat_id > 0 or press.action not in _ADMINS_ONLY:
+            return True
+        return await self._admins.is_admin(place.chat_id, pressed.sender.user_id)
+
+    def _is_theirs(self, place: PlaceRow, pressed: CallbackQuery) -> bool:
+        """What is in a button can be forged: the place must be in the chat that the press came from."""
+        where = pressed.chat
+        return where is not None and (place.bot_id, place.chat_id) == (self._desk.bot_id, where.chat_id)
+
+    async def _do(self, place: PlaceRow, press: ButtonPress, pressed: CallbackQuery) -> None:
+        match press.action:
+            case ButtonAction.STOP:
+                await self._stop(place, pressed)
+            case ButtonAction.BRING:
+                await self._bring(place, press, pressed)
+            case ButtonAction.REGENERATE | ButtonAction.ANSWER_EDITED:
+                await self._again(place, press, pressed)
+            case ButtonAction.CONTINUE | ButtonAction.SHORTER:
+                words = CONTINUE_PROMPT if press.action is ButtonAction.CONTINUE else SHORTEN_PROMPT
+                await self._wishes.send_message(place, words, update_id=pressed.update_id)
+                await self._voice.answer_callback(pressed.callback_id)
+            case ButtonAction.VIEW_SUMMARY:
+                await self._view(place, press, pressed)
+            case ButtonAction.UNDO_SUMMARY:
+                await self._undo(place, press, pressed)
+            case ButtonAction.SETTING:
+                await self._set(place, press, pressed)
+            case ButtonAction.CLOSE:
+                if pressed.message_id is not None:
+                    await self._voice.delete(get_chat_target(place), pressed.message_id)
+                await self._voice.answer_callback(pressed.callback_id)
+            case _:
+                await self._do_with_memory(place, press, pressed)
+
+    async def _do_with_memory(self, place: PlaceRow, press: ButtonPress, pressed: CallbackQuery) -> None:
+        match press.action:
+            case ButtonAction.PAGE:
+                await self._remembered.show_page(place, press, pressed)
+            case ButtonAction.FORGET_NOTE:
+                await self._remembered.archive(place, press, pressed)
+            case ButtonAction.BRING_BACK:
+                await self._remembered.restore(place, press, pressed)
+            case ButtonAction.FORGET_ALL:
+                await self._forget_all(place, pressed)
+            case ButtonAction.KEEP_ALL:
+                await self._keep_all(place, pressed)
+            case _:
+                await self._voice.answer_callback(pressed.callback_id, get_chat_texts(place).unknown_button)
+
+    async def _stop(self, place: PlaceRow, pressed: CallbackQuery) -> None:
+        texts = get_chat_texts(place)
+        stopping = await self._conversation.stop(place.session_id)
+        await self._voice.answer_callback(
+            pressed.callback_id, texts.stopping if stopping else texts.nothing_to_stop
+        )
+
+    async def _bring(self, place: PlaceRow, press: ButtonPress, pressed: CallbackQuery) -> None:
+        """Of an answer that may not have arrived; pressed twice, the second press finds it under way."""
+        texts = get_chat_texts(place)
+        found = await self._delivery.uncertain.handle_press(
+            place,
+            press.subject,
+            round_number=int(press.word) if press.word.isdecimal() else 0,
+            message_id=pressed.message_id if pressed.accessible else None,
+        )
+        if found.what == "brought":
+            self._delivery.deliver_soon(found.session_id, found.turn)
+        words = {"brought": texts.bringing, "before": texts.brought_before, "gone": texts.unknown_button}
+        await self._voice.answer_callback(pressed.callback_id, words[found.what])
+
+    async def _again(self, place: PlaceRow, press: ButtonPress, pressed: CallbackQuery) -> None:
+        texts = get_chat_texts(place)
+        asked = await self._wishes.retry(place, update_id=pressed.update_id, turn=press.subject or None)
+        await self._voice.answer_callback(
+            pressed.callback_id, texts.answering_again if asked else texts.unknown_button
+        )
+        if press.action is ButtonAction.ANSWER_EDITED and pressed.message_id is not None:
+            await self._voice.delete(get_chat_target(place), pressed.message_id)
+
+    async def _view(self, place: PlaceRow, press: ButtonPress, pressed: CallbackQuery) -> None:
+        texts = get_chat_texts(place)
+        summary = await self._desk.stores.places.newest_summary(place.session_id)
+        if summary is None or summary.link_id != press.subject:
+            await self._voice.answer_callback(pressed.callback_id, texts.unknown_button)
+            return
+        await self._voice.answer_callback(pressed.callback_id)
+        await self._voice.send(
+            get_chat_target(place), f"{texts.summary_title}\n\n{summary.text}", silent=True
+        )
+
+    async def _undo(self, place: PlaceRow, press: ButtonPress, pressed: CallbackQuery) -> None:
+        """Of the newest summary only; pressed twice, the second press finds nothing left to undo."""
+        texts = get_chat_texts(place)
+        summary = await self._desk.stores.places.newest_summary(place.session_id)
+        if summary is None or summary.link_id != press.subject:
+            await self._voice.answer_callback(pressed.callback_id, texts.unknown_button)
+            return
+        outcome = await self._commands.run(
+            session_id=place.session_id, address_id=place.address_id, name="undo",
+            channel="telegram", audience=self._desk.audience, language=texts.language,
+        )  # fmt: skip
+        words = outcome.result
+        await self._voice.answer_callback(pressed.callback_id)
+        if outcome.success:
+            await self._put(place, pressed, words)
+        else:
+            await self._voice.send(get_chat_target(place), words, silent=True)
+
+    async def _forget_all(self, place: PlaceRow, pressed: CallbackQuery) -> None:
+        """Only after a preview a short while ago; pressed twice, nothing is asked any more."""
+        texts = get_chat_texts(place)
+        outcome = await self._commands.run(
+            session_id=place.session_id, address_id=place.address_id, name="forget", args="everything yes",
+            channel="telegram", audience=self._desk.audience, language=texts.language,
+        )  # fmt: skip
+        await self._voice.answer_callback(
+            pressed.callback_id, "" if outcome.success else texts.unknown_button
+        )
+        if outcome.success:
+            await self._put(place, pressed, outcome.result)
+
+    async def _keep_all(self, place: PlaceRow, pressed: CallbackQuery) -> None:
+        await self._forgetting.take_confirmation(place.session_id)
+        await self._voice.answer_callback(pressed.callback_id)
+        await self._put(place, pressed, get_chat_texts(place).nothing_erased)
+
+    async def _put(self, place: PlaceRow, pressed: CallbackQuery, words: str) -> None:
+        if pressed.message_id is not None and pressed.accessible:
+            await self._voice.edit(get_chat_target(place), pressed.message_id, words)
+        else:
+            await self._voice.send(get_chat_target(place), words, silent=True)
+
+    async def _set(self, place: PlaceRow, press: ButtonPress, pressed: CallbackQuery) -> None:
+        name, _, value = press.word.partition("=")
+        known = (name in SWITCH_SETTINGS and name in self._offered) or (
+            name == "language" and value in ("en", "de")
+        )
+        if not known:
+            await self._voice.answer_callback(pressed.callback_id, get_chat_texts(place).unknown_button)
+            return
+        change: dict[str, object] = {name: value if name == "language" else value == "on"}
+        await self._desk.stores.places.change_settings(place.address_id, change)
+        changed = await self._desk.stores.places.place(place.address_id) or place
+        texts = get_chat_texts(changed)
+        await self._voice.answer_callback(pressed.callback_id, texts.saved)
+        if pressed.message_id is not None and pressed.accessible:
+            buttons = build_settings_buttons(changed, offered=self._offered)
+            await self._voice.edit(
+                get_chat_target(place), pressed.message_id, texts.settings_title, keyboard=buttons
+            )

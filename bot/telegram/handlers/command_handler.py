@@ -1,0 +1,212 @@
+"""Commands as they are given in a chat: the shared ones, and those that only Telegram can carry out."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+import structlog
+
+from bot.telegram.client.group_admins import GroupAdmins
+from bot.telegram.handlers.memory_list import MemoryList
+from bot.telegram.handlers.quick_actions import QuickActions
+from bot.telegram.inbound.bot_context import BotContext, get_chat_texts
+from bot.telegram.inbound.updates import IncomingMessage
+from bot.telegram.outbound.buttons import build_erase_buttons, build_settings_buttons, build_summary_buttons
+from bot.telegram.outbound.notifier import Notifier, get_chat_target
+from shared.adapters.postgres.telegram.chats import PlaceRow
+from shared.core.commands.commands import Audience, Channel, Command, commands_for, may_in_group
+from shared.core.commands.texts import command_texts, described
+from shared.core.privacy.export import ExportFormat
+from shared.services.privacy.export import DataExporter
+
+log = structlog.get_logger(__name__)
+
+
+class BotCommandResult(Protocol):
+    @property
+    def success(self) -> bool: ...
+    @property
+    def result(self) -> str: ...
+
+
+class BotCommandRunner(Protocol):
+    async def run(
+        self,
+        *,
+        session_id: int,
+        address_id: int | None,
+        name: str,
+        args: str = "",
+        cid: str | None = None,
+        channel: Channel = "web",
+        audience: Audience = "personal",
+        language: str = "",
+    ) -> BotCommandResult: ...
+
+
+class TelegramCommandHandler:
+    """For one bot. Whoever calls has checked that the chat may talk at all."""
+
+    def __init__(
+        self,
+        desk: BotContext,
+        *,
+        voice: Notifier,
+        commands: BotCommandRunner,
+        exporting: DataExporter,
+        wishes: QuickActions,
+        admins: GroupAdmins,
+        remembered: MemoryList,
+        demo: bool,
+        offered: frozenset[str],
+    ) -> None:
+        self._desk = desk
+        self._voice = voice
+        self._commands = commands
+        self._exporting = exporting
+        self._wishes = wishes
+        self._admins = admins
+        self._remembered = remembered
+        self._demo = demo
+        self._offered = offered
+        """Settings that this deployment lets a chat change."""
+        self._own: dict[str, Callable[[PlaceRow, IncomingMessage], Awaitable[None]]] = {
+            "start": self._start,
+            "help": self._help,
+            "pin": self._pin,
+            "unpin": self._unpin,
+            "export": self._export,
+            "memory": self._memory,
+            "settings": self._settings,
+            "retry": self._retry,
+        }
+
+    def is_command(self, spoken: IncomingMessage) -> bool:
+        """Whether this is a command here; anything else with a slash is words for the model."""
+        command = spoken.command
+        if command is None or command.is_for_other_bot or spoken.is_edited:
+            return False
+        return command.name == "start" or any(one.name == command.name for one in self._table())
+
+    async def handle(self, place: PlaceRow, spoken: IncomingMessage) -> None:
+        assert spoken.command is not None
+        name, args = spoken.command.name, spoken.command.args
+        if not spoken.chat.is_private and not await self._may(place, spoken, name):
+            await self._voice.send(
+                get_chat_target(place), get_chat_texts(place).admins_only, reply_to=spoken.message_id
+            )
+            return
+        own = self._own.get(name)
+        if own is not None:
+            await own(place, spoken)
+        else:
+            await self._shared(place, name, args)
+
+    def _table(self) -> tuple[Command, ...]:
+        return commands_for(channel="telegram", audience=self._desk.audience)
+
+    async def _may(self, place: PlaceRow, spoken: IncomingMessage, name: str) -> bool:
+        if may_in_group(name, admin=False):
+            return True
+        return await self._admins.is_admin(place.chat_id, spoken.sender.user_id)
+
+    async def _shared(self, place: PlaceRow, name: str, args: str) -> None:
+        texts = get_chat_texts(place)
+        if name == "compact":
+            await self._voice.send(get_chat_target(place), texts.summarising, silent=True)
+        outcome = await self._commands.run(
+            session_id=place.session_id, address_id=place.address_id, name=name, args=args,
+            channel="telegram", audience=self._desk.audience, language=texts.language,
+        )  # fmt: skip
+        buttons = None
+        if outcome.success and name == "compact":
+            summary = await self._desk.stores.places.newest_summary(place.session_id)
+            if summary is not None:
+                buttons = build_summary_buttons(place, summary.link_id)
+                await self._desk.stores.places.change_settings(place.address_id, {"noted": summary.link_id})
+        if outcome.success and name == "forget" and args.strip().casefold() == "everything":
+            asked = outcome.result != command_texts(texts.language).nothing_to_forget
+            buttons = build_erase_buttons(place) if asked else None
+        await self._voice.send(get_chat_target(place), outcome.result, keyboard=buttons)
+
+    async def _start(self, place: PlaceRow, spoken: IncomingMessage) -> None:
+        words = get_chat_texts(place).hello(
+            name=spoken.sender.name, demo=self._demo, public=self._desk.public
+        )
+        await self._voice.send(get_chat_target(place), words)
+
+    async def _help(self, place: PlaceRow, spoken: IncomingMessage) -> None:
+        texts = get_chat_texts(place)
+        rows = [
+            (f"/{command.name} {command.args}".rstrip(), described(command, texts.language))
+            for command in self._table()
+        ]
+        hint = "" if spoken.chat.is_private else texts.group_hint(hears_all=self._desk.identity.hears_all)
+        await self._voice.send(get_chat_target(place), texts.help(commands=rows, groups=hint))
+
+    async def _pin(self, place: PlaceRow, spoken: IncomingMessage) -> None:
+        await self.pin(place, spoken.reply_to_message_id, reply_to=spoken.message_id)
+
+    async def pin(self, place: PlaceRow, message_id: int | None, *, reply_to: int | None = None) -> None:
+        """By a reply, by Telegram's own pin, or, with neither, the newest answer."""
+        await self._about(place, "pin", message_id, reply_to=reply_to)
+
+    async def _unpin(self, place: PlaceRow, spoken: IncomingMessage) -> None:
+        assert spoken.command is not None
+        if spoken.reply_to_message_id is None:
+            await self._shared(place, "unpin", spoken.command.args)
+        else:
+            await self._about(place, "unpin", spoken.reply_to_message_id, reply_to=spoken.message_id)
+
+    async def _about(
+        self, place: PlaceRow, name: str, message_id: int | None, *, reply_to: int | None
+    ) -> None:
+        """A command about a message of this chat."""
+        seq = None if message_id is None else await self._seq_of(place, message_id)
+        texts = get_chat_texts(place)
+        if message_id is not None and seq is None:
+            await self._voice.send(get_chat_target(place), texts.unknown_message, reply_to=reply_to)
+            return
+        outcome = await self._commands.run(
+            session_id=place.session_id, address_id=place.address_id, name=name,
+            args=f"m{seq}" if seq else "", channel="telegram", audience=self._desk.audience,
+            language=texts.language,
+        )  # fmt: skip
+        await self._voice.send(get_chat_target(place), outcome.result, reply_to=reply_to, silent=True)
+
+    async def _seq_of(self, place: PlaceRow, message_id: int) -> int | None:
+        """The entry behind a message of the chat; a message of another session is none of ours."""
+        places = self._desk.stores.places
+        found = await places.message(place.bot_id, place.chat_id, message_id)
+        if found is None or found.session_id != place.session_id:
+            return None
+        return found.seq if found.seq is not None else await places.answer_seq(found.session_id, found.turn)
+
+    async def _export(self, place: PlaceRow, spoken: IncomingMessage) -> None:
+        texts, exporting = get_chat_texts(place), self._exporting
+        assert spoken.command is not None
+        kind: ExportFormat = "json" if spoken.command.args.strip().casefold() == "json" else "md"
+        said = await exporting.count_messages(place.session_id)
+        if not said:
+            await self._voice.send(get_chat_target(place), texts.nothing_to_export)
+            return
+        content = await exporting.export(place.session_id, kind)
+        await self._voice.send_file(
+            get_chat_target(place),
+            name=exporting.build_file_name(kind),
+            content=content,
+            caption=texts.export_caption(messages=said),
+        )
+
+    async def _memory(self, place: PlaceRow, spoken: IncomingMessage) -> None:
+        assert spoken.command is not None
+        await self._remembered.show(place, spoken.command.args.strip())
+
+    async def _settings(self, place: PlaceRow, spoken: IncomingMessage) -> None:
+        buttons = build_settings_buttons(place, offered=self._offered)
+        await self._voice.send(get_chat_target(place), get_chat_texts(place).settings_title, keyboard=buttons)
+
+    async def _retry(self, place: PlaceRow, spoken: IncomingMessage) -> None:
+        if not await self._wishes.retry(place, update_id=spoken.update_id):
+            await self._voice.send(get_chat_target(place), get_chat_texts(place).nothing_to_retry)

@@ -1,0 +1,163 @@
+"""Fetches what people send as files, and turns it into a picture or a text that a model can read."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal, Protocol
+
+import structlog
+
+from bot.telegram.client.bot_api import CallRefused, FileTooLarge, InvalidBotToken, TelegramUnavailable
+from bot.telegram.inbound.file_kinds import ReadMethod, choose_read_method
+from bot.telegram.inbound.updates import Media
+from shared.adapters.files.file_reading import read_pdf, read_picture, read_words
+from shared.adapters.files.sandbox_client import OPEN_SECONDS, Openings
+from shared.adapters.files.sandbox_worker import LONGEST_SIDE
+from shared.core.values.files import (
+    JPEG,
+    MOST_BYTES,
+    MOST_TEXT_CHARS,
+    Document,
+    NotRead,
+    Picture,
+    is_pdf,
+    picture_mime,
+)
+
+log = structlog.get_logger(__name__)
+
+DOWNLOAD_SECONDS = 60.0
+TRIES = 3
+
+UnreadableReason = Literal[
+    "file_too_large",
+    "file_unavailable",
+    "file_unknown_kind",
+    "file_unreadable",
+    "file_empty",
+    "cannot_hear",
+    "cannot_watch",
+    "cannot_see_sticker",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CannotRead:
+    """`reason` is a key of the texts that people read."""
+
+    reason: UnreadableReason
+    name: str
+
+
+FileResult = Picture | Document | CannotRead
+
+
+class FileApi(Protocol):
+    async def call(
+        self, method: str, params: dict[str, Any] | None = None, *, seconds: float = 20.0
+    ) -> Any: ...
+
+    async def download(self, path: str, *, most_bytes: int, seconds: float) -> bytes: ...
+
+
+class FileReader:
+    """For one bot. `read` never raises for what a file holds; raises TokenRefused when the bot is dead."""
+
+    def __init__(
+        self,
+        api: FileApi,
+        *,
+        most_bytes: int = MOST_BYTES,
+        most_chars: int = MOST_TEXT_CHARS,
+        open_seconds: float = OPEN_SECONDS,
+        at_once: int = 2,
+        pause_seconds: float = 1.0,
+    ) -> None:
+        self._api = api
+        self._most_bytes = most_bytes
+        self._most_chars = most_chars
+        self._open_seconds = open_seconds
+        self._pause_seconds = pause_seconds
+        self._places = asyncio.Semaphore(at_once)
+        self._openings = Openings()
+
+    async def read(self, media: Media, *, sender: str = "") -> FileResult:
+        """Of one sender one file is opened at a time."""
+        way = choose_read_method(media)
+        name = media.name or media.kind
+        if way.refusal is not None:
+            return CannotRead(reason=way.refusal, name=name)
+        if media.size is not None and media.size > self._most_bytes:
+            return CannotRead(reason="file_too_large", name=name)
+        async with self._places:
+            found = await self._fetched(media, name)
+        if isinstance(found, CannotRead):
+            return found
+        return await self._opened(found, media, way, name, sender)
+
+    async def _fetched(self, media: Media, name: str) -> bytes | CannotRead:
+        """A file is asked for again only when nobody answered."""
+        for attempt in range(1, TRIES + 1):
+            try:
+                return await self._download(media)
+            except FileTooLarge:
+                return CannotRead(reason="file_too_large", name=name)
+            except InvalidBotToken:
+                raise
+            except CallRefused as refused:
+                large = "too big" in refused.description
+                if large or not refused.retry_after_seconds or attempt == TRIES:
+                    log.warning("file_download_rejected", reason=str(refused))
+                    return CannotRead(reason="file_too_large" if large else "file_unavailable", name=name)
+                await asyncio.sleep(min(refused.retry_after_seconds, 30.0))
+            except TelegramUnavailable as error:
+                log.warning("file_download_failed", reason=str(error))
+                await asyncio.sleep(self._pause_seconds * attempt)
+        return CannotRead(reason="file_unavailable", name=name)
+
+    async def _download(self, media: Media) -> bytes:
+        described = await self._api.call("getFile", {"file_id": media.file_id})
+        path = described.get("file_path") if isinstance(described, dict) else None
+        size = described.get("file_size") if isinstance(described, dict) else None
+        if not isinstance(path, str) or ".." in path or "://" in path:
+            raise TelegramUnavailable("getFile: no path")
+        if isinstance(size, int) and size > self._most_bytes:
+            raise FileTooLarge(f"{size} bytes")
+        return await self._api.download(path, most_bytes=self._most_bytes, seconds=DOWNLOAD_SECONDS)
+
+    async def _opened(
+        self, content: bytes, media: Media, way: ReadMethod, name: str, sender: str
+    ) -> FileResult:
+        if not content:
+            return CannotRead(reason="file_empty", name=name)
+        try:
+            found = await self._read(content, media, way, name, sender)
+        except TimeoutError:
+            log.warning("file_read_timed_out", reason="too many are being opened")
+            return CannotRead(reason="file_unavailable", name=name)
+        if not isinstance(found, NotRead):
+            return found
+        surely = way.kind == "text" and found.reason == "file_unknown_kind"
+        return CannotRead(reason="file_unreadable" if surely else found.reason, name=name)
+
+    async def _read(
+        self, content: bytes, media: Media, way: ReadMethod, name: str, sender: str
+    ) -> Picture | Document | NotRead:
+        mime = picture_mime(content)
+        opened = partial(self._openings.open, sender=sender, seconds=self._open_seconds)
+        if mime is not None and way.kind in ("picture", "look"):
+            return self._as_it_is(content, mime, media) or await read_picture(content, opened=opened)
+        if is_pdf(content):
+            return await read_pdf(content, name, opened=opened, most_chars=self._most_chars)
+        if way.kind == "picture":
+            return NotRead(reason="file_unreadable")
+        return read_words(content, name, most_chars=self._most_chars)
+
+    def _as_it_is(self, content: bytes, mime: str, media: Media) -> Picture | None:
+        """Telegram's own photos are mostly small enough already; what is not is opened elsewhere."""
+        fits = 0 < max(media.width, media.height) <= LONGEST_SIDE
+        if media.kind != "photo" or mime != JPEG or not fits:
+            return None
+        return Picture(bytes=content, mime=mime, width=media.width, height=media.height)

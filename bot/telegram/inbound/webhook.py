@@ -1,0 +1,221 @@
+"""Takes updates that Telegram posts: the secret first, then the size, then the inbox, and only then a 200."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import ipaddress
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+import structlog
+from aiohttp import ClientPayloadError, web
+
+from bot.telegram.client.backoff import Backoff
+from bot.telegram.client.bot_api import BotApi, CallRefused, TelegramUnavailable
+from bot.telegram.client.strict_json import InvalidJson, is_update, parse_json
+from bot.telegram.inbound.update_parser import ALLOWED_UPDATES
+from shared.core.values.errors import EvertalkError, StorageUnavailable
+
+log = structlog.get_logger(__name__)
+
+PATH = "/telegram/{bot_id}"
+SECRET_HEADER = "X-Telegram-Bot-Api-Secret-Token"  # noqa: S105 - the header's name
+MAX_BODY_BYTES = 1024 * 1024
+BODY_SECONDS = 15.0
+RETRY_SECONDS = 5
+MIN_SECRET_CHARS = 32
+PORTS = (443, 80, 88, 8443)
+_SECRET = re.compile(r"[A-Za-z0-9_-]{1,256}")
+
+WebhookHandler = Callable[[web.Request], Awaitable[web.Response]]
+
+
+class BadWebhook(EvertalkError):
+    """The webhook cannot be used as it is configured."""
+
+    code = "bad_webhook"
+
+
+class WebhookUpdateStore(Protocol):
+    async def store(self, bot_id: int, updates: Sequence[Mapping[str, Any]]) -> int: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebhookConfig:
+    """Where Telegram posts a bot's updates. Raises BadWebhook with advice when that cannot be safe."""
+
+    url: str
+    """The public address of `PATH`."""
+    secret: str
+    max_connections: int = 40
+
+    def __post_init__(self) -> None:
+        check_secret(self.secret)
+        check_url(self.url)
+
+    @property
+    def registered_url(self) -> str:
+        """With a trace of the secret, because Telegram does not tell which secret it has."""
+        trace = hashlib.sha256(b"evertalk webhook" + self.secret.encode()).hexdigest()[:8]
+        return f"{self.url}{'&' if '?' in self.url else '?'}v={trace}"
+
+
+def check_secret(secret: str) -> None:
+    """Raises BadWebhook."""
+    if not _SECRET.fullmatch(secret):
+        reason = "has characters (or a length) that Telegram refuses"
+    elif len(secret) < MIN_SECRET_CHARS:
+        reason = f"is shorter than {MIN_SECRET_CHARS} characters"
+    else:
+        return
+    raise BadWebhook(
+        f"the webhook's secret {reason}",
+        advice=f"The webhook's secret {reason}. Choose {MIN_SECRET_CHARS} to 256 of A-Z a-z 0-9 _ and -, for "
+        'example: python3 -c "import secrets; print(secrets.token_urlsafe(32))"',
+    )
+
+
+def check_url(url: str) -> None:
+    """Raises BadWebhook; anything goes on loopback, where only a test can be at the other end."""
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port
+    except ValueError:
+        parts, host, port = urlsplit(""), "", None
+    if parts.scheme not in ("http", "https") or not host:
+        raise BadWebhook(
+            "no web address", advice="The webhook's address must begin with https:// and a name."
+        )
+    if _is_loopback(host):
+        return
+    if parts.scheme != "https":
+        raise BadWebhook(
+            "http", advice="Telegram posts to https addresses only. Give the bot's public https URL."
+        )
+    if (port or 443) not in PORTS:
+        raise BadWebhook(
+            f"port {port}",
+            advice="Telegram posts to the ports 443, 80, 88 and 8443 only. Choose one of these.",
+        )
+
+
+async def register_webhook(api: BotApi, mode: WebhookConfig, *, backoff: Backoff | None = None) -> bool:
+    """Tell Telegram where to post, when it does not know already; True if it had to be told.
+
+    Tries for ever while Telegram cannot be reached. Raises TokenRefused, and CallRefused for a bad address.
+    """
+    backoff = backoff or Backoff()
+    while True:
+        try:
+            return await _register(api, mode)
+        except CallRefused as refused:
+            if refused.status != 429:
+                raise
+            await asyncio.sleep(max(refused.retry_after_seconds, backoff.next()))
+        except TelegramUnavailable as error:
+            log.warning("telegram_unreachable", bot=api.bot_id, reason=str(error))
+            await asyncio.sleep(backoff.next())
+
+
+async def _register(api: BotApi, mode: WebhookConfig) -> bool:
+    info = await api.call("getWebhookInfo")
+    wanted = (mode.registered_url, mode.max_connections, sorted(ALLOWED_UPDATES))
+    if isinstance(info, Mapping):
+        known = info.get("allowed_updates")
+        allowed = sorted(map(str, known)) if isinstance(known, list) else []
+        if (info.get("url"), info.get("max_connections"), allowed) == wanted:
+            return False
+    params = {
+        "url": mode.registered_url,
+        "secret_token": mode.secret,
+        "max_connections": mode.max_connections,
+        "allowed_updates": list(ALLOWED_UPDATES),
+        "drop_pending_updates": False,
+    }
+    await api.call("setWebhook", params)
+    return True
+
+
+def make_webhook_handler(
+    inbox: WebhookUpdateStore, *, secret_of: Callable[[int], str | None], on_stored: Callable[[int], None]
+) -> WebhookHandler:
+    """The handler of `POST PATH`. `secret_of(bot_id)` is None for a bot that has no webhook here.
+
+    Serve it with `AppRunner(app, auto_decompress=False)`, or a broken encoding fills the log with traces.
+    """
+
+    async def received(request: web.Request) -> web.Response:
+        bot_id = _number(request.match_info.get("bot_id", ""))
+        if not _has_secret(request, secret_of(bot_id)):
+            return _build_response(401)
+        if request.headers.get("Content-Encoding", "identity") != "identity":
+            return _build_response(415)  # Telegram never does; a small body could become a very large one
+        try:
+            body = await asyncio.wait_for(_body(request), BODY_SECONDS)
+            update = parse_json(body)
+        except _TooLarge:
+            return _build_response(413)
+        except TimeoutError:
+            return _build_response(408)
+        except (InvalidJson, web.RequestPayloadError, ClientPayloadError):
+            return _build_response(400)
+        if not is_update(update):
+            return _build_response(400)
+        try:
+            new = await inbox.store(bot_id, [update])
+        except StorageUnavailable as error:
+            log.warning("inbox_unavailable", bot=bot_id, reason=str(error))
+            return _build_response(503, {"Retry-After": str(RETRY_SECONDS)})
+        if new:
+            on_stored(bot_id)
+        return _build_response(200)
+
+    return received
+
+
+class _TooLarge(Exception):
+    pass
+
+
+async def _body(request: web.Request) -> bytes:
+    if request.content_length is not None and request.content_length > MAX_BODY_BYTES:
+        raise _TooLarge
+    found = bytearray()
+    while chunk := await request.content.readany():
+        found += chunk
+        if len(found) > MAX_BODY_BYTES:
+            raise _TooLarge
+    return bytes(found)
+
+
+def _has_secret(request: web.Request, secret: str | None) -> bool:
+    """On bytes, because a header may hold any; for an unknown bot it takes as long as for a known one."""
+    given = request.headers.get(SECRET_HEADER, "").encode("utf-8", "surrogateescape")
+    same = hmac.compare_digest(given, (secret or "-" * MIN_SECRET_CHARS).encode())
+    return same and bool(secret)
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 16 else 0
+
+
+def _build_response(status: int, headers: Mapping[str, str] | None = None) -> web.Response:
+    """Without words: nobody who reads them should learn anything."""
+    response = web.Response(status=status, headers=dict(headers or {}))
+    if status != 200 and status != 503:
+        response.force_close()  # an unread body is not worth reading
+    return response
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,88 @@
+"""Brings alerts to operators' chats: by the first configured bot, from the process that holds it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from bot.telegram.client.call_queue import Priority
+from bot.telegram.client.outcomes import (
+    CallDone,
+    CallNotSent,
+    CallRejected,
+    CallUnknown,
+    ChatMoved,
+    ChatUnreachable,
+)
+from bot.telegram.client.outcomes import CallOutcome as TelegramOutcome
+from bot.telegram.client.outcomes import MessageSent as Arrived
+from bot.telegram.client.sender import ChatTarget, Sender
+from bot.telegram.markup import render, split
+from shared.core.ops import alerts
+from shared.core.ops.alerts import Outcome, Sending
+from shared.services.admin.alert_sender import AlertChannel, AlertSender
+
+
+class TelegramAlertChannel:
+    """One chat. A group that became a supergroup is followed."""
+
+    def __init__(self, sender: Sender, chat_id: int, *, dashboard_url: str) -> None:
+        self._sender = sender
+        self._chat_id = chat_id
+        self._dashboard_url = dashboard_url
+
+    async def send(self, sending: Sending) -> Outcome:
+        words = alerts.message(sending.alert, sending.phase, dashboard_url=self._dashboard_url)
+        outcome = await self._once(words)
+        if isinstance(outcome, ChatMoved):
+            self._chat_id = outcome.new_chat_id
+            outcome = await self._once(words)
+        match outcome:
+            case Arrived() | CallDone():
+                return alerts.Sent()
+            case CallNotSent(retry_after=seconds):
+                return alerts.NotSent(code="no_connection", retry_after=seconds)
+            case CallUnknown():
+                return alerts.Unknown(code="lost_connection")
+            case ChatUnreachable():
+                return alerts.Refused(code="chat_gone")
+            case CallRejected() | ChatMoved():
+                return alerts.Refused(code="telegram_refused")
+
+    async def _once(self, words: str) -> TelegramOutcome:
+        return await self._sender.send_text(
+            ChatTarget(chat_id=self._chat_id), split(render(words))[0], priority=Priority.NOTICE,
+            patience=10.0,
+            tries=1,
+        )  # fmt: skip
+
+
+class TelegramAlertSender:
+    """Nothing is claimed while another process holds the bot."""
+
+    def __init__(
+        self,
+        bringing: AlertSender,
+        *,
+        bot_id: int | None,
+        chats: Sequence[int],
+        senders: Mapping[int, Sender],
+        held: Callable[[], Sequence[int]],
+        dashboard_url: str,
+    ) -> None:
+        self._bringing = bringing
+        self._bot_id = bot_id
+        self._chats = tuple(chats)
+        self._senders = senders
+        self._held = held
+        self._dashboard_url = dashboard_url
+        self._carriers: dict[str, AlertChannel] = {}
+
+    async def send_due(self) -> int:
+        """Raises StorageUnavailable."""
+        sender = self._senders.get(self._bot_id) if self._bot_id in self._held() and self._bot_id else None
+        if sender is None or not self._chats:
+            return 0
+        for chat in self._chats:
+            place = TelegramAlertChannel(sender, chat, dashboard_url=self._dashboard_url)
+            self._carriers.setdefault(f"telegram:{chat}", place)
+        return await self._bringing.send_due(self._carriers)

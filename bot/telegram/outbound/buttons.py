@@ -1,0 +1,131 @@
+"""Which buttons stand under which message."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from bot.telegram.inbound.bot_context import get_chat_texts
+from bot.telegram.outbound.keyboards import Button, ButtonAction, ButtonPress, build_keyboard
+from shared.adapters.postgres.telegram.chats import PlaceRow
+
+if TYPE_CHECKING:
+    from aiogram.types import InlineKeyboardMarkup
+
+SWITCH_SETTINGS = ("notices", "drafts", "rich")
+"""Settings of a chat that are on or off."""
+DELETE_BUTTONS_PER_ROW = 4
+ON_BY_DEFAULT = frozenset({"notices"})
+
+
+def build_answer_buttons(place: PlaceRow, turn: int, state: str) -> InlineKeyboardMarkup | None:
+    """Stop while it is written; then what can be wished about it. Groups have no buttons to quarrel about."""
+    texts = get_chat_texts(place)
+    if state == "running":
+        return _row(place, turn, (texts.stop, ButtonAction.STOP))
+    if place.chat_id < 0:
+        return None
+    if state == "answered":
+        return _row(
+            place, turn,
+            (texts.regenerate, ButtonAction.REGENERATE),
+            (texts.shorter, ButtonAction.SHORTER),
+            (texts.longer, ButtonAction.CONTINUE),
+        )  # fmt: skip
+    return _row(place, turn, (texts.regenerate, ButtonAction.REGENERATE))
+
+
+def build_summary_buttons(place: PlaceRow, link_id: int) -> InlineKeyboardMarkup | None:
+    texts = get_chat_texts(place)
+    return _row(
+        place, link_id, (texts.view, ButtonAction.VIEW_SUMMARY), (texts.undo, ButtonAction.UNDO_SUMMARY)
+    )
+
+
+def build_note_buttons(
+    place: PlaceRow,
+    notes: Sequence[tuple[int, int]],
+    *,
+    mark: str,
+    undo: int | None = None,
+    back: int | None = None,
+    on: int | None = None,
+    all_notes: bool = False,
+) -> InlineKeyboardMarkup | None:
+    """`notes` are numbers and ids; `mark` tells a press which list it came from."""
+    texts = get_chat_texts(place)
+    bins = [
+        _button(place, note_id, f"🗑 {number}", ButtonAction.FORGET_NOTE, mark) for number, note_id in notes
+    ]
+    rows = [
+        bins[start : start + DELETE_BUTTONS_PER_ROW] for start in range(0, len(bins), DELETE_BUTTONS_PER_ROW)
+    ]
+    if undo is not None:
+        rows.append([_button(place, undo, texts.undo, ButtonAction.BRING_BACK, mark)])
+    ways = [(texts.previous, back), (texts.following, on), (texts.all_notes, 0 if all_notes else None)]
+    rows.append([_button(place, page, label, ButtonAction.PAGE) for label, page in ways if page is not None])
+    return build_keyboard(rows)
+
+
+def build_erase_buttons(place: PlaceRow) -> InlineKeyboardMarkup | None:
+    """Before everything is forgotten."""
+    texts = get_chat_texts(place)
+    return build_keyboard(
+        [
+            [_button(place, 0, texts.forget_all, ButtonAction.FORGET_ALL)],
+            [_button(place, 0, texts.cancel, ButtonAction.KEEP_ALL)],
+        ]
+    )
+
+
+def build_edit_buttons(place: PlaceRow, turn: int) -> InlineKeyboardMarkup | None:
+    texts = get_chat_texts(place)
+    return _row(place, turn, (texts.yes, ButtonAction.ANSWER_EDITED), (texts.no, ButtonAction.CLOSE))
+
+
+def build_uncertain_buttons(
+    place: PlaceRow, notice_id: int, round_number: int
+) -> InlineKeyboardMarkup | None:
+    """Below the word that an answer may not have arrived."""
+    button = _button(place, notice_id, get_chat_texts(place).bring, ButtonAction.BRING, str(round_number))
+    return build_keyboard([[button]])
+
+
+def build_settings_buttons(place: PlaceRow, *, offered: frozenset[str]) -> InlineKeyboardMarkup | None:
+    """One button for each setting, saying what it is now; pressing it changes it."""
+    texts = get_chat_texts(place)
+    rows = [
+        [
+            _switch_button(
+                place,
+                name,
+                texts.setting(name=name, value=texts.on if is_setting_on(place, name) else texts.off),
+            )
+        ]
+        for name in SWITCH_SETTINGS
+        if name in offered
+    ]
+    other = "en" if texts.language == "de" else "de"
+    language = texts.setting(name="language", value="Deutsch" if texts.language == "de" else "English")
+    rows.append([_button(place, 0, language, ButtonAction.SETTING, f"language={other}")])
+    rows.append([_button(place, 0, texts.close, ButtonAction.CLOSE)])
+    return build_keyboard(rows)
+
+
+def is_setting_on(place: PlaceRow, name: str) -> bool:
+    return bool(place.settings.get(name, name in ON_BY_DEFAULT))
+
+
+def _switch_button(place: PlaceRow, name: str, label: str) -> Button:
+    return _button(
+        place, 0, label, ButtonAction.SETTING, f"{name}={'off' if is_setting_on(place, name) else 'on'}"
+    )
+
+
+def _row(place: PlaceRow, subject: int, *buttons: tuple[str, ButtonAction]) -> InlineKeyboardMarkup | None:
+    return build_keyboard([[_button(place, subject, label, action) for label, action in buttons]])
+
+
+def _button(place: PlaceRow, subject: int, label: str, action: ButtonAction, word: str = "") -> Button:
+    press = ButtonPress(action=action, address_id=place.address_id, subject=subject, word=word)
+    return Button(label=label, press=press)

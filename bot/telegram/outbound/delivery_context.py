@@ -1,0 +1,81 @@
+"""What answers are brought with: senders, rows, words and buttons."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Protocol
+
+from bot.telegram.client.call_queue import ScaledClock
+from bot.telegram.client.sender import Sender
+from bot.telegram.outbound.native_drafts import AnswerForm, FormSupport
+from shared.adapters.postgres.telegram.chats import PlaceRow, PostgresTelegramPlaces
+from shared.adapters.postgres.turns.deliveries import PostgresDeliveries
+from shared.adapters.postgres.turns.uncertain_notices import PostgresUncertainNotices
+from shared.runtime.crash_points import CrashPoint, ignore_crash_point
+from shared.runtime.tracing import NULL_TRACER, Tracer
+
+if TYPE_CHECKING:
+    from aiogram.types import InlineKeyboardMarkup
+
+
+class DeliveryTexts(Protocol):
+    """Every word of ours that is added to an answer."""
+
+    def stopped(self, place: PlaceRow) -> str:
+        """Below what was written until somebody pressed Stop: `[stopped]`."""
+
+    def working(self, place: PlaceRow, tool: str, subject: str = "") -> str | None:
+        """The status line while a tool runs; None for tools that nobody shall see."""
+
+    def notice(self, place: PlaceRow, code: str, text: str) -> str:
+        """One friendly line for an error or a refusal; `text` is its advice in English."""
+
+    def document(self, place: PlaceRow) -> str:
+        """The caption of an answer that comes as a file."""
+
+    def uncertain(self, place: PlaceRow) -> str:
+        """That an answer may not have arrived, above the button that brings it."""
+
+    def arrived(self, place: PlaceRow) -> str:
+        """What becomes of that when it has arrived, and the notice is too old to be deleted."""
+
+
+BuildKeyboard = Callable[[PlaceRow, int, str], "InlineKeyboardMarkup | None"]
+"""Of a place, a turn and its state (`running` while it is written): the buttons under the last part."""
+FindQuestion = Callable[[int, int], Awaitable[int | None]]
+"""Of a session and a turn: the message that asked, where the answer shall quote it."""
+WantsForm = Callable[[PlaceRow, AnswerForm], bool]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeliveryContext:
+    """One for all bots of the process."""
+
+    senders: Mapping[int, Sender]
+    deliveries: PostgresDeliveries
+    notices: PostgresUncertainNotices
+    places: PostgresTelegramPlaces
+    texts: DeliveryTexts
+    keyboard: BuildKeyboard
+    question: FindQuestion
+    wants: WantsForm
+    clock: ScaledClock = field(default_factory=ScaledClock)
+    latches: dict[int, FormSupport] = field(default_factory=dict)
+    crash_point: CrashPoint = ignore_crash_point
+    tracer: Tracer = NULL_TRACER
+
+    def get_form_support(self, bot_id: int) -> FormSupport:
+        return self.latches.setdefault(bot_id, FormSupport())
+
+    def can_use(self, place: PlaceRow, form: AnswerForm) -> bool:
+        return self.wants(place, form) and self.get_form_support(place.bot_id).allows(form)
+
+    async def find_question(self, place: PlaceRow, turn: int) -> int | None:
+        """In private chats it is clear what is answered."""
+        return await self.question(place.session_id, turn) if place.chat_id < 0 else None
+
+    async def follow_migration(self, place: PlaceRow, new_chat_id: int) -> PlaceRow:
+        """The same place in the supergroup that its group has become."""
+        await self.places.migrate(place.bot_id, old_chat=place.chat_id, new_chat=new_chat_id)
+        return await self.places.place(place.address_id) or replace(place, chat_id=new_chat_id)

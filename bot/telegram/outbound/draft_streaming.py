@@ -1,0 +1,211 @@
+"""What of an unfinished answer is in the chat, and what to show next: pure, with the time from outside."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import inf
+
+from bot.telegram.markup import LIVE_UNITS, MAX_PARTS, MessagePart, count_units, render, split
+from shared.core.session.events import Delta
+
+FILLER = MessagePart(text="…")
+"""In a bubble that a new attempt has not filled yet."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EditPacing:
+    """Edits count like messages for Telegram, so they are kept few."""
+
+    first_chars: int = 30
+    first_seconds: float = 1.0
+    settle_seconds: float = 0.0
+    """So long the first text waits in any case: an answer that has ended by then is one message, no edit."""
+    edit_seconds: float = 1.5
+    slowest_seconds: float = 10.0
+    new_chars: int = 20
+
+
+PRIVATE_PACING = EditPacing(settle_seconds=0.25)
+GROUP_PACING = EditPacing(edit_seconds=3.5, settle_seconds=0.25)
+NATIVE_PACING = EditPacing(first_chars=1, edit_seconds=0.5, new_chars=1)
+
+
+@dataclass(slots=True, kw_only=True)
+class DraftMessage:
+    """A message that shows a piece of the draft; `is_last` is the one with the Stop button."""
+
+    message_id: int
+    shown: MessagePart | None = None
+    is_last: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DraftEdit:
+    """What a bubble is to show."""
+
+    number: int
+    message_id: int
+    part: MessagePart
+    is_last: bool
+    seen: DraftProgress
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DraftProgress:
+    """How much of the draft a view shows."""
+
+    attempt: int = 0
+    chars: int = 0
+    status: str | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class ReplyDraft:
+    """The text of the newest attempt and the bubbles that show it."""
+
+    rhythm: EditPacing
+    attempt: int = 0
+    text: str = ""
+    status: str | None = None
+    """A line below the text while a tool runs."""
+    bubbles: list[DraftMessage] = field(default_factory=list)
+    _units: int = 0
+    _first_at: float | None = None
+    _seen: DraftProgress = field(default_factory=DraftProgress)
+    _overflows: bool = False
+    _not_before: float = -inf
+    _interval: float = 0.0
+    _ended: bool = False
+
+    def __post_init__(self) -> None:
+        self._interval = self.rhythm.edit_seconds
+
+    # -- what is heard --------------------------------------------------------------------------------
+
+    def begin(self, attempt: int) -> None:
+        """A later attempt starts with nothing; what is shown stays until there is something to replace it."""
+        if attempt > self.attempt:
+            self.attempt, self.text, self._units, self.status = attempt, "", 0, None
+            self._first_at, self._overflows = None, False
+
+    def append(self, delta: Delta, now: float) -> None:
+        if delta.attempt < self.attempt:
+            return
+        self.begin(delta.attempt)
+        if delta.offset < self._units:
+            self._cut(delta.offset)
+        if delta.offset > self._units:
+            return  # a piece is missing: the whole text comes with the end
+        self.text += delta.text
+        self._units += count_units(delta.text)
+        self.status = None
+        if self._first_at is None and self.text.strip():
+            self._first_at = now
+
+    def set_status(self, status: str | None) -> None:
+        self.status = status
+
+    # -- what is to be done ---------------------------------------------------------------------------
+
+    def wants_bubble(self, now: float) -> bool:
+        """Whether a message is to be sent now; `opening` is what it shows."""
+        if self._ended or now < self._not_before:
+            return False
+        if self.bubbles:
+            return self._overflows and len(self.bubbles) < MAX_PARTS
+        if self.status is not None:
+            return True
+        if self._first_at is None or now - self._first_at < self.rhythm.settle_seconds:
+            return False
+        enough = len(self.text.strip()) >= self.rhythm.first_chars
+        return enough or now - self._first_at >= self.rhythm.first_seconds
+
+    def render_opening(self) -> tuple[MessagePart, DraftProgress] | None:
+        """None when nothing of it can be shown yet."""
+        views, number = self.render_views(), len(self.bubbles)
+        if number >= len(views):
+            self._overflows = False
+            return None
+        return views[number], self._state()
+
+    def next_edit(self, now: float) -> DraftEdit | None:
+        """The next change of a bubble, the first bubble that needs one first."""
+        if not self.bubbles or self._ended or now < self._not_before or not self._has_news():
+            return None
+        views = self.render_views()
+        if not views:
+            self._seen = self._state()
+            return None
+        self._overflows = len(views) > len(self.bubbles)
+        last = min(len(views), len(self.bubbles)) - 1
+        for number, bubble in enumerate(self.bubbles):
+            part = views[number] if number < len(views) else FILLER
+            is_last = number == last
+            if part != bubble.shown or is_last != bubble.is_last:
+                return DraftEdit(
+                    number=number,
+                    message_id=bubble.message_id,
+                    part=part,
+                    is_last=is_last,
+                    seen=self._state(),
+                )
+        self._seen = self._state()
+        return None
+
+    def next_at(self, now: float) -> float | None:
+        """When `edit` can have something; None while there is nothing new to show."""
+        if not self.bubbles or self._ended or not self._has_news():
+            return None
+        return max(now, self._not_before)
+
+    def render_views(self) -> tuple[MessagePart, ...]:
+        rendered = render(self.text, live=True)
+        if self.status is not None:
+            rendered = rendered.followed_by(self.status)
+        return split(rendered, limit=LIVE_UNITS)
+
+    # -- what was done --------------------------------------------------------------------------------
+
+    def record_opened(self, message_id: int, part: MessagePart, seen: DraftProgress, now: float) -> None:
+        self.bubbles.append(DraftMessage(message_id=message_id, shown=part))
+        self._overflows = False
+        self._not_before = now + self._interval
+        self._seen = seen
+
+    def record_edited(self, edit: DraftEdit, now: float) -> None:
+        bubble = self.bubbles[edit.number]
+        bubble.shown, bubble.is_last = edit.part, edit.is_last
+        self._not_before = now + self._interval
+        if edit.number == len(self.bubbles) - 1:
+            self._seen = edit.seen
+
+    def slow_down(self, retry_after: float | None, now: float) -> None:
+        """Telegram wants less of this: nothing for a while, then half as often."""
+        if retry_after is not None:
+            self._interval = min(2 * self._interval, max(self.rhythm.slowest_seconds, self._interval))
+        self._not_before = now + max(self._interval, retry_after or 0.0)
+
+    def end(self) -> None:
+        """Nothing more is shown of it."""
+        self._ended = True
+
+    @property
+    def is_ended(self) -> bool:
+        return self._ended
+
+    def _has_news(self) -> bool:
+        seen = self._seen
+        if self.status != seen.status and (self.status or self.text):
+            return True
+        if self._first_at is None:
+            return False
+        if seen.attempt != self.attempt:
+            return len(self.text.strip()) >= self.rhythm.first_chars
+        return len(self.text) - seen.chars >= self.rhythm.new_chars
+
+    def _state(self) -> DraftProgress:
+        return DraftProgress(attempt=self.attempt, chars=len(self.text), status=self.status)
+
+    def _cut(self, offset: int) -> None:
+        self.text = self.text.encode("utf-16-le")[: 2 * offset].decode("utf-16-le", "ignore")
+        self._units = count_units(self.text)

@@ -1,0 +1,206 @@
+"""The newest forms of answers, for those who asked for them: native drafts and rich messages.
+
+Clients and servers differ, so the first refusal closes a latch until the next start, and the same answer goes
+on in the classic form.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Literal
+from zlib import crc32
+
+import structlog
+
+from bot.telegram.client.aiogram_types import to_aiogram_entities, to_reply_parameters
+from bot.telegram.client.call_queue import Priority, ScaledClock
+from bot.telegram.client.outcomes import (
+    CallNotSent,
+    CallOutcome,
+    CallRejected,
+    ChatUnreachable,
+    is_missing_message,
+)
+from bot.telegram.client.sender import (
+    EDIT_PATIENCE_SECONDS,
+    FINAL_PATIENCE_SECONDS,
+    ChatTarget,
+    Sender,
+    SendObserver,
+)
+from bot.telegram.markup import MessagePart, RichBlock
+from bot.telegram.outbound.draft_streaming import ReplyDraft
+
+if TYPE_CHECKING:
+    from aiogram.types import InlineKeyboardMarkup
+
+log = structlog.get_logger(__name__)
+
+AnswerForm = Literal["drafts", "rich"]
+KEEP_ALIVE_SECONDS = 20.0
+"""Telegram drops a draft after thirty."""
+_MAX_DRAFT_ID = 2**31 - 1
+
+
+def make_draft_id(session_id: int, turn: int) -> int:
+    """The same for every attempt at a turn: after a crash the bubble that is still there goes on."""
+    return crc32(f"{session_id}:{turn}".encode()) % _MAX_DRAFT_ID + 1
+
+
+class FormSupport:
+    """Which of the newest forms a bot may use."""
+
+    def __init__(self) -> None:
+        self._refused: set[AnswerForm] = set()
+
+    def allows(self, form: AnswerForm) -> bool:
+        return form not in self._refused
+
+    def refuse(self, form: AnswerForm, reason: str) -> None:
+        if form not in self._refused:
+            self._refused.add(form)
+            log.warning("message_form_disabled", form=form, reason=reason)
+
+
+class NativeDraft:
+    """Shows a draft as the client's own bubble, with its own Stop button; `run` ends when it is over.
+
+    True: it was shown to the end. False: it was refused, or has outgrown one message, and a chat shows only
+    one draft: the answer goes on in the classic form, whose messages also survive a crash.
+    """
+
+    def __init__(
+        self,
+        sender: Sender,
+        where: ChatTarget,
+        draft: ReplyDraft,
+        *,
+        clock: ScaledClock,
+        latch: FormSupport,
+        every: float = 0.5,
+        keep_alive: float = KEEP_ALIVE_SECONDS,
+        draft_id: int,
+    ) -> None:
+        self._sender = sender
+        self._where = where
+        self._draft = draft
+        self._clock = clock
+        self._latch = latch
+        self._every = every
+        self._keep_alive = keep_alive
+        self.draft_id = draft_id
+        self._over = asyncio.Event()
+        self._shown: MessagePart | None = None
+        self._shown_at = 0.0
+
+    def stop(self) -> None:
+        self._over.set()
+
+    async def run(self) -> bool:
+        while not self._over.is_set():
+            part = self._view()
+            if part is None:
+                return False
+            now = self._clock.now()
+            pause = self._every
+            if part != self._shown or now - self._shown_at >= self._keep_alive:
+                outcome = await self._show(part)
+                if isinstance(outcome, CallRejected):
+                    self._latch.refuse("drafts", outcome.reason)
+                    return False
+                if isinstance(outcome, ChatUnreachable):
+                    return True
+                if isinstance(outcome, CallNotSent):
+                    pause = max(pause, outcome.retry_after or 0.0)
+                else:
+                    self._shown, self._shown_at = part, now
+            await self._pause(pause)
+        return True
+
+    def _view(self) -> MessagePart | None:
+        """Nothing is "Thinking…"; None as soon as one message is not enough."""
+        views = self._draft.render_views()
+        if len(views) > 1:
+            return None
+        return views[0] if views else MessagePart(text="")
+
+    async def _show(self, part: MessagePart) -> CallOutcome:
+        from aiogram.methods import SendMessageDraft
+
+        method = SendMessageDraft(
+            chat_id=self._where.chat_id,
+            draft_id=self.draft_id,
+            message_thread_id=self._where.thread_id or None,
+            text=part.text,
+            entities=to_aiogram_entities(part),
+            can_stop=True,
+            keep_on_stop=True,
+        )
+        return await self._sender.call(
+            method, chat_id=self._where.chat_id, priority=Priority.EDIT, patience=0.0, counts=False, tries=1
+        )
+
+    async def _pause(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._clock.real(seconds)):
+                await self._over.wait()
+
+
+async def send_rich(
+    sender: Sender,
+    where: ChatTarget,
+    blocks: tuple[RichBlock, ...],
+    *,
+    reply_to: int | None,
+    keyboard: InlineKeyboardMarkup | None,
+    patience: float = FINAL_PATIENCE_SECONDS,
+    attempt: SendObserver | None = None,
+) -> CallOutcome:
+    """A new message; Rejected means that the classic form has to do."""
+    from aiogram.methods import SendRichMessage
+
+    method = SendRichMessage(
+        chat_id=where.chat_id,
+        message_thread_id=where.thread_id or None,
+        rich_message=_rich(blocks),
+        reply_parameters=to_reply_parameters(reply_to),
+        reply_markup=keyboard,
+    )
+    return await sender.call(
+        method, chat_id=where.chat_id, priority=Priority.FINAL, patience=patience, attempt=attempt
+    )
+
+
+async def edit_rich(
+    sender: Sender,
+    chat_id: int,
+    message_id: int,
+    blocks: tuple[RichBlock, ...],
+    *,
+    keyboard: InlineKeyboardMarkup | None,
+) -> CallOutcome:
+    from aiogram.methods import EditMessageText
+
+    method = EditMessageText(
+        chat_id=chat_id, message_id=message_id, rich_message=_rich(blocks), reply_markup=keyboard
+    )
+    return await sender.call(
+        method,
+        chat_id=chat_id,
+        priority=Priority.FINAL,
+        patience=EDIT_PATIENCE_SECONDS,
+        repeatable=True,
+        message=(chat_id, message_id),
+    )
+
+
+def is_form_refused(outcome: CallOutcome) -> bool:
+    """Rejected for what it is, and not for the message that it was to replace."""
+    return isinstance(outcome, CallRejected) and not is_missing_message(outcome)
+
+
+def _rich(blocks: tuple[RichBlock, ...]) -> Any:
+    from aiogram.types import InputRichMessage
+
+    return InputRichMessage.model_validate({"blocks": list(blocks)})

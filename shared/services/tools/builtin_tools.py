@@ -1,1 +1,0 @@
-"""Tools that need nothing but their arguments and a clock."""
