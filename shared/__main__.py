@@ -235,7 +235,7 @@ def _agent(settings: Settings, rest: Sequence[str]) -> int:
 
 
 def _site(settings: Settings, rest: Sequence[str]) -> int:
-    from shared.adapters.encryption import Vault
+    from shared.adapters.encryption import Encryption
     from shared.cli.editor_session import Terminal
     from shared.cli.site import read_site_arguments, run_site
     from shared.config.settings import resolve_secret_key
@@ -245,7 +245,7 @@ def _site(settings: Settings, rest: Sequence[str]) -> int:
     async def work(database_url: str) -> int:
         return await run_site(
             wish, database_url=database_url, drafts=settings.data_dir / "drafts", terminal=Terminal(),
-            vault=lambda: Vault(resolve_secret_key(settings)), public_url=settings.public_url,
+            vault=lambda: Encryption(resolve_secret_key(settings)), public_url=settings.public_url,
         )  # fmt: skip
 
     return _with_database(settings, work)

@@ -21,8 +21,8 @@ from shared.bootstrap.logs import configure_logs
 from shared.bootstrap.process import EXIT_BAD_SETTINGS, EXIT_CANNOT_START, run_process
 from shared.config.settings import BadSettings, Settings, load_settings
 from web.app import begin_to_drain, make_parts, make_web_app, screens, start_parts, stop_parts
-from web.listener import Listener
 from web.parts import ModelShown
+from web.server.http_server import Listener
 
 log = structlog.get_logger(__name__)
 

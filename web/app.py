@@ -34,26 +34,29 @@ from shared.services.admin.context_inspector import ContextInspector
 from shared.services.admin.job_admin import JobAdmin
 from shared.services.privacy.export import DataExporter
 from shared.services.tools.handover import HandoverService
-from web import commanding, keeping, memory, messages, openapi, rest, routes, stream, uploads
-from web.admissions import Admissions
-from web.api_keys import API, KEY_SECONDS, ApiDoor, keys_at_the_door
-from web.chat import chat
-from web.commanding import RUNS, Runs
-from web.common_counts import CommonCounts, Counts
-from web.exporting import EXPORT_PATH, export
-from web.hub import Announcements, Hub
-from web.limits import LOCAL, Limits, Places, Tries, Windows
-from web.operations import scope_of
-from web.operators import OPERATORS, OperatorsDoor
-from web.origins import Proxies
-from web.pages import Files
+from web import routes
+from web.api import commands, memory, messages, recovery, rest, uploads
+from web.api.commands import RUNS, Runs
+from web.api.export import EXPORT_PATH, export
+from web.api.spec import openapi
+from web.api.spec.operations import scope_of
+from web.auth.api_key_auth import API, KEY_SECONDS, ApiKeyAuth, keys_at_the_door
+from web.auth.operator_auth import OPERATORS, OperatorAuth
+from web.auth.token_revocation import TokenRevocation
+from web.auth.visitors import Visitors
+from web.chat import event_stream_chat
+from web.chat.socket_chat import chat
 from web.parts import PARTS, Commanding, CommandShown, Handler, ModelShown, Parts, Talking
-from web.replies import Replies
 from web.security import MAX_BODY_BYTES, guard, preflight
-from web.visitors import Visitors
+from web.server.hub import Announcements, Hub
+from web.server.origins import Proxies
+from web.server.pages import Files
+from web.server.rate_limits import LOCAL, ClientLimits, Places, RateWindows, Tries
+from web.server.reply_broadcast import Replies
+from web.server.shared_rate_limits import CommonCounts, Counts
 
 if TYPE_CHECKING:
-    from web.dashboard.live import DeskNews
+    from web.dashboard.live import DashboardNews
 
 log = structlog.get_logger(__name__)
 
@@ -82,7 +85,7 @@ class Services(Protocol):
     def job_admin(self) -> JobAdmin | None: ...
     def list_breakers(self) -> Mapping[str, BreakerState]: ...
     @property
-    def dashboard_announcer(self) -> DeskNews | None: ...
+    def dashboard_announcer(self) -> DashboardNews | None: ...
     @property
     def crash_point(self) -> CrashPoint: ...
 
@@ -91,7 +94,7 @@ def make_parts(
     services: Services,
     *,
     model: ModelShown,
-    limits: Limits | None = None,
+    limits: ClientLimits | None = None,
     command_table: Sequence[CommandShown] | None = None,
 ) -> Parts:
     """`limits` for everybody replaces the usual ones, those of a person's own machine too."""
@@ -101,7 +104,7 @@ def make_parts(
     hub = Hub(
         announcer=services.announcer, events=events, measure=services.sessions.measure_context, tasks=tasks
     )
-    usual = limits or Limits()
+    usual = limits or ClientLimits()
     people = PostgresPeople(services.pool, timezone=settings.timezone)
     identities = PostgresIdentities(services.pool, people=people)
     replies = Replies(services.sessions, hub)
@@ -128,17 +131,17 @@ def make_parts(
         tasks=tasks,
         limits=usual,
         local_limits=limits or LOCAL,
-        session_windows=Windows(usual.messages_seconds),
-        address_windows=Windows(usual.messages_seconds),
+        session_windows=RateWindows(usual.messages_seconds),
+        address_windows=RateWindows(usual.messages_seconds),
         session_places=Places(),
         address_places=Places(),
         tickets=PostgresTickets(services.pool),
         feedback=PostgresFeedback(services.pool),
-        frame_windows=Windows(usual.frames_seconds),
-        stream_windows=Windows(usual.messages_seconds),
-        key_windows=Windows(KEY_SECONDS),
+        frame_windows=RateWindows(usual.frames_seconds),
+        stream_windows=RateWindows(usual.messages_seconds),
+        key_windows=RateWindows(KEY_SECONDS),
         recovery_tries=Tries(),
-        admissions=Admissions(hub, visitors),
+        admissions=TokenRevocation(hub, visitors),
         crash_point=services.crash_point,
         asking_storage=partial(asking_storage, services.pool),
     )
@@ -149,7 +152,7 @@ def make_web_app(services: Services, parts: Parts) -> web.Application:
     app = web.Application(middlewares=[guard, keys_at_the_door], client_max_size=MAX_BODY_BYTES)
     app[PARTS] = parts
     app[RUNS] = Runs()
-    app[API] = ApiDoor(
+    app[API] = ApiKeyAuth(
         keys=PostgresApiKeys(services.pool),
         sessions=PostgresApiSessions(services.pool),
         scope_of=scope_of,
@@ -175,7 +178,7 @@ def make_web_app(services: Services, parts: Parts) -> web.Application:
     add.add_get("/readyz", routes.readyz)
     add.add_get("/api/v1/commands", rest.list_commands)
     add.add_get("/api/v1/archived", rest.archived)
-    add.add_post("/api/v1/commands/{name:[a-z][a-z0-9_]*}", commanding.run_command)
+    add.add_post("/api/v1/commands/{name:[a-z][a-z0-9_]*}", commands.run_command)
     add.add_get(memory.NOTES, memory.list_notes)
     add.add_put(memory.NOTE, memory.change_note)
     add.add_delete(memory.NOTE, memory.put_note_away)
@@ -190,7 +193,7 @@ def make_web_app(services: Services, parts: Parts) -> web.Application:
     add.add_get(EXPORT_PATH, export, allow_head=False)
     for path in (*ours, EXPORT_PATH, messages.MESSAGES, messages.EVENTS):
         add.add_route("OPTIONS", path, preflight)
-    keeping.add_routes(app)
+    recovery.add_routes(app)
     door = _add_dashboard(app, services)
     app[OPERATORS] = replace(
         door,
@@ -203,22 +206,22 @@ def make_web_app(services: Services, parts: Parts) -> web.Application:
 
 def _add_stream(app: web.Application) -> None:
     add = app.router
-    add.add_post(stream.STREAM, stream.open_stream)
+    add.add_post(event_stream_chat.STREAM, event_stream_chat.open_stream)
     # Without HEAD: it would use up the ticket.
-    add.add_get(stream.STREAM, stream.stream, allow_head=False)
-    add.add_post(stream.SEND, stream.send)
-    for path in (stream.STREAM, stream.SEND):
+    add.add_get(event_stream_chat.STREAM, event_stream_chat.stream, allow_head=False)
+    add.add_post(event_stream_chat.SEND, event_stream_chat.send)
+    for path in (event_stream_chat.STREAM, event_stream_chat.SEND):
         add.add_route("OPTIONS", path, preflight)
 
 
-def _add_dashboard(app: web.Application, services: Services) -> OperatorsDoor:
+def _add_dashboard(app: web.Application, services: Services) -> OperatorAuth:
     """Imported late: a process without the package still talks to people."""
     try:
         from web.dashboard import add_dashboard
         from web.dashboard.access import signed_in
     except ImportError as error:
         log.warning("dashboard_not_mounted", reason=str(error))
-        return OperatorsDoor()
+        return OperatorAuth()
     desk = add_dashboard(
         app,
         pool=services.pool,
@@ -231,7 +234,7 @@ def _add_dashboard(app: web.Application, services: Services) -> OperatorsDoor:
         work_desk=services.job_admin,
         breakers=services.list_breakers,
     )
-    return OperatorsDoor(
+    return OperatorAuth(
         who=partial(signed_in, desk=desk), audit=desk.operators.record, streams=desk.open_streams
     )
 

@@ -24,16 +24,16 @@ from shared.runtime.crash_points import CrashPoint
 from shared.runtime.tasks import BackgroundTasks
 from shared.services.privacy.export import DataExporter
 from shared.services.turns.turn_dispatcher import SessionAnswerer
-from web.admissions import Admissions
-from web.hub import Hub
-from web.limits import Limits, Places, Tries, Windows
-from web.origins import Proxies
-from web.pages import Files
-from web.replies import Replies
-from web.visitors import Site, Visitors
+from web.auth.token_revocation import TokenRevocation
+from web.auth.visitors import Site, Visitors
+from web.server.hub import Hub
+from web.server.origins import Proxies
+from web.server.pages import Files
+from web.server.rate_limits import ClientLimits, Places, RateWindows, Tries
+from web.server.reply_broadcast import Replies
 
 if TYPE_CHECKING:
-    from web.uploads import Uploads
+    from web.api.uploads import Uploads
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Progress = Callable[[str, int | None], Awaitable[None]]
@@ -140,25 +140,25 @@ class Parts:
     people: PostgresPeople
     uploads: Uploads
     tasks: BackgroundTasks
-    limits: Limits
-    local_limits: Limits
-    session_windows: Windows
-    address_windows: Windows
+    limits: ClientLimits
+    local_limits: ClientLimits
+    session_windows: RateWindows
+    address_windows: RateWindows
     session_places: Places
     address_places: Places
     tickets: PostgresTickets
     feedback: PostgresFeedback
-    frame_windows: Windows
-    stream_windows: Windows
-    key_windows: Windows
+    frame_windows: RateWindows
+    stream_windows: RateWindows
+    key_windows: RateWindows
     recovery_tries: Tries
-    admissions: Admissions
+    admissions: TokenRevocation
     crash_point: CrashPoint
     asking_storage: StorageLimiter
     readiness: Readiness = field(default_factory=Readiness)
 
     @property
-    def common_windows(self) -> Mapping[str, Windows]:
+    def common_windows(self) -> Mapping[str, RateWindows]:
         """What is counted over all web processes; frames and open sockets are not."""
         return {
             "sessions": self.session_windows, "addresses": self.address_windows,
@@ -179,7 +179,7 @@ class Parts:
         most = self.limits_for(request).newcomers
         return self.address_windows.take(f"new {self.proxies.client_key(request)}", most)
 
-    def limits_for(self, request: web.Request) -> Limits:
+    def limits_for(self, request: web.Request) -> ClientLimits:
         """A person's own machine is not limited: its only client is that person, or their own tools."""
         if self.settings.profile == "personal" and self.proxies.is_local(request):
             return self.local_limits

@@ -7,9 +7,9 @@ import asyncio
 from aiohttp import web
 
 from shared.core.values.errors import StorageUnavailable
-from web import wire
-from web.pages import ASK_AGAIN, FOR_EVER, File, serve
 from web.parts import PARTS
+from web.protocol import wire
+from web.server.pages import ASK_AGAIN, FOR_EVER, File, serve
 
 READY_SECONDS = 3.0
 

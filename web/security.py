@@ -23,13 +23,13 @@ from shared.core.values.errors import (
     StorageUnavailable,
     UnknownSession,
 )
-from web import wire
-from web.accepting import CidUsed
-from web.identity import BadIdentity, StillAnswering
-from web.listener import HEADERS, Connection
-from web.origins import parse_origin
+from web.auth.site_tokens import BadIdentity, StillAnswering
+from web.auth.visitors import UnknownSite, UnknownToken
+from web.chat.message_intake import CidUsed
 from web.parts import PARTS
-from web.visitors import UnknownSite, UnknownToken
+from web.protocol import wire
+from web.server.http_server import HEADERS, Connection
+from web.server.origins import parse_origin
 
 log = structlog.get_logger(__name__)
 
@@ -62,7 +62,7 @@ REQUEST_ID: web.RequestKey[str] = web.RequestKey("request_id", str)
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-class Refusal(Exception):
+class HttpRefusal(Exception):
     """An answer of the protocol's own: status, code, and a sentence for people."""
 
     def __init__(
@@ -125,7 +125,7 @@ async def _answered(request: web.Request, handler: Handler) -> web.StreamRespons
         _refuse_packed_bodies(request)
         await _refuse_foreign_writes(request)
         return await handler(request)
-    except Refusal as refusal:
+    except HttpRefusal as refusal:
         return error_response(
             request, refusal.status, refusal.code, refusal.message, refusal.details, headers=refusal.headers
         )
@@ -193,13 +193,13 @@ def _refuse_foreign_names(request: web.Request) -> None:
     """A page under a name that was made to lead to this machine would be of our own origin."""
     if request.path not in _PROBES and not request.app[PARTS].proxies.is_ours(request):
         message = "Nobody is served under this name. Its operator can set EVERTALK_PUBLIC_URL."
-        raise Refusal(421, "unknown_host", message)
+        raise HttpRefusal(421, "unknown_host", message)
 
 
 def _refuse_packed_bodies(request: web.Request) -> None:
     """A small body could become a very large one."""
     if request.headers.get("Content-Encoding", "identity").strip().lower() not in ("", "identity"):
-        raise Refusal(415, "bad_encoding", "The body must come as it is, not packed.")
+        raise HttpRefusal(415, "bad_encoding", "The body must come as it is, not packed.")
 
 
 async def _refuse_foreign_writes(request: web.Request) -> None:
@@ -219,7 +219,7 @@ async def _refuse_foreign_writes(request: web.Request) -> None:
             return
     if _by_token(request) and (origin is None or await parts.visitors.admits(request)):
         return
-    raise Refusal(403, "foreign_origin", "This page may not do that here.")
+    raise HttpRefusal(403, "foreign_origin", "This page may not do that here.")
 
 
 def _by_token(request: web.Request) -> bool:
@@ -236,7 +236,7 @@ async def json_answer(request: web.Request, body: Mapping[str, Any]) -> web.Resp
 async def read_json(request: web.Request) -> dict[str, Any]:
     """The body as a JSON object, within ten seconds; raises BadFrame, Refusal."""
     if request.content_type != "application/json":
-        raise Refusal(415, "not_json", "The body must be JSON, with Content-Type: application/json.")
+        raise HttpRefusal(415, "not_json", "The body must be JSON, with Content-Type: application/json.")
     async with asyncio.timeout(BODY_SECONDS):
         body = await request.read()
     return wire.read_object(body)

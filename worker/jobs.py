@@ -13,7 +13,7 @@ from arq.worker import Worker, func
 from shared.adapters.postgres.db.partitions import ensure_month_partitions
 from shared.adapters.redis.arq_queue import QUEUE, RUN_JOB, open_queue, read_job, write_job
 from shared.bootstrap.app import App, resolve_server_urls
-from shared.core.values.errors import Fenced, StorageUnavailable
+from shared.core.values.errors import LeaseLost, StorageUnavailable
 from shared.core.values.ttl_cache import forget_recent
 from shared.ports import DASHBOARD
 
@@ -220,7 +220,7 @@ async def watch_heartbeat(app: App) -> None:
     while not app.heart.is_lost:
         forget_recent(time.monotonic())
         await asyncio.sleep(1.0)
-    raise Fenced(f"worker {app.worker_id}")
+    raise LeaseLost(f"worker {app.worker_id}")
 
 
 async def _close_worker(worker: Worker) -> None:

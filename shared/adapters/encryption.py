@@ -27,7 +27,7 @@ class Sealed:
     data: bytes
 
 
-class Vault:
+class Encryption:
     """AES-256-GCM; what a thing is about is signed along, so that no row can stand in for another."""
 
     def __init__(self, secret_key: bytes) -> None:

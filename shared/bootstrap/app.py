@@ -80,7 +80,7 @@ from shared.config.settings import (
 )
 from shared.core.context.memory_tools import FORGET_MEMORY, SAVE_MEMORY, SEARCH_MEMORY, UPDATE_MEMORY
 from shared.core.context.recall_query import RECALL
-from shared.core.identity.handover import Limits as HandoverLimits
+from shared.core.identity.handover import HandoverLimits as HandoverLimits
 from shared.core.session.artifacts import OPEN_ARTIFACT
 from shared.core.session.overrides import deployment_policy
 from shared.core.session.policy import ContextPolicy

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from shared.adapters.encryption import Vault
+from shared.adapters.encryption import Encryption
 from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.people.agents import PostgresAgents
 from shared.adapters.postgres.people.sites import PostgresSites, SiteShown, secret_about, site_from, whole_of
@@ -70,7 +70,7 @@ async def run_site(
     database_url: str,
     drafts: Path,
     terminal: Terminal,
-    vault: Callable[[], Vault],
+    vault: Callable[[], Encryption],
     public_url: str | None = None,
 ) -> int:
     """0 when it was done, 1 when not, with lines that say why."""
@@ -94,7 +94,7 @@ class SiteEditor:
         *,
         drafts: EditorSession,
         say: Callable[[str], None],
-        vault: Callable[[], Vault],
+        vault: Callable[[], Encryption],
         public_url: str | None,
     ) -> None:
         self._sites = sites

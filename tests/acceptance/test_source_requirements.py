@@ -25,7 +25,7 @@ from shared.core.session.budget import budget_for, pressure
 from shared.core.session.overrides import agent_policy
 from shared.core.session.presets import preset
 from shared.core.session.pruning import plan_pruning
-from shared.core.session.session import Entry, Link, View
+from shared.core.session.session import Compaction, Entry, View
 from shared.core.values.errors import ContextBudgetExceeded
 from shared.core.values.messages import Image, ToolResult, text_of, tool_results
 from shared.core.values.tokens import by_script, chars_over_four, estimate_messages
@@ -579,7 +579,7 @@ async def test_pinned_context_is_preserved(pantheon: Visit, provider: RunningFak
 
 
 def test_the_order_of_assembly_is_system_summary_recent_window_newest_message() -> None:
-    head = Link(
+    head = Compaction(
         id=1, kind="summary", from_turn=1, through_turn=3, through_seq=6, summary_text="They like tea."
     )
     layers = replace(default_layers(), mode="tutor", goal="learn Norwegian")

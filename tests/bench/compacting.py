@@ -21,8 +21,8 @@ from tests.bench.whole import WholeTurns, app_with_instant_model
 from tests.kit.deployment.processes import Process
 from tests.kit.fakes.messages_api.harness import running_fake
 from web.app import make_parts
-from web.hub import Hub
 from web.parts import ModelShown
+from web.server.hub import Hub
 
 LOG_TURNS = 80
 TEXT = "We walked along the river and talked of this and that. " * 10

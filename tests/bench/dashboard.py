@@ -35,8 +35,8 @@ from shared.adapters.postgres.dashboard.read_models_sql import SORTS
 from shared.adapters.postgres.db.migrate import migrate
 from shared.adapters.postgres.db.pool import open_pool
 from tests.bench.dashboard_seed import public_id, seed
-from web.dashboard.csv import csv_line
 from web.dashboard.money import session_cells
+from web.dashboard.requests.csv import csv_line
 
 FEW = 1000
 PAGE = 50

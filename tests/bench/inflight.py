@@ -21,8 +21,8 @@ from tests.bench.provider import Provider, running_provider
 from tests.bench.turn import QUESTION
 from tests.bench.whole import WholeTurns
 from web.app import make_parts
-from web.hub import Hub
 from web.parts import ModelShown
+from web.server.hub import Hub
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL, LARGE = 64, 12

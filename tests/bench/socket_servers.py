@@ -18,12 +18,12 @@ from shared.config.settings import load_settings
 from shared.core.session.events import Delta, RunEnded, RunStarted
 from tests.bench.quiet import keep_quiet
 from tests.bench.whole import app_with_instant_model
-from web import listener
 from web.app import make_parts, make_web_app, start_parts, stop_parts
-from web.limits import Limits
 from web.parts import ModelShown, Parts
+from web.server import http_server
+from web.server.rate_limits import ClientLimits
 
-WIDE = Limits(
+WIDE = ClientLimits(
     frames=10_000_000, messages=10_000_000, sockets_per_session=10_000, sockets_per_address=1_000_000,
     strikes=1_000,
 )  # fmt: skip
@@ -95,7 +95,7 @@ class House:
 async def _serve(app: web.Application, stop: asyncio.Event) -> None:
     runner = web.AppRunner(app, handle_signals=False, shutdown_timeout=1)
     await runner.setup()
-    door = listener.Listener(runner)
+    door = http_server.Listener(runner)
     port = await door.start("127.0.0.1", 0)
     sys.stdout.write(f"{port}\n")
     sys.stdout.flush()
@@ -130,7 +130,7 @@ async def _run(given: argparse.Namespace) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    listener.MAX_CONNECTIONS = given.most
+    http_server.MAX_CONNECTIONS = given.most
     await (_house(given, stop) if given.kind == "house" else _echo(stop))
 
 

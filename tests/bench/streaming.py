@@ -24,9 +24,9 @@ from tests.bench.provider import WORDS, running_provider
 from tests.bench.turn import QUESTION, run_block
 from tests.bench.whole import WholeTurns
 from web.app import make_parts
-from web.hub import Seat
-from web.outbox import Outbox
 from web.parts import ModelShown, Parts
+from web.server.hub import Subscriber
+from web.server.send_queue import SendQueue
 
 DELTAS = 150
 PACE_SECONDS = 0.02
@@ -81,7 +81,7 @@ async def _shown(app: App, parts: Parts) -> Callable[[], Awaitable[None]]:
     """A turn of a new conversation with one screen; joining is not measured."""
     whole = WholeTurns(app, parts.hub)
     await whole.begin()
-    seat = Seat(Outbox(_Line(), spawn=parts.tasks.start, abort=lambda: None), public=False)
+    seat = Subscriber(SendQueue(_Line(), spawn=parts.tasks.start, abort=lambda: None), public=False)
     await parts.hub.join(whole.session_id, seat)
     seat.begin("{}", 0)
     parts.hub.begun(whole.session_id, 0)

@@ -12,8 +12,8 @@ from shared.config.settings import Settings
 from shared.core.session.events import Inbound
 from shared.core.values.messages import Text
 from shared.ports import ModelCard, ModelReply, ModelRequest, OnText, Prices, Usage
-from web.hub import Hub
-from web.replies import Room
+from web.server.hub import Hub
+from web.server.reply_broadcast import SessionBroadcast
 
 _cids = count(1)
 
@@ -103,7 +103,7 @@ class WholeTurns:
         await self.conversation.heartbeat()
 
     async def turn(self, text: str) -> None:
-        """What `web.chat` does for a message, and `web.replies` after it."""
+        """What `web.chat.socket_chat` does for a message, and `web.server.reply_broadcast` after it."""
         cid = f"bench-{next(_cids)}"
         inbound = Inbound(
             session_id=self._session,
@@ -114,4 +114,4 @@ class WholeTurns:
         )
         accepted = await self.conversation.accept_and_claim(inbound)
         self._hub.durable(self._session, accepted.event_seq, "msg", {"mid": accepted.mid, "text": text})
-        await self.conversation.answer(self._session, Room(self._hub, self._session))
+        await self.conversation.answer(self._session, SessionBroadcast(self._hub, self._session))

@@ -25,11 +25,11 @@ BY_ITS_OWN_CLOCK = {
     "shared/diagnostics/security_files.py": "how old the newest copy is",
     "shared/cli/upgrade.py": "which copy is the newest",
     "bot/telegram/runtime/bot_runner.py": "the time of day at the start; from there on seconds are counted",
-    "web/common_counts.py": "which minute or hour a caller's tries are counted in, over all processes",
+    "web/server/shared_rate_limits.py": "the window that a caller's tries are counted in, over all processes",
     "web/dashboard/money.py": "which month a page begins with",
     "web/dashboard/pairing.py": "how a code is shown, not whether it is good",
-    "web/identity.py": "the age of what a site's own server has signed",
-    "web/visitors.py": "the age of what a site's own server has signed",
+    "web/auth/site_tokens.py": "the age of what a site's own server has signed",
+    "web/auth/visitors.py": "the age of what a site's own server has signed",
 }
 """Who reads the wall clock of the process, and what for; none of it decides who holds or does something."""
 _CALLS = {

@@ -26,7 +26,7 @@ from shared.services.admin.job_admin import JobAdmin
 from shared.services.privacy.erasure import ErasureAnnouncer
 from shared.services.tools.handover import HandoverService
 from web.dashboard.commands import CommandsLike
-from web.origins import Proxies
+from web.server.origins import Proxies
 
 if TYPE_CHECKING:
     from web.dashboard.live import Live
@@ -57,7 +57,7 @@ _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Desk:
+class DashboardContext:
     """What the handlers work with."""
 
     pool: Pool
@@ -92,11 +92,11 @@ class Desk:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Visit:
+class AuthedRequest:
     """One request that was let in; `who` is None only where anyone may come."""
 
     request: web.Request
-    desk: Desk
+    desk: DashboardContext
     who: SignedIn | None
 
     @property
@@ -109,7 +109,7 @@ class Visit:
         return POLL_HEADER in self.request.headers
 
 
-Handler = Callable[[Visit], Awaitable[web.StreamResponse]]
+Handler = Callable[[AuthedRequest], Awaitable[web.StreamResponse]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +120,7 @@ class Route:
     handler: Handler
 
 
-class Refusal(Exception):
+class DashboardRefusal(Exception):
     """The answer is no, or not like this; told as JSON."""
 
     def __init__(
@@ -137,18 +137,22 @@ class Refusal(Exception):
         self.details = details
 
 
-def guarded(route: Route, desk: Desk) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+def guarded(route: Route, desk: DashboardContext) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
     """The only way in: own origin for what changes something, then the role, then the handler."""
 
     async def handle(request: web.Request) -> web.StreamResponse:
         try:
             response = await _let_in(route, desk, request)
-        except Refusal as refusal:
+        except DashboardRefusal as refusal:
             response = refusal_response(request, refusal)
         except BadQuery as error:
-            response = refusal_response(request, Refusal(400, "bad_query", f"That cannot be shown: {error}."))
+            response = refusal_response(
+                request, DashboardRefusal(400, "bad_query", f"That cannot be shown: {error}.")
+            )
         except (StorageUnavailable, TimeoutError):
-            away = Refusal(503, "storage_unavailable", "The database does not answer just now. Try again.")
+            away = DashboardRefusal(
+                503, "storage_unavailable", "The database does not answer just now. Try again."
+            )
             response = refusal_response(request, away)
         except web.HTTPException as error:
             for name, value in HEADERS.items():
@@ -161,13 +165,13 @@ def guarded(route: Route, desk: Desk) -> Callable[[web.Request], Awaitable[web.S
     return handle
 
 
-async def _let_in(route: Route, desk: Desk, request: web.Request) -> web.StreamResponse:
+async def _let_in(route: Route, desk: DashboardContext, request: web.Request) -> web.StreamResponse:
     if request.method not in _SAFE and not from_own_origin(request, desk.settings):
-        raise Refusal(403, "foreign_origin", "This request came from another page.")
+        raise DashboardRefusal(403, "foreign_origin", "This request came from another page.")
     if any("\x00" in value for value in request.query.values()):
         raise BadQuery("it holds a NUL character")
     who = await signed_in(request, desk)
-    visit = Visit(request=request, desk=desk, who=who)
+    visit = AuthedRequest(request=request, desk=desk, who=who)
     match route.need:
         case "anyone":
             pass
@@ -176,11 +180,11 @@ async def _let_in(route: Route, desk: Desk, request: web.Request) -> web.StreamR
         case role if who is None:
             return login_needed(request)
         case role if not who.may(role):
-            raise Refusal(403, "role_needed", f"This needs the role {role}; you are {who.role}.")
+            raise DashboardRefusal(403, "role_needed", f"This needs the role {role}; you are {who.role}.")
     return await route.handler(visit)
 
 
-async def signed_in(request: web.Request, desk: Desk) -> SignedIn | None:
+async def signed_in(request: web.Request, desk: DashboardContext) -> SignedIn | None:
     token = request.cookies.get(cookie_name(request, desk.settings), "")
     refreshing = POLL_HEADER in request.headers or request.path == LIVE
     return await desk.operators.signed_in(token, present=not refreshing) if token else None
@@ -188,25 +192,25 @@ async def signed_in(request: web.Request, desk: Desk) -> SignedIn | None:
 
 def login_needed(request: web.Request) -> web.StreamResponse:
     if request.path.startswith("/api/"):
-        raise Refusal(401, "login_needed", "Please log in again.")
+        raise DashboardRefusal(401, "login_needed", "Please log in again.")
     return web.Response(
         status=303, headers={"Location": f"/dashboard/login?next={quote(request.path_qs, safe='/')}"}
     )
 
 
-def check_scraper(request: web.Request, desk: Desk) -> None:
+def check_scraper(request: web.Request, desk: DashboardContext) -> None:
     """With a token configured only its bearer; else only a direct caller on this machine."""
     token = desk.settings.metrics_token
     if token is not None:
         given = request.headers.get("Authorization", "").removeprefix("Bearer ").encode()
         if secrets.compare_digest(given, token.get_secret_value().encode()):
             return
-        raise Refusal(
+        raise DashboardRefusal(
             401, "token_needed", "Metrics need their token.", headers={"WWW-Authenticate": "Bearer"}
         )
     if not desk.proxies.is_local(request):
         message = "Set EVERTALK_METRICS_TOKEN to read metrics from elsewhere, or where there is a public URL."
-        raise Refusal(403, "local_only", message)
+        raise DashboardRefusal(403, "local_only", message)
 
 
 def from_own_origin(request: web.Request, settings: Settings) -> bool:
@@ -255,7 +259,7 @@ def _host(netloc: str) -> str:
     return (urlsplit(f"//{netloc}").hostname or "").lower()
 
 
-def refusal_response(request: web.Request, refusal: Refusal) -> web.Response:
+def refusal_response(request: web.Request, refusal: DashboardRefusal) -> web.Response:
     request_id = str(request.get("request_id") or secrets.token_hex(6))
     body: dict[str, Any] = {"code": refusal.code, "message": refusal.message, "request_id": request_id}
     if refusal.details:

@@ -21,9 +21,9 @@ from shared.config.agents import (
 )
 from shared.core.session.presets import PRESETS
 from shared.core.values.errors import EvertalkError
-from web.dashboard.access import Refusal, Route, Visit, answer
-from web.dashboard.bodies import read_json
-from web.dashboard.changes import new_name, seen_version, stale, told
+from web.dashboard.access import AuthedRequest, DashboardRefusal, Route, answer
+from web.dashboard.requests.etag import new_name, seen_version, stale, told
+from web.dashboard.requests.request_json import read_json
 
 AGENTS = "/api/v1/agents"
 AGENT = f"{AGENTS}/{{name}}"
@@ -41,33 +41,33 @@ def routes() -> tuple[Route, ...]:
     )
 
 
-async def agents(visit: Visit) -> web.StreamResponse:
+async def agents(visit: AuthedRequest) -> web.StreamResponse:
     rows = await PostgresAgents(visit.desk.pool).all()
     return answer({"agents": [_listed(row, visit) for row in rows]})
 
 
-async def make(visit: Visit) -> web.StreamResponse:
+async def make(visit: AuthedRequest) -> web.StreamResponse:
     """`{"name"}`: with the deployment's settings, to be changed on its page."""
     name, store = await new_name(visit), PostgresAgents(visit.desk.pool)
     if not await store.create(name, {}, by=visit.operator.name):
-        raise Refusal(409, "name_taken", "There is an agent of that name already.")
+        raise DashboardRefusal(409, "name_taken", "There is an agent of that name already.")
     return answer({"name": name}, status=201)
 
 
-async def agent(visit: Visit) -> web.StreamResponse:
+async def agent(visit: AuthedRequest) -> web.StreamResponse:
     row = await _row(visit)
     ground = await _ground(visit)
     return answer({**_whole(row), **await asyncio.to_thread(_judged, row.config, ground)})
 
 
-async def check(visit: Visit) -> web.StreamResponse:
+async def check(visit: AuthedRequest) -> web.StreamResponse:
     """`{"config"}` as typed so far: its problems, its remarks, and the numbers it would come to."""
     await _row(visit)
     config = _config(await read_json(visit))
     return answer(await asyncio.to_thread(_judged, config, await _ground(visit)))
 
 
-async def change(visit: Visit) -> web.StreamResponse:
+async def change(visit: AuthedRequest) -> web.StreamResponse:
     """`{"config"}` with `If-Match`; holds from each conversation's next message on."""
     row, config, seen = await _row(visit), _config(await read_json(visit)), seen_version(visit)
     judged = await asyncio.to_thread(_judged, config, await _ground(visit))
@@ -80,27 +80,27 @@ async def change(visit: Visit) -> web.StreamResponse:
     return answer({**_whole(await _row(visit)), **judged})
 
 
-async def _row(visit: Visit) -> AgentRow:
+async def _row(visit: AuthedRequest) -> AgentRow:
     row = await PostgresAgents(visit.desk.pool).find(visit.request.match_info["name"].replace("\x00", ""))
     if row is None:
-        raise Refusal(404, "not_found", "There is no such agent.")
+        raise DashboardRefusal(404, "not_found", "There is no such agent.")
     return row
 
 
 def _config(body: Mapping[str, Any]) -> Mapping[str, Any]:
     config = body.get("config")
     if not isinstance(config, Mapping) or set(body) != {"config"}:
-        raise Refusal(400, "bad_input", "Send `config`, an object such as {}.")
+        raise DashboardRefusal(400, "bad_input", "Send `config`, an object such as {}.")
     if len(str(config)) > MOST_CHARS:
-        raise Refusal(413, "too_large", f"A config has {MOST_CHARS:,} characters at most.")
+        raise DashboardRefusal(413, "too_large", f"A config has {MOST_CHARS:,} characters at most.")
     return config
 
 
-async def _ground(visit: Visit) -> AgentDefaults:
+async def _ground(visit: AuthedRequest) -> AgentDefaults:
     try:
         return await asyncio.to_thread(build_agent_defaults, visit.desk.settings)
     except EvertalkError as error:
-        raise Refusal(503, error.code, error.advice) from None
+        raise DashboardRefusal(503, error.code, error.advice) from None
 
 
 def _judged(config: Mapping[str, Any], ground: AgentDefaults) -> dict[str, Any]:
@@ -136,7 +136,7 @@ def _whole(row: AgentRow) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _listed(row: AgentRow, visit: Visit) -> dict[str, Any]:
+def _listed(row: AgentRow, visit: AuthedRequest) -> dict[str, Any]:
     config, settings = row.config, visit.desk.settings
     return {
         "name": row.name, "version": row.version, "sessions": row.sessions, "sites": list(row.sites),

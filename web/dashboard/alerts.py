@@ -14,7 +14,7 @@ from shared.adapters.postgres.dashboard.alerts import PostgresAlerts
 from shared.adapters.postgres.dashboard.read_models import MAX_LIMIT, BadQuery
 from shared.config.settings import Settings
 from shared.core.ops.alerts import KINDS, Alert, advice_of, facts
-from web.dashboard.access import Refusal, Route, Visit, answer
+from web.dashboard.access import AuthedRequest, DashboardRefusal, Route, answer
 
 
 def routes() -> tuple[Route, ...]:
@@ -25,7 +25,7 @@ def routes() -> tuple[Route, ...]:
     )
 
 
-async def alerts(visit: Visit) -> web.StreamResponse:
+async def alerts(visit: AuthedRequest) -> web.StreamResponse:
     """`GET /api/v1/alerts?cursor=…&limit=…`: all that is open, and a page of what is over."""
     query, settings = visit.request.query, visit.desk.settings
     page = await AlertInsights(visit.desk.pool).page(
@@ -40,7 +40,7 @@ async def alerts(visit: Visit) -> web.StreamResponse:
     return answer(page | {"can_test": visit.operator.may("admin"), "can_see": visit.operator.may("operator")})
 
 
-async def newest_open(visit: Visit) -> list[dict[str, str]]:
+async def newest_open(visit: AuthedRequest) -> list[dict[str, str]]:
     """For the overview: what is wrong, since when."""
     found = await AlertInsights(visit.desk.pool).newest_open()
     return [
@@ -48,12 +48,12 @@ async def newest_open(visit: Visit) -> list[dict[str, str]]:
     ]
 
 
-async def send_test(visit: Visit) -> web.StreamResponse:
+async def send_test(visit: AuthedRequest) -> web.StreamResponse:
     """A message to every target; what became of it is on the page a moment later."""
     targets = visit.desk.settings.alert_targets
     if not targets:
         advice = "Alerts go to nobody yet: set EVERTALK_ALERT_TELEGRAM_CHATS, _WEBHOOK_URL or _SMTP_URL."
-        raise Refusal(409, "no_targets", advice)
+        raise DashboardRefusal(409, "no_targets", advice)
     made = await PostgresAlerts(visit.desk.pool).test(targets, by=visit.operator.name)
     await visit.desk.operators.record(
         actor=visit.operator.name,
@@ -64,15 +64,15 @@ async def send_test(visit: Visit) -> web.StreamResponse:
     return answer({"id": str(made), "targets": list(targets)})
 
 
-async def seen(visit: Visit) -> web.StreamResponse:
+async def seen(visit: AuthedRequest) -> web.StreamResponse:
     """What was seen already stays so."""
     try:
         public_id = UUID(visit.request.match_info["id"])
     except ValueError:
-        raise Refusal(404, "not_found", "There is no such alert.") from None
+        raise DashboardRefusal(404, "not_found", "There is no such alert.") from None
     changed = await PostgresAlerts(visit.desk.pool).seen(public_id, by=visit.operator.name)
     if changed is None:
-        raise Refusal(404, "not_found", "There is no such alert.")
+        raise DashboardRefusal(404, "not_found", "There is no such alert.")
     if changed:
         await visit.desk.operators.record(
             actor=visit.operator.name, action="alert.seen", about=f"alert:{public_id}"

@@ -15,11 +15,11 @@ from shared.adapters.models.breaker import BreakerState
 from shared.adapters.postgres.dashboard.read_models import MAX_LIMIT, BadQuery, SessionQuery
 from shared.adapters.telemetry.health import told_reason
 from shared.core.values.errors import EvertalkError
-from web.dashboard.access import Refusal, Visit, answer
+from web.dashboard.access import AuthedRequest, DashboardRefusal, answer
 from web.dashboard.alerts import newest_open
 
 
-async def me(visit: Visit) -> web.StreamResponse:
+async def me(visit: AuthedRequest) -> web.StreamResponse:
     who = visit.operator
     acts, hands_over = who.may("operator"), visit.desk.handovers is not None
     return answer(
@@ -36,7 +36,7 @@ async def me(visit: Visit) -> web.StreamResponse:
     )
 
 
-async def overview(visit: Visit) -> web.StreamResponse:
+async def overview(visit: AuthedRequest) -> web.StreamResponse:
     settings = visit.desk.settings
     page = await visit.desk.insights.overview()
     own = _own_breakers(visit)
@@ -49,7 +49,7 @@ async def overview(visit: Visit) -> web.StreamResponse:
     return answer(page | caps)
 
 
-def _own_breakers(visit: Visit) -> dict[str, BreakerState]:
+def _own_breakers(visit: AuthedRequest) -> dict[str, BreakerState]:
     """By host: a provider's own words, which are stored nowhere."""
     breakers = visit.desk.breakers
     found = {} if breakers is None else breakers()
@@ -63,7 +63,7 @@ def _in_full(one: Mapping[str, Any], state: BreakerState | None) -> Mapping[str,
     return {**one, "reason": state.reason}
 
 
-async def sessions(visit: Visit) -> web.StreamResponse:
+async def sessions(visit: AuthedRequest) -> web.StreamResponse:
     return answer(await visit.desk.insights.sessions(session_query(visit.request.query)))
 
 
@@ -84,7 +84,7 @@ def session_query(query: Mapping[str, str]) -> SessionQuery:
     )
 
 
-async def session(visit: Visit) -> web.StreamResponse:
+async def session(visit: AuthedRequest) -> web.StreamResponse:
     found = await visit.desk.insights.session(_id(visit))
     if found is not None and (held := found["handover"]) is not None:
         held["mine"] = held.pop("operator_id") == visit.operator.operator_id
@@ -93,7 +93,7 @@ async def session(visit: Visit) -> web.StreamResponse:
     return response
 
 
-async def compactions(visit: Visit) -> web.StreamResponse:
+async def compactions(visit: AuthedRequest) -> web.StreamResponse:
     query = visit.request.query
     before = query.get("before", "")
     if before and not (before.isascii() and before.isdigit() and len(before) < 19):
@@ -109,7 +109,7 @@ async def compactions(visit: Visit) -> web.StreamResponse:
     return found
 
 
-async def context_audit(visit: Visit) -> web.StreamResponse:
+async def context_audit(visit: AuthedRequest) -> web.StreamResponse:
     query = visit.request.query
     return _found(
         await visit.desk.insights.context_audit(
@@ -120,7 +120,7 @@ async def context_audit(visit: Visit) -> web.StreamResponse:
     )
 
 
-async def messages(visit: Visit) -> web.StreamResponse:
+async def messages(visit: AuthedRequest) -> web.StreamResponse:
     query = visit.request.query
     page = await visit.desk.insights.messages(
         _id(visit), before=_place(query.get("before", "")), limit=_count(query, "limit", 100, most=MAX_LIMIT)
@@ -130,7 +130,7 @@ async def messages(visit: Visit) -> web.StreamResponse:
     return found
 
 
-async def originals(visit: Visit) -> web.StreamResponse:
+async def originals(visit: AuthedRequest) -> web.StreamResponse:
     query = visit.request.query
     page = await visit.desk.insights.originals(
         _id(visit), before=_place(query.get("before", "")), limit=_count(query, "limit", 100, most=MAX_LIMIT)
@@ -140,7 +140,7 @@ async def originals(visit: Visit) -> web.StreamResponse:
     return found
 
 
-async def attachment(visit: Visit) -> web.StreamResponse:
+async def attachment(visit: AuthedRequest) -> web.StreamResponse:
     """A person's file, for those who may read what the person wrote."""
     found = await visit.desk.files.served_to_operators(visit.request.match_info["id"])
     if found is None:
@@ -149,15 +149,15 @@ async def attachment(visit: Visit) -> web.StreamResponse:
     return web.Response(body=found.body, headers=found.headers())
 
 
-async def undo(visit: Visit) -> web.StreamResponse:
+async def undo(visit: AuthedRequest) -> web.StreamResponse:
     return await _change(visit, command="undo", allowed="can_undo", reason="undo_reason")
 
 
-async def restore(visit: Visit) -> web.StreamResponse:
+async def restore(visit: AuthedRequest) -> web.StreamResponse:
     return await _change(visit, command="restore", allowed="can_restore", reason="restore_reason")
 
 
-async def _change(visit: Visit, *, command: str, allowed: str, reason: str) -> web.StreamResponse:
+async def _change(visit: AuthedRequest, *, command: str, allowed: str, reason: str) -> web.StreamResponse:
     """The page's own view of what is possible is checked first: the command acts on the newest link only."""
     commands, link = visit.desk.commands, _id(visit)
     found = await visit.desk.insights.compaction(link)
@@ -165,9 +165,11 @@ async def _change(visit: Visit, *, command: str, allowed: str, reason: str) -> w
         raise _missing()
     session_id, verdict = found
     if commands is None:
-        raise Refusal(503, "not_available", "Commands cannot be run from here just now.")
+        raise DashboardRefusal(503, "not_available", "Commands cannot be run from here just now.")
     if not verdict.get(allowed):
-        raise Refusal(409, f"cannot_{command}", str(verdict.get(reason) or "This is not possible any more."))
+        raise DashboardRefusal(
+            409, f"cannot_{command}", str(verdict.get(reason) or "This is not possible any more.")
+        )
     await visit.desk.operators.record(
         actor=visit.operator.name, action=f"compaction.{command}", about=f"compaction:{link}"
     )
@@ -176,10 +178,10 @@ async def _change(visit: Visit, *, command: str, allowed: str, reason: str) -> w
             session_id=session_id, address_id=None, name=command, args="", cid=None, progress=None
         )
     except EvertalkError as error:
-        raise Refusal(409, error.code, error.advice) from error
+        raise DashboardRefusal(409, error.code, error.advice) from error
     success, words = _told(outcome)
     if not success:
-        raise Refusal(409, f"cannot_{command}", words or "It was not possible.")
+        raise DashboardRefusal(409, f"cannot_{command}", words or "It was not possible.")
     return answer({"success": True, "result": words})
 
 
@@ -193,7 +195,7 @@ def _told(outcome: Any) -> tuple[bool, str]:
     return get("success") is not False, words if isinstance(words, str) else ""
 
 
-async def _note_reading(visit: Visit, action: str) -> None:
+async def _note_reading(visit: AuthedRequest, action: str) -> None:
     """A screen that refreshes itself is told once in a while: the header alone must not hide a reading."""
     record = visit.desk.operators.record_once if visit.refresh else visit.desk.operators.record
     about = visit.request.match_info["id"]
@@ -206,11 +208,11 @@ def _found(page: dict[str, Any] | None) -> web.Response:
     return answer(page)
 
 
-def _missing() -> Refusal:
-    return Refusal(404, "not_found", "There is no such thing here.")
+def _missing() -> DashboardRefusal:
+    return DashboardRefusal(404, "not_found", "There is no such thing here.")
 
 
-def _id(visit: Visit) -> UUID:
+def _id(visit: AuthedRequest) -> UUID:
     try:
         return UUID(visit.request.match_info["id"])
     except ValueError:

@@ -10,8 +10,8 @@ from aiohttp import web
 
 from shared.adapters.postgres.dashboard.audit_queries import AuditInsights, AuditQuery
 from shared.adapters.postgres.dashboard.read_models import MAX_LIMIT, BadQuery
-from web.dashboard.access import Route, Visit, answer
-from web.dashboard.csv import stream_csv
+from web.dashboard.access import AuthedRequest, Route, answer
+from web.dashboard.requests.csv import stream_csv
 
 COLUMNS = ("id", "at", "operator", "action", "about", "detail")
 
@@ -24,15 +24,15 @@ def routes() -> tuple[Route, ...]:
     )
 
 
-async def audit(visit: Visit) -> web.StreamResponse:
+async def audit(visit: AuthedRequest) -> web.StreamResponse:
     return answer(await AuditInsights(visit.desk.pool).page(_query(visit)))
 
 
-async def chain(visit: Visit) -> web.StreamResponse:
+async def chain(visit: AuthedRequest) -> web.StreamResponse:
     return answer(await AuditInsights(visit.desk.pool).chain())
 
 
-async def audit_csv(visit: Visit) -> web.StreamResponse:
+async def audit_csv(visit: AuthedRequest) -> web.StreamResponse:
     query = _query(visit)
     await visit.desk.operators.record(actor=visit.operator.name, action="audit.exported")
     return await stream_csv(visit, "evertalk-audit", COLUMNS, _rows(AuditInsights(visit.desk.pool), query))
@@ -44,7 +44,7 @@ async def _rows(insights: AuditInsights, query: AuditQuery) -> AsyncIterator[tup
         yield entry["id"], entry["at"], entry["actor"], entry["action"], entry["about"], detail
 
 
-def _query(visit: Visit) -> AuditQuery:
+def _query(visit: AuthedRequest) -> AuditQuery:
     asked = visit.request.query
     return AuditQuery(
         actor=asked.get("operator", "")[:200],

@@ -14,14 +14,14 @@ from shared.bootstrap.app import SystemClock
 from shared.core.privacy.export import MIME, ExportFormat
 from shared.core.values.errors import EvertalkError
 from shared.services.privacy.export import DataExporter
-from web.dashboard.access import HEADERS, Visit
+from web.dashboard.access import HEADERS, AuthedRequest
 
 log = structlog.get_logger(__name__)
 
 EXPORT_SECONDS = 600.0
 
 
-def wanted_format(visit: Visit) -> ExportFormat:
+def wanted_format(visit: AuthedRequest) -> ExportFormat:
     """`?format=json|md`; raises BadQuery."""
     match visit.request.query.get("format", "json"):
         case "md":
@@ -31,25 +31,25 @@ def wanted_format(visit: Visit) -> ExportFormat:
     raise BadQuery("format is md or json")
 
 
-async def stream_person(visit: Visit, session_id: int) -> web.StreamResponse:
+async def stream_person(visit: AuthedRequest, session_id: int) -> web.StreamResponse:
     """Everything that is kept of whoever is reached by the conversation."""
     kind, exporting = wanted_format(visit), _exporting(visit)
     return await _streamed(visit, exporting.stream(session_id, kind), exporting.build_file_name(kind), kind)
 
 
-async def stream_conversation(visit: Visit, session_id: int, *, name: str) -> web.StreamResponse:
+async def stream_conversation(visit: AuthedRequest, session_id: int, *, name: str) -> web.StreamResponse:
     """One conversation and what was remembered in it."""
     kind, exporting = wanted_format(visit), _exporting(visit)
     pieces = exporting.stream(session_id, kind, alone=True)
     return await _streamed(visit, pieces, exporting.build_file_name(kind, of=name), kind)
 
 
-def _exporting(visit: Visit) -> DataExporter:
+def _exporting(visit: AuthedRequest) -> DataExporter:
     return DataExporter(store=PostgresExport(visit.desk.pool), clock=SystemClock())
 
 
 async def _streamed(
-    visit: Visit, pieces: AsyncIterator[str], name: str, kind: ExportFormat
+    visit: AuthedRequest, pieces: AsyncIterator[str], name: str, kind: ExportFormat
 ) -> web.StreamResponse:
     # Read before the head goes out: whoever cannot have it is told so by the status.
     first = await anext(pieces)

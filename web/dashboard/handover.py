@@ -13,13 +13,13 @@ from shared.core.identity.handover import AnswerRuns, Listed, Moved, TakenByOthe
 from shared.core.session.client_payloads import iso
 from shared.core.values.errors import BadInput, EvertalkError, StorageUnavailable
 from shared.services.tools.handover import CID_CHARS, HandoverService
-from web.dashboard.access import Refusal, Visit, answer
-from web.dashboard.bodies import read_json
+from web.dashboard.access import AuthedRequest, DashboardRefusal, answer
+from web.dashboard.requests.request_json import read_json
 
 RETRY_SECONDS = 2
 
 
-async def handovers(visit: Visit) -> web.StreamResponse:
+async def handovers(visit: AuthedRequest) -> web.StreamResponse:
     """`GET /api/v1/handovers?state=waiting|human`, the longest first."""
     state = visit.request.query.get("state", "")
     if state not in ("", "waiting", "human"):
@@ -33,16 +33,18 @@ async def handovers(visit: Visit) -> web.StreamResponse:
     return answer({"enabled": visit.desk.settings.has_handover, "handovers": [_listed(one) for one in found]})
 
 
-async def handover(visit: Visit) -> web.StreamResponse:
+async def handover(visit: AuthedRequest) -> web.StreamResponse:
     """`{"action": "take"|"return"}`; what is so already stays so. An admin may return what another has."""
     body = await read_json(visit)
     action = body.get("action")
     if action not in ("take", "return"):
-        raise Refusal(400, "bad_input", "action is take or return.")
+        raise DashboardRefusal(400, "bad_input", "action is take or return.")
     desk, session_id = _desk(visit), await _session(visit)
     who = visit.operator
     if action == "take" and not visit.desk.settings.has_handover:
-        raise Refusal(409, "handover_off", "Hand-over is switched off: EVERTALK_HANDOVER=on allows it.")
+        raise DashboardRefusal(
+            409, "handover_off", "Hand-over is switched off: EVERTALK_HANDOVER=on allows it."
+        )
     try:
         if action == "take":
             moved = await desk.take_over(session_id, operator_id=who.operator_id, name=who.name)
@@ -53,14 +55,16 @@ async def handover(visit: Visit) -> web.StreamResponse:
     return answer(_moved(moved))
 
 
-async def reply(visit: Visit) -> web.StreamResponse:
+async def reply(visit: AuthedRequest) -> web.StreamResponse:
     """`{"cid", "text"}`: stored when this answers, and on its way; a repeated `cid` has the same `mid`."""
     body = await read_json(visit)
     cid, text = body.get("cid"), body.get("text")
     if not isinstance(cid, str) or not 0 < len(cid) <= CID_CHARS or not cid.isprintable():
-        raise Refusal(400, "bad_input", f"cid is an id of your own of at most {CID_CHARS} characters.")
+        raise DashboardRefusal(
+            400, "bad_input", f"cid is an id of your own of at most {CID_CHARS} characters."
+        )
     if not isinstance(text, str):
-        raise Refusal(400, "bad_input", "text is what the person shall read.")
+        raise DashboardRefusal(400, "bad_input", "text is what the person shall read.")
     desk, session_id = _desk(visit), await _session(visit)
     who = visit.operator
     try:
@@ -71,29 +75,29 @@ async def reply(visit: Visit) -> web.StreamResponse:
     return answer({**told, "dup": True} if stored.repeated else told)
 
 
-def _desk(visit: Visit) -> HandoverService:
+def _desk(visit: AuthedRequest) -> HandoverService:
     if visit.desk.handovers is None:
-        raise Refusal(503, "not_available", "Conversations cannot be taken from here just now.")
+        raise DashboardRefusal(503, "not_available", "Conversations cannot be taken from here just now.")
     return visit.desk.handovers
 
 
-async def _session(visit: Visit) -> int:
+async def _session(visit: AuthedRequest) -> int:
     try:
         public_id = UUID(visit.request.match_info["id"])
     except ValueError:
-        raise Refusal(404, "not_found", "There is no such conversation.") from None
+        raise DashboardRefusal(404, "not_found", "There is no such conversation.") from None
     session_id = await _desk(visit).find_session(public_id)
     if session_id is None:
-        raise Refusal(404, "not_found", "There is no such conversation.")
+        raise DashboardRefusal(404, "not_found", "There is no such conversation.")
     return session_id
 
 
-def _refused(visit: Visit, error: EvertalkError) -> web.Response:
+def _refused(visit: AuthedRequest, error: EvertalkError) -> web.Response:
     """With who has it, where somebody else does."""
     if isinstance(error, StorageUnavailable):
         raise error
     if isinstance(error, BadInput):
-        raise Refusal(400, error.code, error.advice) from error
+        raise DashboardRefusal(400, error.code, error.advice) from error
     body: dict[str, Any] = {
         "code": error.code,
         "message": error.advice,

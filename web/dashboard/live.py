@@ -15,8 +15,8 @@ from shared.adapters.postgres.dashboard.job_queries import LIVE_TOPICS, WorkInsi
 from shared.core.values.errors import StorageUnavailable
 from shared.ports import DASHBOARD
 from shared.runtime.tasks import BackgroundTasks
-from web.dashboard.access import HEADERS, Handler, Refusal, Visit, cookie_name
-from web.listener import Connection
+from web.dashboard.access import HEADERS, AuthedRequest, DashboardRefusal, Handler, cookie_name
+from web.server.http_server import Connection
 
 log = structlog.get_logger(__name__)
 
@@ -36,7 +36,7 @@ MOST_STAGE_CHARS = 60
 _BYE = "bye"
 
 
-class DeskNews(Protocol):
+class DashboardNews(Protocol):
     """Announcements over a connection of its own: the chat's follows what the chat needs."""
 
     async def announce(self, session_id: int, message: Mapping[str, Any]) -> None: ...
@@ -44,7 +44,7 @@ class DeskNews(Protocol):
     async def subscribe(self, session_ids: Sequence[int]) -> None: ...
 
 
-class Line(Protocol):
+class StreamConnection(Protocol):
     """The connection below a stream."""
 
     def is_closing(self) -> bool: ...
@@ -55,7 +55,7 @@ class Follower:
 
     __slots__ = ("_line", "_stirred", "changed", "check", "closed", "operator_id", "progress")
 
-    def __init__(self, line: Line | None, operator_id: int) -> None:
+    def __init__(self, line: StreamConnection | None, operator_id: int) -> None:
         self._line = line
         self.operator_id = operator_id
         self.changed: set[str] = set()
@@ -109,7 +109,7 @@ class Live:
         self,
         pulse: Callable[[], Awaitable[Mapping[str, str]]],
         *,
-        news: DeskNews | None = None,
+        news: DashboardNews | None = None,
         look_seconds: float = LOOK_SECONDS,
     ) -> None:
         self._pulse = pulse
@@ -208,19 +208,21 @@ class Live:
                 follower.tell(topics)
 
 
-def live_of(insights: WorkInsights, news: DeskNews | None) -> Live:
+def live_of(insights: WorkInsights, news: DashboardNews | None) -> Live:
     return Live(insights.pulse, news=news)
 
 
 def live_handler() -> Handler:
-    async def live(visit: Visit) -> web.StreamResponse:
+    async def live(visit: AuthedRequest) -> web.StreamResponse:
         """`text/event-stream`: `changed` with topics, `progress` of jobs, `end` with the reason."""
         desk, request = visit.desk, visit.request
         if desk.live is None:
-            raise Refusal(503, "not_available", "Changes are not told just now. Ask again and again.")
+            raise DashboardRefusal(
+                503, "not_available", "Changes are not told just now. Ask again and again."
+            )
         follower = Follower(request.transport, visit.operator.operator_id)
         if not desk.live.join(follower):
-            raise Refusal(
+            raise DashboardRefusal(
                 429, "too_many_streams", f"At most {STREAMS_AT_MOST} at once.", headers={"Retry-After": "60"}
             )
         connection = request.protocol
@@ -236,7 +238,7 @@ def live_handler() -> Handler:
     return live
 
 
-async def _stream(visit: Visit, follower: Follower) -> web.StreamResponse:
+async def _stream(visit: AuthedRequest, follower: Follower) -> web.StreamResponse:
     response = web.StreamResponse(
         headers={**HEADERS, "Content-Type": "text/event-stream; charset=utf-8", "X-Accel-Buffering": "no"}
     )
@@ -271,7 +273,7 @@ async def _stream(visit: Visit, follower: Follower) -> web.StreamResponse:
     return response
 
 
-async def _may_go_on(visit: Visit, token: str) -> bool:
+async def _may_go_on(visit: AuthedRequest, token: str) -> bool:
     """Following is not being present: it keeps no login alive."""
     try:
         who = await visit.desk.operators.signed_in(token, present=False)

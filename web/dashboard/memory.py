@@ -14,9 +14,9 @@ from shared.adapters.postgres.dashboard.read_models import MAX_LIMIT, BadQuery
 from shared.adapters.postgres.memory.notes import PostgresNotes
 from shared.core.context.memory import NOTE_KINDS, BadNote, as_new, note_from
 from shared.core.context.notes import NewNote, NoteResult, NoteSource
-from web.dashboard.access import Refusal, Route, Visit, answer
-from web.dashboard.bodies import read_json
-from web.dashboard.changes import if_match, public_id, stale, tell_screens
+from web.dashboard.access import AuthedRequest, DashboardRefusal, Route, answer
+from web.dashboard.requests.etag import if_match, public_id, stale, tell_screens
+from web.dashboard.requests.request_json import read_json
 
 NOTES = "/api/v1/notes"
 NOTE = f"{NOTES}/{{id}}"
@@ -34,7 +34,7 @@ def routes() -> tuple[Route, ...]:
     )
 
 
-async def notes(visit: Visit) -> web.StreamResponse:
+async def notes(visit: AuthedRequest) -> web.StreamResponse:
     query = visit.request.query
     limit = query.get("limit", "")
     if limit and not (limit.isascii() and limit.isdigit() and 1 <= int(limit[:9]) <= MAX_LIMIT):
@@ -53,13 +53,15 @@ async def notes(visit: Visit) -> web.StreamResponse:
     return answer(page)
 
 
-async def add(visit: Visit) -> web.StreamResponse:
+async def add(visit: AuthedRequest) -> web.StreamResponse:
     """`{"person", "text"}`, maybe `agent`, `kind`, `importance`, `event_date` → the note that is kept now."""
     wish = _wish(await read_json(visit))
     insights = MemoryInsights(visit.desk.pool)
     source = await insights.known_to(wish.person, wish.agent)
     if source is None:
-        raise Refusal(404, "unknown_person", "There is no such person, or they never spoke to that agent.")
+        raise DashboardRefusal(
+            404, "unknown_person", "There is no such person, or they never spoke to that agent."
+        )
     await visit.desk.operators.record(
         actor=visit.operator.name, action="note.added", about=f"person:{wish.person}",
         detail={"agent": source.scope, "kind": wish.note.kind},
@@ -68,12 +70,12 @@ async def add(visit: Visit) -> web.StreamResponse:
     return await _answered(visit, source, result, redacted=wish.note.redacted)
 
 
-async def change(visit: Visit) -> web.StreamResponse:
+async def change(visit: AuthedRequest) -> web.StreamResponse:
     """`{"text"}` with `If-Match` → the newer note, which has an id of its own."""
     body, found = await read_json(visit), await _note(visit)
     text = body.get("text")
     if not isinstance(text, str) or set(body) != {"text"}:
-        raise Refusal(400, "bad_input", "Send `text`, and nothing else.")
+        raise DashboardRefusal(400, "bad_input", "Send `text`, and nothing else.")
     seen = if_match(visit)
     if seen != found.shown["etag"]:
         return stale(visit, yours={"text": text}, theirs=await _standing(visit, found))
@@ -84,7 +86,7 @@ async def change(visit: Visit) -> web.StreamResponse:
     try:
         note = note_from({"text": text}, like=as_new(old))
     except BadNote as error:
-        raise Refusal(400, error.code, error.advice) from None
+        raise DashboardRefusal(400, error.code, error.advice) from None
     await _record(visit, "note.changed", found)
     result = await store.change(found.short_id, note, found.source)
     if result.outcome in ("replaced", "unknown"):
@@ -92,10 +94,10 @@ async def change(visit: Visit) -> web.StreamResponse:
     return await _answered(visit, found.source, result)
 
 
-async def put_away(visit: Visit) -> web.StreamResponse:
+async def put_away(visit: AuthedRequest) -> web.StreamResponse:
     found = await _note(visit)
     if found.shown["state"] == "replaced":
-        raise Refusal(409, "replaced", "Newer words stand for this note: put those away.")
+        raise DashboardRefusal(409, "replaced", "Newer words stand for this note: put those away.")
     if found.shown["state"] == "kept":
         await _record(visit, "note.put_away", found)
     return await _answered(
@@ -103,27 +105,27 @@ async def put_away(visit: Visit) -> web.StreamResponse:
     )
 
 
-async def restore(visit: Visit) -> web.StreamResponse:
+async def restore(visit: AuthedRequest) -> web.StreamResponse:
     """Only what an operator put away: what its person had forgotten is theirs to bring back."""
     found = await _note(visit)
     if found.shown["state"] == "put_away" and not await MemoryInsights(visit.desk.pool).put_away_by_operator(
         public_id(visit, "note")
     ):
-        raise Refusal(409, "not_yours", "Its person put this away: only they can bring it back.")
+        raise DashboardRefusal(409, "not_yours", "Its person put this away: only they can bring it back.")
     await _record(visit, "note.restored", found)
     return await _answered(
         visit, found.source, await PostgresNotes(visit.desk.pool).bring_back(found.short_id, found.source)
     )
 
 
-async def _note(visit: Visit) -> FoundNote:
+async def _note(visit: AuthedRequest) -> FoundNote:
     found = await MemoryInsights(visit.desk.pool).note(public_id(visit, "note"))
     if found is None:
         raise _unknown()
     return found
 
 
-async def _standing(visit: Visit, found: FoundNote) -> Mapping[str, Any] | None:
+async def _standing(visit: AuthedRequest, found: FoundNote) -> Mapping[str, Any] | None:
     """What stands for the note now; None when that was put away."""
     insights, heir = MemoryInsights(visit.desk.pool), found
     for _ in range(50):
@@ -135,23 +137,27 @@ async def _standing(visit: Visit, found: FoundNote) -> Mapping[str, Any] | None:
     return heir.shown
 
 
-async def _record(visit: Visit, action: str, found: FoundNote) -> None:
+async def _record(visit: AuthedRequest, action: str, found: FoundNote) -> None:
     await visit.desk.operators.record(
         actor=visit.operator.name, action=action, about=f"note:{found.shown['id']}",
         detail={"person": str(found.person)},
     )  # fmt: skip
 
 
-async def _answered(visit: Visit, source: NoteSource, result: NoteResult, **more: bool) -> web.StreamResponse:
+async def _answered(
+    visit: AuthedRequest, source: NoteSource, result: NoteResult, **more: bool
+) -> web.StreamResponse:
     match result.outcome:
         case "unknown":
             raise _unknown()
         case "gone":
-            raise Refusal(410, "gone", "This note was erased and cannot come back.")
+            raise DashboardRefusal(410, "gone", "This note was erased and cannot come back.")
         case "replaced":
-            raise Refusal(409, "replaced", "There are newer words for this note.")
+            raise DashboardRefusal(409, "replaced", "There are newer words for this note.")
         case "blocked":
-            raise Refusal(409, "blocked", "The person had this forgotten: only they can bring it back.")
+            raise DashboardRefusal(
+                409, "blocked", "The person had this forgotten: only they can bring it back."
+            )
         case _:
             pass
     await tell_screens(visit, source.session_id, result.event_seq)
@@ -172,19 +178,21 @@ def _wish(body: Mapping[str, Any]) -> _Wish:
     words = {name: body.get(name, "") for name in ("person", "text", "agent", "kind", "event_date")}
     importance = body.get("importance", _OWN_IMPORTANCE)
     if set(body) - {*words, "importance"} or not all(isinstance(each, str) for each in words.values()):
-        raise Refusal(400, "bad_input", f"Send {', '.join(words)} as texts, and importance; nothing else.")
+        raise DashboardRefusal(
+            400, "bad_input", f"Send {', '.join(words)} as texts, and importance; nothing else."
+        )
     if words["kind"] and words["kind"] not in NOTE_KINDS:
-        raise Refusal(400, BadNote.code, f"kind is one of {', '.join(NOTE_KINDS)}.")
+        raise DashboardRefusal(400, BadNote.code, f"kind is one of {', '.join(NOTE_KINDS)}.")
     if type(importance) is not int or not 1 <= importance <= 9:
-        raise Refusal(400, BadNote.code, "importance is a number from 1 to 9.")
+        raise DashboardRefusal(400, BadNote.code, "importance is a number from 1 to 9.")
     try:
         person = UUID(words["person"])
     except ValueError:
-        raise Refusal(404, "unknown_person", "There is no such person.") from None
+        raise DashboardRefusal(404, "unknown_person", "There is no such person.") from None
     try:
         note = note_from({**words, "importance": importance})
     except BadNote as error:
-        raise Refusal(400, error.code, error.advice) from None
+        raise DashboardRefusal(400, error.code, error.advice) from None
     return _Wish(person=person, agent=words["agent"], note=note)
 
 
@@ -195,5 +203,5 @@ def _person(raw: str) -> UUID | None:
         raise BadQuery("person is the id of a person") from None
 
 
-def _unknown() -> Refusal:
-    return Refusal(404, "unknown_note", "There is no such note.")
+def _unknown() -> DashboardRefusal:
+    return DashboardRefusal(404, "unknown_note", "There is no such note.")

@@ -13,7 +13,7 @@ from aiohttp import web
 from shared.adapters.postgres.dashboard.metrics_queries import BUCKETS, Durations, Histogram, MetricsInsights
 from shared.adapters.postgres.turns.counters import RunningSums, Sums
 from shared.core.ops.alerts import KINDS
-from web.dashboard.access import Desk, Handler, Visit
+from web.dashboard.access import AuthedRequest, DashboardContext, Handler
 
 KEEP_SECONDS = 10.0
 REST = 1000
@@ -80,7 +80,7 @@ class Scrape:
     _due: float = 0.0
 
     @classmethod
-    def of(cls, desk: Desk, clock: Callable[[], float]) -> Scrape:
+    def of(cls, desk: DashboardContext, clock: Callable[[], float]) -> Scrape:
         pool = desk.pool
         gauges = MetricsInsights(pool, timezone=desk.settings.timezone)
         return cls(clock, Durations(pool), gauges, RunningSums(pool))
@@ -100,7 +100,7 @@ def metrics_handler(clock: Callable[[], float] = time.monotonic) -> Handler:
     scrape: Scrape | None = None
     one_at_a_time = asyncio.Lock()
 
-    async def metrics(visit: Visit) -> web.StreamResponse:
+    async def metrics(visit: AuthedRequest) -> web.StreamResponse:
         nonlocal kept, scrape
         async with one_at_a_time:
             if kept is None or clock() - kept[0] >= KEEP_SECONDS:
@@ -111,7 +111,7 @@ def metrics_handler(clock: Callable[[], float] = time.monotonic) -> Handler:
     return metrics
 
 
-async def _samples(desk: Desk, scrape: Scrape) -> dict[str, list[Sample]]:
+async def _samples(desk: DashboardContext, scrape: Scrape) -> dict[str, list[Sample]]:
     await scrape.durations.catch_up()
     counted, now = await scrape.counted(), await scrape.gauges.gauges()
     return {

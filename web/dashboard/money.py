@@ -14,9 +14,9 @@ from shared.adapters.models.price_list import price_list
 from shared.adapters.postgres.dashboard.cost_queries import GROUPS, MoneyInsights, Period
 from shared.adapters.postgres.dashboard.session_list import BadQuery, SessionQuery, check
 from shared.core.ops.savings import saved_by_caching, saved_by_summaries
-from web.dashboard.access import Route, Visit, answer
+from web.dashboard.access import AuthedRequest, Route, answer
 from web.dashboard.api import session_query
-from web.dashboard.csv import stream_csv
+from web.dashboard.requests.csv import stream_csv
 
 MOST_LINES = 100_000
 FILTERS = ("group", "from", "to", "sort", "channel", "state", "agent", "site", "min_pct")
@@ -40,7 +40,7 @@ def routes() -> tuple[Route, ...]:
     )
 
 
-async def costs(visit: Visit) -> web.StreamResponse:
+async def costs(visit: AuthedRequest) -> web.StreamResponse:
     """`?group=model|day|agent|person|purpose&from=&to=`: days, the last one included; else this month."""
     group, period = _asked(visit)
     found = await _money(visit).costs(group, period)
@@ -49,7 +49,7 @@ async def costs(visit: Visit) -> web.StreamResponse:
     return answer({**told, "timezone": visit.desk.settings.timezone, **found, "prices": prices})
 
 
-async def savings(visit: Visit) -> web.StreamResponse:
+async def savings(visit: AuthedRequest) -> web.StreamResponse:
     """Of this month so far."""
     today = _today(visit)
     period = Period(first=today.replace(day=1), last=today)
@@ -69,7 +69,7 @@ async def savings(visit: Visit) -> web.StreamResponse:
     )
 
 
-async def sessions_sheet(visit: Visit) -> web.StreamResponse:
+async def sessions_sheet(visit: AuthedRequest) -> web.StreamResponse:
     """The list as it is filtered and sorted, from its first row on."""
     query = session_query(visit.request.query)
     check(query)
@@ -77,7 +77,7 @@ async def sessions_sheet(visit: Visit) -> web.StreamResponse:
     return await stream_csv(visit, "evertalk-sessions", SESSION_COLUMNS, _session_rows(visit, query))
 
 
-async def _session_rows(visit: Visit, query: SessionQuery) -> AsyncIterator[Sequence[object]]:
+async def _session_rows(visit: AuthedRequest, query: SessionQuery) -> AsyncIterator[Sequence[object]]:
     async for sessions in visit.desk.insights.every_session(query):
         for session in sessions:
             yield session_cells(session)
@@ -93,7 +93,7 @@ def _usd(micro: int | None) -> float | None:
     return None if micro is None else micro / 1_000_000
 
 
-async def costs_sheet(visit: Visit) -> web.StreamResponse:
+async def costs_sheet(visit: AuthedRequest) -> web.StreamResponse:
     group, period = _asked(visit)
     await _record(visit, "export.costs")
     found = await _money(visit).costs(group, period, most=MOST_LINES)
@@ -109,7 +109,7 @@ async def _cost_rows(rows: list[dict[str, Any]]) -> AsyncIterator[Sequence[objec
         )  # fmt: skip
 
 
-async def _record(visit: Visit, action: str) -> None:
+async def _record(visit: AuthedRequest, action: str) -> None:
     """Names and shares of many people leave the house: the filters say which, never a searched word."""
     query = visit.request.query
     filters: dict[str, Any] = {name: query[name][:60] for name in FILTERS if query.get(name)}
@@ -118,15 +118,15 @@ async def _record(visit: Visit, action: str) -> None:
     await visit.desk.operators.record(actor=visit.operator.name, action=action, detail=filters)
 
 
-def _money(visit: Visit) -> MoneyInsights:
+def _money(visit: AuthedRequest) -> MoneyInsights:
     return MoneyInsights(visit.desk.pool, timezone=visit.desk.settings.timezone)
 
 
-def _today(visit: Visit) -> date:
+def _today(visit: AuthedRequest) -> date:
     return datetime.now(ZoneInfo(visit.desk.settings.timezone)).date()
 
 
-def _asked(visit: Visit) -> tuple[str, Period]:
+def _asked(visit: AuthedRequest) -> tuple[str, Period]:
     query, today = visit.request.query, _today(visit)
     group = query.get("group", "") or "model"
     if group not in GROUPS:

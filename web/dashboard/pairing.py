@@ -11,8 +11,8 @@ from aiohttp import web
 from shared.adapters.postgres.dashboard.telegram import PostgresTelegramOverview
 from shared.adapters.postgres.telegram.access import CODE_HOURS, AccessRow, PostgresTelegramAccess
 from shared.core.session.client_payloads import iso
-from web.dashboard.access import Refusal, Route, Visit, answer
-from web.dashboard.bodies import read_json
+from web.dashboard.access import AuthedRequest, DashboardRefusal, Route, answer
+from web.dashboard.requests.request_json import read_json
 
 PAIRING = "/api/v1/pairing"
 _MOST = 2**53
@@ -25,7 +25,7 @@ def routes() -> tuple[Route, ...]:
     )
 
 
-async def pairing(visit: Visit) -> web.StreamResponse:
+async def pairing(visit: AuthedRequest) -> web.StreamResponse:
     """Requests first, the newest first; a code is told to those who may use it."""
     bots = {bot.bot_id: bot.username for bot in await PostgresTelegramOverview(visit.desk.pool).bots()}
     may = visit.operator.may("operator")
@@ -35,7 +35,7 @@ async def pairing(visit: Visit) -> web.StreamResponse:
     return answer({"requests": rows, "bots": sorted(bots.values()), "code_hours": CODE_HOURS})
 
 
-async def decide(visit: Visit) -> web.StreamResponse:
+async def decide(visit: AuthedRequest) -> web.StreamResponse:
     """`{"action": "approve"|"refuse", "code"}`, or `{"action": "block"|"allow", "bot", "chat"}`."""
     body = await read_json(visit)
     match body.get("action"):
@@ -44,35 +44,35 @@ async def decide(visit: Visit) -> web.StreamResponse:
         case "block" | "allow" as action:
             row = await _by_chat(visit, body, allowed=action == "allow")
         case _:
-            raise Refusal(400, "bad_input", "action is approve, refuse, block or allow.")
+            raise DashboardRefusal(400, "bad_input", "action is approve, refuse, block or allow.")
     await visit.desk.operators.record(
         actor=visit.operator.name, action=f"pairing.{action}", about=f"telegram:{row.bot_id}:{row.chat_id}"
     )
     return answer({"request": _shown(row, {}, may=True)})
 
 
-async def _by_code(visit: Visit, body: Mapping[str, Any], *, allowed: bool) -> AccessRow:
+async def _by_code(visit: AuthedRequest, body: Mapping[str, Any], *, allowed: bool) -> AccessRow:
     code = body.get("code")
     if not isinstance(code, str) or not 0 < len(code) <= 40 or "\x00" in code:
-        raise Refusal(400, "bad_input", "Send the `code` that the person was given.")
+        raise DashboardRefusal(400, "bad_input", "Send the `code` that the person was given.")
     access = PostgresTelegramAccess(visit.desk.pool)
     row = await access.decide_by_code(code, allowed=allowed, by=visit.operator.name)
     if row is None:
         words = f"No request with this code waits: it was decided, or is older than {CODE_HOURS} hour."
-        raise Refusal(409, "no_request", words)
+        raise DashboardRefusal(409, "no_request", words)
     return row
 
 
-async def _by_chat(visit: Visit, body: Mapping[str, Any], *, allowed: bool) -> AccessRow:
+async def _by_chat(visit: AuthedRequest, body: Mapping[str, Any], *, allowed: bool) -> AccessRow:
     bot, chat = body.get("bot"), body.get("chat")
     for number in (bot, chat):
         if isinstance(number, bool) or not isinstance(number, int) or abs(number) > _MOST:
-            raise Refusal(400, "bad_input", "Send `bot` and `chat`, the numbers of Telegram.")
+            raise DashboardRefusal(400, "bad_input", "Send `bot` and `chat`, the numbers of Telegram.")
     assert isinstance(bot, int)
     assert isinstance(chat, int)
     access = PostgresTelegramAccess(visit.desk.pool)
     if await access.find(bot, chat) is None:
-        raise Refusal(404, "not_found", "Nobody of that number has written to this bot.")
+        raise DashboardRefusal(404, "not_found", "Nobody of that number has written to this bot.")
     return await access.decide(bot, chat, allowed=allowed, by=visit.operator.name)
 
 

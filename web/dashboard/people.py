@@ -14,10 +14,10 @@ from shared.core.privacy.erasure import COUNTED
 from shared.core.values.errors import OnHold
 from shared.runtime.crash_points import build_crash_point
 from shared.services.privacy.erasure import ErasureService
-from web.dashboard.access import Refusal, Route, Visit, answer
-from web.dashboard.bodies import read_json
-from web.dashboard.changes import Unheard, public_id
+from web.dashboard.access import AuthedRequest, DashboardRefusal, Route, answer
 from web.dashboard.exports import stream_person, wanted_format
+from web.dashboard.requests.etag import Unheard, public_id
+from web.dashboard.requests.request_json import read_json
 
 PEOPLE = "/api/v1/people"
 PERSON = f"{PEOPLE}/{{id}}"
@@ -36,7 +36,7 @@ def routes() -> tuple[Route, ...]:
     )
 
 
-async def people(visit: Visit) -> web.StreamResponse:
+async def people(visit: AuthedRequest) -> web.StreamResponse:
     query = visit.request.query
     limit = query.get("limit", "")
     if limit and not (limit.isascii() and limit.isdigit() and 1 <= int(limit[:9]) <= MAX_LIMIT):
@@ -48,11 +48,11 @@ async def people(visit: Visit) -> web.StreamResponse:
     return answer(await PeopleInsights(visit.desk.pool).people(wish))
 
 
-async def person(visit: Visit) -> web.StreamResponse:
+async def person(visit: AuthedRequest) -> web.StreamResponse:
     return answer(await _person(visit))
 
 
-async def export(visit: Visit) -> web.StreamResponse:
+async def export(visit: AuthedRequest) -> web.StreamResponse:
     """`?format=md|json`: everything that is kept of the person, piece by piece."""
     wanted_format(visit)
     session_id, about = await _reached(visit)
@@ -60,7 +60,7 @@ async def export(visit: Visit) -> web.StreamResponse:
     return await stream_person(visit, session_id)
 
 
-async def erasure(visit: Visit) -> web.StreamResponse:
+async def erasure(visit: AuthedRequest) -> web.StreamResponse:
     """What would go, and how far the newest erasure is."""
     session_id, _ = await _reached(visit)
     preview = await PostgresErasure(visit.desk.pool).load_preview(session_id)
@@ -69,15 +69,17 @@ async def erasure(visit: Visit) -> web.StreamResponse:
     return answer({"counts": counts, "erasure": running})
 
 
-async def erase(visit: Visit) -> web.StreamResponse:
+async def erase(visit: AuthedRequest) -> web.StreamResponse:
     """`{"confirm": the person's name or id}`: begun at once; a worker goes on when it takes long."""
     body, shown = await read_json(visit), await _person(visit)
     typed = body.get("confirm")
     if not isinstance(typed, str) or typed.strip() not in {shown["id"], shown["name"]} - {None}:
-        raise Refusal(409, "not_confirmed", "That is neither the name nor the id. Nothing was erased.")
+        raise DashboardRefusal(
+            409, "not_confirmed", "That is neither the name nor the id. Nothing was erased."
+        )
     session_id, about = await _reached(visit)
     if shown["hold"] is not None:
-        raise Refusal(409, OnHold.code, OnHold.advice)
+        raise DashboardRefusal(409, OnHold.code, OnHold.advice)
     await visit.desk.operators.record(actor=visit.operator.name, action="person.erase", about=about)
     forgetting = ErasureService(
         store=PostgresErasure(visit.desk.pool), announcer=visit.desk.announcer or Unheard(),
@@ -89,11 +91,11 @@ async def erase(visit: Visit) -> web.StreamResponse:
     return answer({"erasure": report.erasure_id, "finished": report.finished, "counts": dict(report.counts)})
 
 
-async def hold(visit: Visit) -> web.StreamResponse:
+async def hold(visit: AuthedRequest) -> web.StreamResponse:
     """`{"on": true}`: from now on nothing of the person goes; false lifts it."""
     on = (await read_json(visit)).get("on")
     if type(on) is not bool:
-        raise Refusal(400, "bad_input", "on is true or false.")
+        raise DashboardRefusal(400, "bad_input", "on is true or false.")
     persons = PostgresPersons(visit.desk.pool)
     changed = await persons.hold(public_id(visit, "person"), on=on, by=visit.operator.name)
     if changed is None:
@@ -101,14 +103,14 @@ async def hold(visit: Visit) -> web.StreamResponse:
     return answer({"changed": changed})
 
 
-async def _person(visit: Visit) -> dict[str, Any]:
+async def _person(visit: AuthedRequest) -> dict[str, Any]:
     found = await PeopleInsights(visit.desk.pool).person(public_id(visit, "person"))
     if found is None:
         raise _nobody()
     return found
 
 
-async def _reached(visit: Visit) -> tuple[int, str]:
+async def _reached(visit: AuthedRequest) -> tuple[int, str]:
     """A conversation through which all of the person is reached, and the id for the audit."""
     wanted = public_id(visit, "person")
     session_id = await PostgresPersons(visit.desk.pool).session_of(wanted)
@@ -117,5 +119,5 @@ async def _reached(visit: Visit) -> tuple[int, str]:
     return session_id, str(wanted)
 
 
-def _nobody() -> Refusal:
-    return Refusal(404, "not_found", "There is no such person, or they never had a conversation.")
+def _nobody() -> DashboardRefusal:
+    return DashboardRefusal(404, "not_found", "There is no such person, or they never had a conversation.")

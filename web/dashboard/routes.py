@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 from aiohttp import web
 
-from shared.adapters.encryption import Vault
+from shared.adapters.encryption import Encryption
 from shared.adapters.models.breaker import BreakerState
 from shared.adapters.oidc import OidcProvider, ProviderConfig
 from shared.adapters.postgres.dashboard.job_queries import WorkInsights
@@ -29,35 +29,33 @@ from web.dashboard import (
     api,
     audit,
     handover,
-    login,
     memory,
     money,
-    oidc,
     operators,
     pairing,
     people,
-    second_factor,
     session,
-    set_up,
     sites,
     work,
 )
-from web.dashboard.access import Desk, Route, Visit, guarded
+from web.dashboard import settings as settings_page
+from web.dashboard.access import AuthedRequest, DashboardContext, Route, guarded
 from web.dashboard.commands import CommandsLike
-from web.dashboard.live import DeskNews, live_handler, live_of
+from web.dashboard.live import DashboardNews, live_handler, live_of
 from web.dashboard.metrics import metrics_handler
-from web.origins import Proxies
+from web.dashboard.sign_in import login, oidc, second_factor
+from web.server.origins import Proxies
 
 _OF_THE_LIST = frozenset({"q", "channel", "state", "min_pct", "from", "to", "sort", "cursor"})
 
 
-async def page(visit: Visit) -> web.StreamResponse:
+async def page(visit: AuthedRequest) -> web.StreamResponse:
     """The same shell for every page; the script reads the address."""
     text = (login.PAGES / "index.html").read_text(encoding="utf-8")
     return web.Response(text=text, content_type="text/html")
 
 
-async def first_page(visit: Visit) -> web.StreamResponse:
+async def first_page(visit: AuthedRequest) -> web.StreamResponse:
     """The list of conversations once stood here: addresses with its filters lead where it is now."""
     if visit.request.query.keys() & _OF_THE_LIST:
         return web.Response(
@@ -127,7 +125,7 @@ def route_table() -> tuple[Route, ...]:
         *pairing.routes(),
         *agents.routes(),
         *sites.routes(),
-        *set_up.routes(),
+        *settings_page.routes(),
     )
 
 
@@ -138,12 +136,12 @@ def add_dashboard(
     settings: Settings,
     commands: CommandsLike | None,
     announcer: ErasureAnnouncer | None = None,
-    news: DeskNews | None = None,
+    news: DashboardNews | None = None,
     handovers: HandoverService | None = None,
     inspecting: ContextInspector | None = None,
     work_desk: JobAdmin | None = None,
     breakers: Callable[[], Mapping[str, BreakerState]] | None = None,
-) -> Desk:
+) -> DashboardContext:
     """Adds the routes; the desk that comes back knows who is signed in.
 
     The application serves `web/static` at `/static` and owns the pool.
@@ -151,7 +149,7 @@ def add_dashboard(
     former would replace the set that the chat follows.
     """
     known, live = Operators(pool, place_key=_place_key_of(settings)), live_of(WorkInsights(pool), news)
-    desk = Desk(
+    desk = DashboardContext(
         pool=pool,
         insights=Insights(pool, timezone=settings.timezone),
         operators=known,
@@ -187,10 +185,10 @@ def add_dashboard(
     return desk
 
 
-def _vault_of(settings: Settings) -> Callable[[], Vault]:
+def _vault_of(settings: Settings) -> Callable[[], Encryption]:
     @functools.cache
-    def vault() -> Vault:
-        return Vault(resolve_secret_key(settings))
+    def vault() -> Encryption:
+        return Encryption(resolve_secret_key(settings))
 
     return vault
 

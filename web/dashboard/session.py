@@ -22,9 +22,9 @@ from shared.services.admin.context_inspector import (
     ContextSnapshot,
     ReplayedCall,
 )
-from web.dashboard.access import Refusal, Route, Visit, answer
-from web.dashboard.bodies import read_json
+from web.dashboard.access import AuthedRequest, DashboardRefusal, Route, answer
 from web.dashboard.exports import stream_conversation, wanted_format
+from web.dashboard.requests.request_json import read_json
 
 BODY_BYTES = 16 * 1024
 FOCUS_CHARS = 300
@@ -60,7 +60,7 @@ def routes() -> tuple[Route, ...]:
     )
 
 
-async def timeline(visit: Visit) -> web.StreamResponse:
+async def timeline(visit: AuthedRequest) -> web.StreamResponse:
     page = await _reads(visit).timeline(
         _id(visit),
         max_points=_number(visit, "max_points", most=2000) or 500,
@@ -71,16 +71,16 @@ async def timeline(visit: Visit) -> web.StreamResponse:
     return answer(page)
 
 
-async def now(visit: Visit) -> web.StreamResponse:
+async def now(visit: AuthedRequest) -> web.StreamResponse:
     session_id = await _session(visit)
     inspecting = _inspecting(visit)
     try:
         return answer(_now(await inspecting.load_snapshot(session_id)))
     except EvertalkError as error:
-        raise Refusal(409, error.code, error.advice) from error
+        raise DashboardRefusal(409, error.code, error.advice) from error
 
 
-async def replay(visit: Visit) -> web.StreamResponse:
+async def replay(visit: AuthedRequest) -> web.StreamResponse:
     """`?turn=&call=`, counted from 1; the newest without them. `?body=1` adds the request as it was sent."""
     session_id = await _session(visit)
     inspecting = _inspecting(visit)
@@ -98,7 +98,7 @@ async def replay(visit: Visit) -> web.StreamResponse:
     return answer({**page, "newest": newest})
 
 
-async def export(visit: Visit) -> web.StreamResponse:
+async def export(visit: AuthedRequest) -> web.StreamResponse:
     """`?format=md|json`: the conversation as a file, which is to read all of it."""
     kind, session_id = wanted_format(visit), await _session(visit)
     about = visit.request.match_info["id"]
@@ -108,7 +108,7 @@ async def export(visit: Visit) -> web.StreamResponse:
     return await stream_conversation(visit, session_id, name=about[:8])
 
 
-async def estimate(visit: Visit) -> web.StreamResponse:
+async def estimate(visit: AuthedRequest) -> web.StreamResponse:
     """`?do=compact|flush`, `?force=1`: what it would read, save and cost; asks no model."""
     do, force = visit.request.query.get("do", "compact"), visit.request.query.get("force") == "1"
     if do not in ("compact", "flush"):
@@ -119,30 +119,30 @@ async def estimate(visit: Visit) -> web.StreamResponse:
             return answer(_estimate(await inspecting.estimate_flush(session_id)))
         return answer(_estimate(await inspecting.estimate_compaction(session_id, force=force)))
     except EvertalkError as error:
-        raise Refusal(409, error.code, error.advice) from error
+        raise DashboardRefusal(409, error.code, error.advice) from error
 
 
-async def compact(visit: Visit) -> web.StreamResponse:
+async def compact(visit: AuthedRequest) -> web.StreamResponse:
     """`{"focus"?, "force"?}`: as `/compact`; answers when it is done."""
     body = await read_json(visit, most=BODY_BYTES, needed=False)
     focus, force = body.get("focus") or "", body.get("force") or False
     if not isinstance(focus, str) or len(focus) > FOCUS_CHARS or not isinstance(force, bool):
-        raise Refusal(
+        raise DashboardRefusal(
             400, "bad_input", f"focus is words of at most {FOCUS_CHARS} characters, force is a flag."
         )
     return await _done(visit, "compact", f"{' '.join(focus.split())}{' --force' if force else ''}".strip())
 
 
-async def flush(visit: Visit) -> web.StreamResponse:
+async def flush(visit: AuthedRequest) -> web.StreamResponse:
     """`{}`: saves to memory what no flush has read; answers when it is done."""
     await read_json(visit, most=BODY_BYTES, needed=False)
     return await _done(visit, "flush", "")
 
 
-async def _done(visit: Visit, name: str, args: str) -> web.StreamResponse:
+async def _done(visit: AuthedRequest, name: str, args: str) -> web.StreamResponse:
     session_id, commands = await _session(visit), visit.desk.commands
     if commands is None:
-        raise Refusal(503, "not_available", "Commands cannot be run from here just now.")
+        raise DashboardRefusal(503, "not_available", "Commands cannot be run from here just now.")
     about = visit.request.match_info["id"]
     await visit.desk.operators.record(actor=visit.operator.name, action=f"session.{name}", about=about)
     try:
@@ -151,16 +151,16 @@ async def _done(visit: Visit, name: str, args: str) -> web.StreamResponse:
                 session_id=session_id, address_id=None, name=name, args=args, cid=None, progress=None
             )
     except EvertalkError as error:
-        raise Refusal(409, error.code, error.advice) from error
+        raise DashboardRefusal(409, error.code, error.advice) from error
     told = outcome if isinstance(outcome, Mapping) else {
         part: getattr(outcome, part, None) for part in ("success", "result", "error")
     }  # fmt: skip
     if told.get("success") is False:
-        raise Refusal(409, f"cannot_{name}", str(told.get("error") or "It was not possible."))
+        raise DashboardRefusal(409, f"cannot_{name}", str(told.get("error") or "It was not possible."))
     return answer({"success": True, "result": str(told.get("result") or "")})
 
 
-async def diff(visit: Visit) -> web.StreamResponse:
+async def diff(visit: AuthedRequest) -> web.StreamResponse:
     """What a summary changed against the one before it, and what of the facts to keep it does not say."""
     found = await _reads(visit).diff(_id(visit))
     if found is None:
@@ -234,31 +234,31 @@ def _estimate(found: CompactionEstimate) -> dict[str, Any]:
     return asdict(found)
 
 
-def _reads(visit: Visit) -> SessionInsights:
+def _reads(visit: AuthedRequest) -> SessionInsights:
     return SessionInsights(visit.desk.pool)
 
 
-def _inspecting(visit: Visit) -> ContextInspector:
+def _inspecting(visit: AuthedRequest) -> ContextInspector:
     if visit.desk.inspecting is None:
-        raise Refusal(503, "not_available", "This cannot be looked at from here just now.")
+        raise DashboardRefusal(503, "not_available", "This cannot be looked at from here just now.")
     return visit.desk.inspecting
 
 
-async def _session(visit: Visit) -> int:
+async def _session(visit: AuthedRequest) -> int:
     found = await _reads(visit).session_id(_id(visit))
     if found is None:
         raise _missing()
     return found
 
 
-async def _note_reading(visit: Visit, action: str) -> None:
+async def _note_reading(visit: AuthedRequest, action: str) -> None:
     if not visit.refresh:
         await visit.desk.operators.record(
             actor=visit.operator.name, action=f"read.{action}", about=visit.request.match_info["id"]
         )
 
 
-def _number(visit: Visit, name: str, *, most: int = 2**53) -> int | None:
+def _number(visit: AuthedRequest, name: str, *, most: int = 2**53) -> int | None:
     raw = visit.request.query.get(name, "")
     if not raw:
         return None
@@ -267,12 +267,12 @@ def _number(visit: Visit, name: str, *, most: int = 2**53) -> int | None:
     return int(raw)
 
 
-def _id(visit: Visit) -> UUID:
+def _id(visit: AuthedRequest) -> UUID:
     try:
         return UUID(visit.request.match_info["id"])
     except ValueError:
         raise _missing() from None
 
 
-def _missing() -> Refusal:
-    return Refusal(404, "not_found", "There is no such thing here.")
+def _missing() -> DashboardRefusal:
+    return DashboardRefusal(404, "not_found", "There is no such thing here.")

@@ -10,17 +10,17 @@ from typing import Any
 
 from aiohttp import web
 
-from shared.adapters.encryption import Vault
+from shared.adapters.encryption import Encryption
 from shared.adapters.postgres.people.agents import PostgresAgents
 from shared.adapters.postgres.people.sites import PostgresSites, SiteShown, secret_about, site_from, whole_of
 from shared.config.bots import DEFAULT_AGENT
 from shared.config.settings import BadSettings, resolve_secret_key
 from shared.config.sites import ROW_FIELDS, BadSiteConfig, build_public_config, check_site, read_site_config
 from shared.core.session.client_payloads import iso
-from web.dashboard.access import HEADERS, Refusal, Route, Visit, answer
-from web.dashboard.bodies import read_json
-from web.dashboard.changes import new_name, seen_version, stale, told
-from web.dashboard.login import PAGES
+from web.dashboard.access import HEADERS, AuthedRequest, DashboardRefusal, Route, answer
+from web.dashboard.requests.etag import new_name, seen_version, stale, told
+from web.dashboard.requests.request_json import read_json
+from web.dashboard.sign_in.login import PAGES
 
 SITES = "/api/v1/sites"
 SETTINGS = f"{SITES}/{{name}}/settings"
@@ -47,33 +47,33 @@ def routes() -> tuple[Route, ...]:
     )
 
 
-async def preview(visit: Visit) -> web.StreamResponse:
+async def preview(visit: AuthedRequest) -> web.StreamResponse:
     """The widget itself without a server behind it, for the frame beside the form."""
     text = (PAGES / "preview.html").read_text(encoding="utf-8")
     return web.Response(text=text, content_type="text/html", headers=_PREVIEW_HEADERS)
 
 
-async def sites(visit: Visit) -> web.StreamResponse:
+async def sites(visit: AuthedRequest) -> web.StreamResponse:
     rows = await PostgresSites(visit.desk.pool).all()
     return answer({"sites": [_listed(row) for row in rows]})
 
 
-async def make(visit: Visit) -> web.StreamResponse:
+async def make(visit: AuthedRequest) -> web.StreamResponse:
     """`{"name"}`: on our own page only until it has origins, to be changed on its page."""
     name, store = await new_name(visit), PostgresSites(visit.desk.pool)
     whole = {"agent": DEFAULT_AGENT, "audience": "personal", "origins": []}
     if problems := await _problems(visit, whole):
-        raise Refusal(409, "no_default_agent", problems[0])
+        raise DashboardRefusal(409, "no_default_agent", problems[0])
     if not await store.add(site_from(name, whole, version=1), by=visit.operator.name):
-        raise Refusal(409, "name_taken", "There is a site of that name already.")
+        raise DashboardRefusal(409, "name_taken", "There is a site of that name already.")
     return answer({"name": name}, status=201)
 
 
-async def site(visit: Visit) -> web.StreamResponse:
+async def site(visit: AuthedRequest) -> web.StreamResponse:
     return answer(await _whole(visit, await _row(visit)))
 
 
-async def check(visit: Visit) -> web.StreamResponse:
+async def check(visit: AuthedRequest) -> web.StreamResponse:
     """`{"settings", "language"?}` as typed so far: its problems, and how it would look."""
     await _row(visit)
     body = await read_json(visit)
@@ -86,7 +86,7 @@ async def check(visit: Visit) -> web.StreamResponse:
     return answer({"problems": problems, "look": look})
 
 
-async def change(visit: Visit) -> web.StreamResponse:
+async def change(visit: AuthedRequest) -> web.StreamResponse:
     """`{"settings"}` with `If-Match`; a running Evertalk follows within ten seconds."""
     row, settings, seen = await _row(visit), _settings(await read_json(visit)), seen_version(visit)
     if problems := await _problems(visit, settings):
@@ -98,43 +98,47 @@ async def change(visit: Visit) -> web.StreamResponse:
     return answer(await _whole(visit, await _row(visit)))
 
 
-async def add_secret(visit: Visit) -> web.StreamResponse:
+async def add_secret(visit: AuthedRequest) -> web.StreamResponse:
     """A second secret beside the first, shown this once; the old one is revoked when the site has changed."""
     row = await _row(visit)
     try:
         key = await asyncio.to_thread(resolve_secret_key, visit.desk.settings)
     except (BadSettings, OSError):
-        raise Refusal(503, "no_secret_key", "EVERTALK_SECRET_KEY cannot be read: nothing was made.") from None
+        raise DashboardRefusal(
+            503, "no_secret_key", "EVERTALK_SECRET_KEY cannot be read: nothing was made."
+        ) from None
     secret_id, secret = secrets.token_hex(4), secrets.token_urlsafe(48)
-    sealed = Vault(key).seal(secret.encode(), about=secret_about(row.name, secret_id))
+    sealed = Encryption(key).seal(secret.encode(), about=secret_about(row.name, secret_id))
     store = PostgresSites(visit.desk.pool)
     if not await store.add_secret(row.name, secret_id, sealed, by=visit.operator.name):
-        raise Refusal(409, "two_secrets", "There are two secrets already; revoke one of them first.")
+        raise DashboardRefusal(409, "two_secrets", "There are two secrets already; revoke one of them first.")
     return answer({"id": secret_id, "secret": secret})
 
 
-async def revoke_secret(visit: Visit) -> web.StreamResponse:
+async def revoke_secret(visit: AuthedRequest) -> web.StreamResponse:
     row, secret_id = await _row(visit), visit.request.match_info["id"].replace("\x00", "")
     if not await PostgresSites(visit.desk.pool).revoke_secret(row.name, secret_id, by=visit.operator.name):
-        raise Refusal(404, "not_found", "There is no such secret.")
+        raise DashboardRefusal(404, "not_found", "There is no such secret.")
     return answer({"success": True})
 
 
-async def _row(visit: Visit) -> SiteShown:
+async def _row(visit: AuthedRequest) -> SiteShown:
     row = await PostgresSites(visit.desk.pool).find(visit.request.match_info["name"].replace("\x00", ""))
     if row is None:
-        raise Refusal(404, "not_found", "There is no such site.")
+        raise DashboardRefusal(404, "not_found", "There is no such site.")
     return row
 
 
 def _settings(body: Mapping[str, Any]) -> Mapping[str, Any]:
     settings = body.get("settings")
     if not isinstance(settings, Mapping) or not set(body) <= {"settings", "language"}:
-        raise Refusal(400, "bad_input", "Send `settings`, an object with agent, audience and origins.")
+        raise DashboardRefusal(
+            400, "bad_input", "Send `settings`, an object with agent, audience and origins."
+        )
     return settings
 
 
-async def _problems(visit: Visit, settings: Mapping[str, Any]) -> list[str]:
+async def _problems(visit: AuthedRequest, settings: Mapping[str, Any]) -> list[str]:
     try:
         check_site(settings)
     except BadSiteConfig as error:
@@ -144,7 +148,7 @@ async def _problems(visit: Visit, settings: Mapping[str, Any]) -> list[str]:
     return []
 
 
-async def _whole(visit: Visit, row: SiteShown) -> dict[str, Any]:
+async def _whole(visit: AuthedRequest, row: SiteShown) -> dict[str, Any]:
     found = await PostgresSites(visit.desk.pool).secrets(row.name)
     place = html.escape(visit.desk.settings.base_url.rstrip("/"), quote=True)
     return {

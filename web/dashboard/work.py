@@ -13,8 +13,8 @@ from shared.adapters.postgres.dashboard.job_queries import DeliveryQuery, WorkIn
 from shared.adapters.postgres.dashboard.read_models import MAX_LIMIT, BadQuery
 from shared.core.ops.job_views import DeliveryVerb, JobMatch, JobVerb, PartKey, WorkChanged
 from shared.services.admin.job_admin import JobAdmin
-from web.dashboard.access import Handler, Refusal, Route, Visit, answer
-from web.dashboard.bodies import read_json
+from web.dashboard.access import AuthedRequest, DashboardRefusal, Handler, Route, answer
+from web.dashboard.requests.request_json import read_json
 
 NAMED_AT_MOST = 500
 _SHOWN_AT_MOST = 50
@@ -36,7 +36,7 @@ def _post(path: str, handler: Handler) -> Route:
     return Route(method="POST", path=path, need="operator", handler=handler)
 
 
-async def jobs(visit: Visit) -> web.StreamResponse:
+async def jobs(visit: AuthedRequest) -> web.StreamResponse:
     query = visit.request.query
     match = JobMatch(
         state=query.get("state", ""), kind=query.get("kind", ""), session=_session(query.get("session", ""))
@@ -45,7 +45,7 @@ async def jobs(visit: Visit) -> web.StreamResponse:
     return answer(await WorkInsights(visit.desk.pool).jobs(match, before=before, limit=_limit(query)))
 
 
-async def deliveries(visit: Visit) -> web.StreamResponse:
+async def deliveries(visit: AuthedRequest) -> web.StreamResponse:
     query = visit.request.query
     asked = DeliveryQuery(
         state=query.get("state", ""),
@@ -56,7 +56,7 @@ async def deliveries(visit: Visit) -> web.StreamResponse:
     return answer(await WorkInsights(visit.desk.pool).deliveries(asked))
 
 
-async def change_jobs(verb: JobVerb, visit: Visit) -> web.StreamResponse:
+async def change_jobs(verb: JobVerb, visit: AuthedRequest) -> web.StreamResponse:
     """`{"ids": […]}`, or `{"match": {…}, "through": newest}` for all that the page counted."""
     desk, body, who = _desk(visit), await read_json(visit), visit.operator.name
     if "match" in body:
@@ -67,16 +67,16 @@ async def change_jobs(verb: JobVerb, visit: Visit) -> web.StreamResponse:
     return answer(_told(done))
 
 
-async def change_parts(verb: DeliveryVerb, visit: Visit) -> web.StreamResponse:
+async def change_parts(verb: DeliveryVerb, visit: AuthedRequest) -> web.StreamResponse:
     """`{"parts": [{"session", "turn", "part"}]}`; sending again may show a person the same words twice."""
     desk, body = _desk(visit), await read_json(visit)
     done = await desk.change_deliveries(verb, _parts(body.get("parts")), actor=visit.operator.name)
     return answer(_told(done))
 
 
-def _desk(visit: Visit) -> JobAdmin:
+def _desk(visit: AuthedRequest) -> JobAdmin:
     if visit.desk.work is None:
-        raise Refusal(503, "not_available", "Nothing can be changed from here just now.")
+        raise DashboardRefusal(503, "not_available", "Nothing can be changed from here just now.")
     return visit.desk.work
 
 
@@ -146,5 +146,5 @@ def _session(text: str) -> str:
         raise BadQuery("session is the id of a conversation") from None
 
 
-def _bad(words: str) -> Refusal:
-    return Refusal(400, "bad_input", words[0].upper() + words[1:])
+def _bad(words: str) -> DashboardRefusal:
+    return DashboardRefusal(400, "bad_input", words[0].upper() + words[1:])

@@ -15,7 +15,7 @@ import structlog
 from bot.telegram.client.backoff import Backoff
 from bot.telegram.inbound.message_batching import BatchTimeouts, MessageBatch, SenderBuffer
 from bot.telegram.inbound.updates import IncomingMessage
-from shared.core.values.errors import Fenced, StorageUnavailable
+from shared.core.values.errors import LeaseLost, StorageUnavailable
 from shared.ports import StorageLimiter
 
 log = structlog.get_logger(__name__)
@@ -193,7 +193,7 @@ class MessageBatcher:
     async def _hand_on(self, place: _ChatQueue, gathered: MessageBatch) -> None:
         try:
             await self._until_stored(gathered, partial(self._on_gathered, gathered))
-        except Fenced as fenced:
+        except LeaseLost as fenced:
             log.info("batch_lease_lost", updates=gathered.update_ids, reason=str(fenced))
             self._let_go(place)
         except Exception as error:

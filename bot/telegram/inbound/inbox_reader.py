@@ -21,7 +21,7 @@ from bot.telegram.inbound.updates import (
     MembershipChange,
 )
 from shared.adapters.postgres.telegram.inbox import StoredUpdate
-from shared.core.values.errors import Fenced, StorageUnavailable
+from shared.core.values.errors import LeaseLost, StorageUnavailable
 from shared.ports import StorageLimiter
 
 log = structlog.get_logger(__name__)
@@ -157,7 +157,7 @@ class InboxReader:
                 return
             except StorageUnavailable:
                 await asyncio.sleep(backoff.next())
-            except Fenced:
+            except LeaseLost:
                 log.info("update_lease_lost", bot=self._bot.bot_id, update=other.update_id)
                 return
             except Exception as failure:

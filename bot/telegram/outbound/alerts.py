@@ -42,11 +42,11 @@ class TelegramAlertChannel:
             case CallNotSent(retry_after=seconds):
                 return alerts.NotSent(code="no_connection", retry_after=seconds)
             case CallUnknown():
-                return alerts.Unknown(code="lost_connection")
+                return alerts.AlertOutcomeUnknown(code="lost_connection")
             case ChatUnreachable():
-                return alerts.Refused(code="chat_gone")
+                return alerts.AlertRefused(code="chat_gone")
             case CallRejected() | ChatMoved():
-                return alerts.Refused(code="telegram_refused")
+                return alerts.AlertRefused(code="telegram_refused")
 
     async def _once(self, words: str) -> TelegramOutcome:
         return await self._sender.send_text(

@@ -14,7 +14,16 @@ from urllib.parse import unquote, urlsplit
 
 import structlog
 
-from shared.core.ops.alerts import NotSent, Outcome, Refused, Sending, Sent, Unknown, headline, message
+from shared.core.ops.alerts import (
+    AlertOutcomeUnknown,
+    AlertRefused,
+    NotSent,
+    Outcome,
+    Sending,
+    Sent,
+    headline,
+    message,
+)
 
 log = structlog.get_logger(__name__)
 
@@ -52,7 +61,7 @@ class AlertMail:
             async with asyncio.timeout(WHOLE_SECONDS):
                 return await asyncio.to_thread(self._send, self._letter(sending))
         except TimeoutError:
-            return Unknown(code="lost_connection")
+            return AlertOutcomeUnknown(code="lost_connection")
 
     def _letter(self, sending: Sending) -> bytes:
         alert = sending.alert
@@ -70,7 +79,7 @@ class AlertMail:
         try:
             server = self._connected()
         except smtplib.SMTPAuthenticationError:
-            return Refused(code="login_refused")
+            return AlertRefused(code="login_refused")
         except (ssl.SSLError, smtplib.SMTPNotSupportedError):
             return NotSent(code="tls")
         except smtplib.SMTPResponseException as error:
@@ -124,10 +133,10 @@ class AlertMail:
             server.send(_dotted(letter))
             code, _ = server.getreply()
         except (OSError, smtplib.SMTPException):
-            return Unknown(code="lost_connection")
+            return AlertOutcomeUnknown(code="lost_connection")
         if 200 <= code < 300:
             return Sent()
-        return Refused(code="mail_refused") if code >= 500 else NotSent(code=f"smtp_{code}")
+        return AlertRefused(code="mail_refused") if code >= 500 else NotSent(code=f"smtp_{code}")
 
 
 def _dotted(letter: bytes) -> bytes:
@@ -140,7 +149,7 @@ def _dotted(letter: bytes) -> bytes:
 def _refused(code: int) -> Outcome | None:
     if 200 <= code < 300:
         return None
-    return Refused(code="address_of_mail") if code >= 500 else NotSent(code=f"smtp_{code}")
+    return AlertRefused(code="address_of_mail") if code >= 500 else NotSent(code=f"smtp_{code}")
 
 
 def _is_here(host: str) -> bool:

@@ -13,7 +13,7 @@ import aiohttp
 import structlog
 
 from shared.adapters.files.web_pages import Pinned, Resolve, resolved
-from shared.core.ops.alerts import NotSent, Outcome, Refused, Sending, Sent, payload, signature
+from shared.core.ops.alerts import AlertRefused, NotSent, Outcome, Sending, Sent, payload, signature
 from shared.core.tools.web_address import Address, BadWebAddress, is_public, web_address
 
 log = structlog.get_logger(__name__)
@@ -60,7 +60,7 @@ class AlertWebhook:
                 return await self._post(body, headers)
         except BadWebAddress as error:
             log.warning("alert_webhook_refused", reason=str(error))
-            return Refused(code="address_refused")
+            return AlertRefused(code="address_refused")
         except TimeoutError:
             return NotSent(code="timeout")
         except (ssl.SSLError, aiohttp.ClientSSLError):
@@ -118,4 +118,4 @@ def _outcome(status: int, retry_after: str) -> Outcome:
         return Sent()
     if status >= 500 or status in _LATER:
         return NotSent(code=code, retry_after=float(retry_after) if retry_after.isdecimal() else None)
-    return Refused(code=code)
+    return AlertRefused(code=code)

@@ -10,7 +10,7 @@ from shared.adapters.embedded.process_user import Account
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class ServerConfig:
     """`durable=False` is for tests: it forgets everything with the machine, and is faster for it."""
 
     folder: Path

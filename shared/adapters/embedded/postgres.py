@@ -15,7 +15,7 @@ from pathlib import Path
 
 import asyncpg
 
-from shared.adapters.embedded.data_dir import Place
+from shared.adapters.embedded.data_dir import ServerConfig
 from shared.adapters.embedded.errors import EmbeddedServerFailed
 from shared.adapters.embedded.process import spawn, stop, stop_leftover, tail, until
 from shared.adapters.embedded.process_user import Account
@@ -32,7 +32,7 @@ _PASSING_TROUBLES = ("pre-existing shared memory block", "already exists", "is s
 
 
 class EmbeddedPostgres:
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: ServerConfig) -> None:
         self._place = place
         self._cluster = place.folder / "pg"
         self._fresh = place.folder / "pg.new"

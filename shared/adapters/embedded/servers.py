@@ -10,7 +10,7 @@ from types import TracebackType
 
 from shared.adapters.embedded.atomic_swap import finish_swap
 from shared.adapters.embedded.binaries import Binaries, reachable_binaries
-from shared.adapters.embedded.data_dir import Place
+from shared.adapters.embedded.data_dir import ServerConfig
 from shared.adapters.embedded.errors import EmbeddedServerFailed
 from shared.adapters.embedded.folders import FolderLock, is_held, known_sockets, socket_folder
 from shared.adapters.embedded.postgres import EmbeddedPostgres, postgres_url
@@ -136,7 +136,7 @@ class EmbeddedServers:
             )
         binaries = self._binaries or reachable_binaries(account, self._folder)
         sockets = socket_folder(self._folder, account)
-        place = Place(
+        place = ServerConfig(
             folder=self._folder, sockets=sockets, binaries=binaries, account=account, durable=self._durable
         )
         self.valkey = EmbeddedValkey(place) if self._wanted.redis else None

@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from shared.adapters.embedded.data_dir import Place
+from shared.adapters.embedded.data_dir import ServerConfig
 from shared.adapters.embedded.errors import EmbeddedServerFailed
 from shared.adapters.embedded.process import spawn, stop, stop_leftover, tail, until
 
@@ -19,7 +19,7 @@ _STOP_SECONDS = 5.0
 
 
 class EmbeddedValkey:
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: ServerConfig) -> None:
         self._place = place
         self._data = place.folder / "valkey"
         self._log = place.folder / "valkey.log"

@@ -16,9 +16,9 @@ from shared.adapters.models.error_mapping import (
     is_about_thinking,
 )
 from shared.adapters.models.idle_timeout import Watch
-from shared.adapters.models.limits import Limits, Narrowed
+from shared.adapters.models.limits import ModelLimits, NarrowedWindow
 from shared.adapters.models.plausible import is_possible, size_of
-from shared.adapters.models.provider import Line, Provider
+from shared.adapters.models.provider import Provider, StreamReader
 from shared.adapters.models.stream_parser import BrokenAnswer, Reading, paired
 from shared.adapters.models.timeouts import Patience
 from shared.adapters.models.wire import Json, counted_body, request_body
@@ -135,15 +135,17 @@ class AnthropicModel:
         return card if met is None or met >= card.window else replace(card, window=met, window_known=True)
 
     @property
-    def _limits(self) -> Limits:
+    def _limits(self) -> ModelLimits:
         return self._provider.limits(self._entry.wire_name)
 
-    def narrowed(self) -> Narrowed | None:
+    def narrowed(self) -> NarrowedWindow | None:
         """For operators: that its provider refuses what should fit, again and again."""
         met, window = self._limits.told(), self._card(believed=False).window
         if met is None or met >= window:
             return None
-        return Narrowed(provider=self._provider.host, model=self._entry.name, window=met, expected=window)
+        return NarrowedWindow(
+            provider=self._provider.host, model=self._entry.name, window=met, expected=window
+        )
 
     def _note_limit(self, call: _Call, error: PromptTooLong, maximum: int) -> None:
         """This request believes the number; others only once it has been heard elsewhere, too."""
@@ -217,7 +219,7 @@ class AnthropicModel:
             request, self._card(), self._entry.wire_name, thinking=call.thinking, schema=call.schema
         )
 
-    def _reply(self, call: _Call, reading: Reading, line: Line) -> ModelReply | None:
+    def _reply(self, call: _Call, reading: Reading, line: StreamReader) -> ModelReply | None:
         try:
             said = (*call.said, *reading.unpaired())
         except BrokenAnswer as error:

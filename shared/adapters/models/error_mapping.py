@@ -122,7 +122,7 @@ _SCHEMA_WORDS = re.compile(r"output_config|output_format|structured output|json_
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refused:
+class ProviderRefusal:
     """A provider's error as it came: status (or what its type stands for), words, time to wait."""
 
     status: int
@@ -143,7 +143,7 @@ class ModelUnknown(ModelRefusedAccount):
 
 def read_refusal(
     status: int, body: object, *, message: str = "", headers: Mapping[str, str] | None = None
-) -> Refused:
+) -> ProviderRefusal:
     """From a response, or from an error event in a stream, whose status of 200 means nothing."""
     outer = body if isinstance(body, Mapping) else {}
     inner = outer.get("error")
@@ -152,7 +152,7 @@ def read_refusal(
     words = str(error.get("message") or (inner if isinstance(inner, str) else "") or message)
     words = words[:_MOST_READ_CHARS]
     codes = " ".join(str(error[name]) for name in ("code", "type") if error.get(name))
-    return Refused(
+    return ProviderRefusal(
         status=STATUS_OF_TYPE.get(kind, 500) if status < 400 else status,
         kind=kind,
         message=storable(f"{words} ({codes})" if codes else words),
@@ -162,7 +162,7 @@ def read_refusal(
     )
 
 
-def error_of(refused: Refused) -> ModelError:
+def error_of(refused: ProviderRefusal) -> ModelError:
     """What it means for us. The order matters: a 400 can be a full window, an empty account or our bug."""
     status, words = refused.status, refused.message[:_MAX_REASON_CHARS]
     reason = f"{status}: {words}"
@@ -194,7 +194,7 @@ def is_about_schema(error: ModelError) -> bool:
     return isinstance(error, ModelRejectedRequest) and bool(_SCHEMA_WORDS.search(str(error)))
 
 
-def _says_too_long(refused: Refused) -> bool:
+def _says_too_long(refused: ProviderRefusal) -> bool:
     """Numbers beside the window's name are proof; words and a 413 are not if they name another limit."""
     words = refused.message
     if any(pattern.search(words) for pattern in _TOO_LONG):
@@ -204,7 +204,7 @@ def _says_too_long(refused: Refused) -> bool:
     return refused.status == 413 or bool(_TOO_LONG_WORDS.search(words))
 
 
-def _sizes(refused: Refused) -> tuple[int | None, int | None]:
+def _sizes(refused: ProviderRefusal) -> tuple[int | None, int | None]:
     if refused.tokens is not None or refused.maximum is not None:
         return refused.tokens, refused.maximum
     for pattern in _TOO_LONG:
@@ -215,7 +215,7 @@ def _sizes(refused: Refused) -> tuple[int | None, int | None]:
     return None, None
 
 
-def _speaks_of_account(refused: Refused) -> bool:
+def _speaks_of_account(refused: ProviderRefusal) -> bool:
     """A rate limit is often called a quota, so that this word counts only outside a 429."""
     if refused.status == 400 and _ABOUT_OUR_REQUEST.search(refused.message):
         return False

@@ -29,7 +29,7 @@ class _Refusal:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Narrowed:
+class NarrowedWindow:
     """A model whose provider refuses, again and again, what should fit."""
 
     provider: str
@@ -39,7 +39,7 @@ class Narrowed:
     expected: int
 
 
-class Limits:
+class ModelLimits:
     """Of one model at one provider. Nothing below what it took within the hour is believed of it."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from shared.adapters.models.offline_words import (
     OWN_PHRASES,
     TOOL_CALL,
-    SourceLine,
+    OfflineLine,
     kind_of,
     salience,
     sentences,
@@ -28,7 +28,7 @@ _FORMER = re.compile(r'^\{"former narrative":.*\}$', re.MULTILINE)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Candidate:
     place: int
-    line: SourceLine
+    line: OfflineLine
     text: str
     kind: str
     weight: int
@@ -59,7 +59,7 @@ def summary(request: str) -> str:
     return json.dumps(answer, ensure_ascii=False)
 
 
-def _open_lines(lines: Sequence[SourceLine]) -> tuple[SourceLine, ...]:
+def _open_lines(lines: Sequence[OfflineLine]) -> tuple[OfflineLine, ...]:
     """The lines without the questions that were answered since."""
     answered = max((number for number, line in enumerate(lines) if not line.by_person), default=-1)
     return tuple(
@@ -78,7 +78,7 @@ def _former_narrative(request: str) -> str:
     return " ".join(str(told.get("former narrative", "")).split())
 
 
-def _candidates(lines: Sequence[SourceLine]) -> tuple[_Candidate, ...]:
+def _candidates(lines: Sequence[OfflineLine]) -> tuple[_Candidate, ...]:
     found: dict[str, _Candidate] = {}
     for line in lines:
         for sentence in sentences(line.words):

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from shared.adapters.models.offline_words import (
     TOOL_CALL,
-    SourceLine,
+    OfflineLine,
     kind_of,
     salience,
     sentences,
@@ -42,16 +42,16 @@ def _form_in(request: str) -> Form | None:
     )
 
 
-def _lines(request: str) -> list[SourceLine]:
+def _lines(request: str) -> list[OfflineLine]:
     bare = _BEFORE.sub("", request)
     told = [
-        SourceLine(seq=0, author="person" if role == "user" else role, text=html.unescape(text))
+        OfflineLine(seq=0, author="person" if role == "user" else role, text=html.unescape(text))
         for role, text in _TURN.findall(bare)
     ]
     return told or list(source_lines(bare))
 
 
-def _weighty(lines: Sequence[SourceLine]) -> list[str]:
+def _weighty(lines: Sequence[OfflineLine]) -> list[str]:
     """What a person forbade and their last question, and what weighs most, in order of time."""
     said = [
         (line, text) for line in lines for text in sentences(line.words) if not text.startswith(TOOL_CALL)

@@ -51,7 +51,7 @@ _KIND_SIGNS = tuple((kind, re.compile(rf"\b(?:{words})\b", re.IGNORECASE)) for k
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SourceLine:
+class OfflineLine:
     """One line of what is to be summarised: `[#12] author: words`."""
 
     seq: int
@@ -70,7 +70,7 @@ class SourceLine:
     def words(self) -> str:
         return self.text.removesuffix(_NOT_ANSWERED).rstrip()
 
-    def without_questions(self) -> SourceLine:
+    def without_questions(self) -> OfflineLine:
         told = [sentence for sentence in sentences(self.words) if kind_of(sentence) != "question"]
         return replace(self, text="\n".join(told))
 
@@ -133,17 +133,17 @@ def kind_of(sentence: str) -> str:
     return next((kind for kind, sign in _KIND_SIGNS if sign.search(sentence)), "fact")
 
 
-def source_lines(text: str) -> tuple[SourceLine, ...]:
+def source_lines(text: str) -> tuple[OfflineLine, ...]:
     """All `[#seq] author: words`; words go on over lines until an empty one, a tag or the next mark."""
-    found: list[SourceLine] = []
+    found: list[OfflineLine] = []
     open_line = False
     for raw in text.splitlines():
         mark = _SOURCE.match(raw)
         if mark:
-            found.append(SourceLine(seq=int(mark[1]), author=mark[2], text=mark[3]))
+            found.append(OfflineLine(seq=int(mark[1]), author=mark[2], text=mark[3]))
         elif open_line and raw.strip() and not raw.lstrip().startswith(_NO_WORDS):
             last = found[-1]
-            found[-1] = SourceLine(seq=last.seq, author=last.author, text=f"{last.text}\n{raw.strip()}")
+            found[-1] = OfflineLine(seq=last.seq, author=last.author, text=f"{last.text}\n{raw.strip()}")
             continue
         open_line = bool(mark)
     return tuple(found)

@@ -16,7 +16,7 @@ import aiohttp
 
 from shared.adapters.models.breaker import Breaker
 from shared.adapters.models.error_mapping import error_of, read_refusal
-from shared.adapters.models.limits import LARGEST_WINDOW, SMALLEST_WINDOW, Limits
+from shared.adapters.models.limits import LARGEST_WINDOW, SMALLEST_WINDOW, ModelLimits
 from shared.adapters.models.stream_parser import Event
 from shared.core.values.errors import ModelError, ModelRefusedAccount, ModelUnavailable
 from shared.runtime.gc_tuning import pause_gc
@@ -51,7 +51,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Windows:
+class ModelWindows:
     """What a provider's model list says of one model; None where it says nothing."""
 
     window: int | None = None
@@ -82,21 +82,21 @@ class Provider:
         self._client: AsyncAnthropic | None = None
         self.has_answered = True
         """Since it was asked last: a process that has just begun knows of no trouble."""
-        self._windows: dict[str, tuple[float, Windows]] = {}
-        self._limits: dict[str, Limits] = {}
+        self._windows: dict[str, tuple[float, ModelWindows]] = {}
+        self._limits: dict[str, ModelLimits] = {}
 
     @property
     def host(self) -> str:
         """Its name for operators; an address may hold a key."""
         return urlsplit(self.base_url).hostname or "provider"
 
-    async def open_stream(self, body: Mapping[str, Any]) -> Line:
+    async def open_stream(self, body: Mapping[str, Any]) -> StreamReader:
         """Sends the request; the caller bounds the wait. Raises ModelErrors."""
         self._check_key()
         client = await self._connected()
         with translated():
             stream = await client.messages.create(stream=True, **body)
-        return Line(stream)
+        return StreamReader(stream)
 
     async def count_tokens(self, body: Mapping[str, Any]) -> int:
         self._check_key()
@@ -105,7 +105,7 @@ class Provider:
             counted = await client.messages.count_tokens(**body)
         return counted.input_tokens
 
-    async def windows(self, wire_name: str) -> Windows:
+    async def windows(self, wire_name: str) -> ModelWindows:
         """From the model list, kept for a day; what was known stands through failures. Never raises.
 
         A window that has shrunk is asked for again in a minute: what is true is said again.
@@ -113,7 +113,7 @@ class Provider:
         kept = self._windows.get(wire_name)
         if kept is not None and self._clock() < kept[0]:
             return kept[1]
-        found = Windows() if self._missing_key else await self._ask_windows(wire_name)
+        found = ModelWindows() if self._missing_key else await self._ask_windows(wire_name)
         surprise = kept is not None and (found.window or 0) < (kept[1].window or 0)
         seconds = _KEPT_SECONDS if found.window and not surprise else _RETRY_UNKNOWN_SECONDS
         if kept is not None and not found.window:
@@ -121,9 +121,9 @@ class Provider:
         self._windows[wire_name] = (self._clock() + seconds, found)
         return found
 
-    def limits(self, wire_name: str) -> Limits:
+    def limits(self, wire_name: str) -> ModelLimits:
         if wire_name not in self._limits:
-            self._limits[wire_name] = Limits(clock=self._clock)
+            self._limits[wire_name] = ModelLimits(clock=self._clock)
         return self._limits[wire_name]
 
     def forget_windows(self, wire_name: str) -> None:
@@ -132,10 +132,10 @@ class Provider:
         if kept is not None:
             self._windows[wire_name] = (self._clock(), kept[1])
 
-    def told_windows(self, wire_name: str) -> Windows:
+    def told_windows(self, wire_name: str) -> ModelWindows:
         """What the model list has said before, however long ago, without asking."""
         kept = self._windows.get(wire_name)
-        return Windows() if kept is None else kept[1]
+        return ModelWindows() if kept is None else kept[1]
 
     async def load(self) -> None:
         """All that the first call needs before it can be sent; no request is made."""
@@ -149,7 +149,7 @@ class Provider:
                 async with asyncio.timeout(CLOSE_SECONDS):
                     await client.close()
 
-    async def _ask_windows(self, wire_name: str) -> Windows:
+    async def _ask_windows(self, wire_name: str) -> ModelWindows:
         headers = {"Authorization": f"Bearer {self._api_key}", "anthropic-version": API_VERSION}
         url = f"{self.base_url}/v1/models/{quote(wire_name, safe='')}"
         timeout = aiohttp.ClientTimeout(total=WINDOW_SECONDS)
@@ -159,16 +159,16 @@ class Provider:
                 session.get(url, headers=headers, allow_redirects=False) as response,
             ):
                 if response.status == 404:
-                    return Windows(is_listed=False)
+                    return ModelWindows(is_listed=False)
                 told = await response.json(content_type=None) if response.status == 200 else None
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             _log.debug("the model list of %s did not answer: %s", self.base_url, error)
-            return Windows()
+            return ModelWindows()
         if not isinstance(told, Mapping):
-            return Windows()
+            return ModelWindows()
         longest = _longest(told.get("max_tokens"))
         window = next(filter(None, (_window(told.get(name)) for name in _WINDOW_NAMES)), None)
-        return Windows(window=window, max_output=longest, is_listed=True)
+        return ModelWindows(window=window, max_output=longest, is_listed=True)
 
     def _check_key(self) -> None:
         if self._missing_key:
@@ -195,7 +195,7 @@ class Provider:
         return self._client
 
 
-class Line:
+class StreamReader:
     """An open stream; hands out what has come, some events at a time.
 
     Whoever reads each piece as it comes wakes for a few letters, and has a screen drawn for them.

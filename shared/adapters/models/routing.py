@@ -14,7 +14,7 @@ from shared.adapters.models.anthropic import AnthropicModel
 from shared.adapters.models.breaker import BreakerState
 from shared.adapters.models.catalog import UNKNOWN_MAX_OUTPUT, UNKNOWN_WINDOW, ModelEntry, known_card
 from shared.adapters.models.error_mapping import ModelOverloaded
-from shared.adapters.models.limits import Narrowed
+from shared.adapters.models.limits import NarrowedWindow
 from shared.adapters.models.offline import OFFLINE_MODEL, PIECE_SECONDS, WINDOW, OfflineModel
 from shared.adapters.models.provider import ANTHROPIC_URL, Provider
 from shared.adapters.models.timeouts import Patience
@@ -149,7 +149,7 @@ class Models:
         """Each provider's breaker, by base URL, for the dashboard."""
         return {provider.base_url: provider.breaker.state() for provider in self._providers}
 
-    def narrowed(self) -> tuple[Narrowed, ...]:
+    def narrowed(self) -> tuple[NarrowedWindow, ...]:
         """Models that take less than they should, as their refusals say."""
         asked = [route.model for route in self._routes.values() if isinstance(route.model, AnthropicModel)]
         return tuple(found for found in (model.narrowed() for model in asked) if found is not None)

@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from shared.adapters.models.breaker import BreakerState
-from shared.adapters.models.limits import Narrowed
+from shared.adapters.models.limits import NarrowedWindow
 
 DISK_SECONDS = 30.0
 REASON_CHARS = 80
@@ -42,7 +42,7 @@ class Health:
         states: Callable[[], Mapping[str, BreakerState]],
         folder: Path,
         *,
-        narrowed: Callable[[], Sequence[Narrowed]] = tuple,
+        narrowed: Callable[[], Sequence[NarrowedWindow]] = tuple,
         failed_backup: Path | None = None,
         marks: Callable[[], Mapping[str, Any]] = dict,
         clock: Callable[[], float] = time.monotonic,

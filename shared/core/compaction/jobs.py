@@ -11,7 +11,7 @@ from shared.core.compaction.flushing import NEAR_LIMIT as NEAR_LIMIT
 from shared.core.compaction.flushing import due_threshold, newest_ended
 from shared.core.compaction.plan import CompactionPlan, NothingToCompact, plan_compaction
 from shared.core.context.selection import grows_unseen, window_through
-from shared.core.session.backoff import Rest, RestReason
+from shared.core.session.backoff import BackoffReason, CompactionBackoff
 from shared.core.session.budget import ContextBudget, pressure
 from shared.core.session.policy import ContextPolicy
 from shared.core.session.pruning import clearing_suffices
@@ -132,8 +132,10 @@ def rests(view: View, *, limit: int, model: str) -> bool:
     )
 
 
-def rest_from_now(view: View, *, reason: RestReason, limit: int, model: str, turns: int) -> Rest:
-    return Rest(
+def rest_from_now(
+    view: View, *, reason: BackoffReason, limit: int, model: str, turns: int
+) -> CompactionBackoff:
+    return CompactionBackoff(
         reason=reason, limit=limit, model=model, pins=pinned_seqs(view), until_turn=newest_ended(view) + turns
     )
 

@@ -20,7 +20,7 @@ _LISTED = ("-", "*", "#")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class DiffLine:
     change: Change
     text: str
 
@@ -40,7 +40,7 @@ class ItemChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SummaryDiff:
-    lines: tuple[Line, ...]
+    lines: tuple[DiffLine, ...]
     items: tuple[ItemChange, ...]
     kept: int
     """Items that stand as they were."""
@@ -60,16 +60,16 @@ def compare(former: Ledger, former_text: str, ledger: Ledger, text: str) -> Summ
     )
 
 
-def changed_lines(before: str, after: str) -> Iterable[Line]:
+def changed_lines(before: str, after: str) -> Iterable[DiffLine]:
     """Sentence by sentence, in reading order; what was removed stands before what took its place."""
     old, new = _sentences(before), _sentences(after)
     matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
     for tag, a, b, c, d in matcher.get_opcodes():
         if tag == "equal":
-            yield from (Line(change="same", text=text) for text in new[c:d])
+            yield from (DiffLine(change="same", text=text) for text in new[c:d])
             continue
-        yield from (Line(change="removed", text=text) for text in old[a:b])
-        yield from (Line(change="added", text=text) for text in new[c:d])
+        yield from (DiffLine(change="removed", text=text) for text in old[a:b])
+        yield from (DiffLine(change="added", text=text) for text in new[c:d])
 
 
 def says(text: str, fact: str) -> bool:

@@ -48,7 +48,7 @@ ADVICE: Mapping[str, str] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class HandoverLimits:
     """In minutes: how long one waits for an operator, and then for an operator's next word."""
 
     waiting: float

@@ -179,20 +179,20 @@ class NotSent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refused:
+class AlertRefused:
     """It will never be taken as it is."""
 
     code: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unknown:
+class AlertOutcomeUnknown:
     """It may have arrived, or not."""
 
     code: str
 
 
-Outcome: TypeAlias = Sent | NotSent | Refused | Unknown
+Outcome: TypeAlias = Sent | NotSent | AlertRefused | AlertOutcomeUnknown
 
 
 def channel_of(target: str) -> str:

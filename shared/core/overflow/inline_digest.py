@@ -10,7 +10,7 @@ from shared.core.compaction.plan import CompactionPlan, plan_compaction, render_
 from shared.core.overflow.overflow_recovery import TAIL_TURNS, Build, Shrunk, shrink_to_fit
 from shared.core.session.budget import ContextBudget
 from shared.core.session.policy import ContextPolicy
-from shared.core.session.session import Link, View, unresolved_turns
+from shared.core.session.session import Compaction, View, unresolved_turns
 
 Count = Callable[[str], int]
 
@@ -69,7 +69,7 @@ def behind_digest(
         return None
     ledger = digest(plan.entries, plan.former, count, budget_tokens=plan.summary_limit)
     text = render_summary(ledger)
-    head = Link(
+    head = Compaction(
         id=0,
         kind="digest",
         from_turn=plan.from_turn,

@@ -73,7 +73,7 @@ class _Expected:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Log:
+class _ViewBlocks:
     """The view's blocks in order, found by what they look like in a request."""
 
     blocks: list[_Expected]
@@ -162,7 +162,9 @@ def _unsent_entries(entries: Sequence[Entry]) -> Iterator[Piece]:
 def _messages(
     messages: Sequence[Message], view: View, policy: ContextPolicy, volatile: str
 ) -> Iterator[Piece]:
-    log = _Log(blocks=[one for entry in view.entries for one in _expected(entry, view.open_turn, policy)])
+    log = _ViewBlocks(
+        blocks=[one for entry in view.entries for one in _expected(entry, view.open_turn, policy)]
+    )
     matched = [[log.take(block) for block in message.blocks] for message in messages]
     background, next_unsent = background_of(view), 0
     for number, (message, places) in enumerate(zip(messages, matched, strict=True)):

@@ -14,7 +14,7 @@ THRASH_TURNS = 3
 """Above the limit again within so many turns after a compaction, so many times in a row: it does not help."""
 THRASH_LEAST_BUDGET = 4_000
 """A policy that allows a conversation less wants a summary every few turns; that is no thrashing."""
-REST_TURNS = 20
+BACKOFF_TURNS = 20
 """After so many turns the conversation is another one, so that no rest is for ever."""
 NOTHING_TURNS = 5
 SAME_LIMIT = 0.1
@@ -33,14 +33,14 @@ EXCUSED = frozenset(
 BY_SIZE = frozenset({"limit", "overflow"})
 MANUAL = "manual"
 
-RestReason = Literal["thrashing", "nothing"]
+BackoffReason = Literal["thrashing", "nothing"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rest:
+class CompactionBackoff:
     """Automatic compaction stops until one of these has changed, somebody compacts, or turns have passed."""
 
-    reason: RestReason
+    reason: BackoffReason
     limit: int
     model: str
     pins: tuple[int, ...]
@@ -114,7 +114,7 @@ def unusable_seconds(written: Sequence[SummaryEnd], model: str) -> float:
     return max(0.0, rest - newest)
 
 
-def breaker_rest(ends: Sequence[JobEnd]) -> float:
+def breaker_seconds(ends: Sequence[JobEnd]) -> float:
     """Seconds that background compaction still rests; `ends` are the session's jobs, newest first."""
     failures, newest = 0, None
     for end in ends:
@@ -146,10 +146,10 @@ def is_thrashing(ends: Sequence[JobEnd], *, now_turn: int) -> bool:
     return False
 
 
-def rest_from_json(raw: Mapping[str, Any] | None) -> Rest | None:
+def backoff_from_json(raw: Mapping[str, Any] | None) -> CompactionBackoff | None:
     if raw is None:
         return None
-    return Rest(
+    return CompactionBackoff(
         reason=raw["reason"],
         limit=raw["limit"],
         model=raw["model"],
@@ -158,7 +158,7 @@ def rest_from_json(raw: Mapping[str, Any] | None) -> Rest | None:
     )
 
 
-def rest_to_json(rest: Rest) -> dict[str, Any]:
+def backoff_to_json(rest: CompactionBackoff) -> dict[str, Any]:
     return {
         "reason": rest.reason,
         "limit": rest.limit,

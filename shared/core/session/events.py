@@ -103,7 +103,7 @@ class Organizing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stored:
-    """A durable event was committed; `payload` is what screens get, see `web/wire.py`."""
+    """A durable event was committed; `payload` is what screens get, see `web/protocol/wire.py`."""
 
     event_seq: int
     kind: str

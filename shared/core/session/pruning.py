@@ -38,7 +38,7 @@ def plan_pruning(
     """
     if policy.prune_rule == "none" or policy.prune_first or not _has_results(entries):
         return ()
-    log = _Log.of(entries, policy, open_turn)
+    log = _LogFacts.of(entries, policy, open_turn)
     wishes = _protect(log, policy) if policy.prune_rule == "protect" else _by_age(log, policy)
     batch = tuple(wishes)
     saved = sum(saved_tokens(log.by_seq[one.seq], one, policy) for one in batch)
@@ -60,7 +60,7 @@ def prune_to_target(
     """
     if save <= 0 or not _has_results(entries):
         return ()
-    log = _Log.of(entries, policy, open_turn)
+    log = _LogFacts.of(entries, policy, open_turn)
     decided: dict[int, PruneDecision] = {}
     gained: dict[int, int] = {}
     saved = 0
@@ -132,7 +132,7 @@ def saved_tokens(entry: Entry, decision: PruneDecision, policy: ContextPolicy) -
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Log:
+class _LogFacts:
     """What the rules ask about a log, gathered once."""
 
     entries: tuple[Entry, ...]
@@ -144,7 +144,7 @@ class _Log:
     open_turn: int | None
 
     @classmethod
-    def of(cls, entries: Sequence[Entry], policy: ContextPolicy, open_turn: int | None) -> _Log:
+    def of(cls, entries: Sequence[Entry], policy: ContextPolicy, open_turn: int | None) -> _LogFacts:
         first_person = next((i for i, entry in enumerate(entries) if entry.author == "person"), len(entries))
         names = _names(entries)
         touchable = (e for e in entries[first_person:] if not e.pinned and e.turn != open_turn)
@@ -165,7 +165,7 @@ class _Log:
                 yield entry, age
 
 
-def _by_age(log: _Log, policy: ContextPolicy) -> Iterator[PruneDecision]:
+def _by_age(log: _LogFacts, policy: ContextPolicy) -> Iterator[PruneDecision]:
     for entry, age in log.old(policy.prune_keep_last_assistants):
         repeated = entry.seq in log.repeated
 
@@ -190,7 +190,7 @@ def _form_by_age(chars: int, age: int, policy: ContextPolicy, *, repeated: bool)
     return "trim" if chars > policy.prune_over_chars else None
 
 
-def _protect(log: _Log, policy: ContextPolicy) -> list[PruneDecision]:
+def _protect(log: _LogFacts, policy: ContextPolicy) -> list[PruneDecision]:
     """Results beyond the newest so many tokens of them; oldest first."""
     newer = sum(e.tokens for e in log.by_seq.values() if e.turn == log.open_turn and tool_results(e.blocks))
     found: list[PruneDecision] = []
@@ -204,7 +204,7 @@ def _protect(log: _Log, policy: ContextPolicy) -> list[PruneDecision]:
     return found[::-1]
 
 
-def _decision(log: _Log, entry: Entry, policy: ContextPolicy, form_of: FormOf) -> PruneDecision | None:
+def _decision(log: _LogFacts, entry: Entry, policy: ContextPolicy, form_of: FormOf) -> PruneDecision | None:
     """What the rules want of an entry, if that is more than what holds for it already."""
     form, shown = wish_for(entry, policy, log.names, form_of)
     if form is None:

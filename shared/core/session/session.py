@@ -9,12 +9,12 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Literal
 
-from shared.core.session.backoff import Rest
+from shared.core.session.backoff import CompactionBackoff
 from shared.core.session.ledger import Ledger
 from shared.core.values.messages import Author, Block, Message, Role, ToolUse, tool_results
 
 _TURN: Callable[[Entry], int] = attrgetter("turn")
-LinkKind = Literal["summary", "digest", "separator", "new", "window"]
+CompactionKind = Literal["summary", "digest", "separator", "new", "window"]
 PruneForm = Literal["trim", "clear", "duplicate", "hide"]
 """`hide` leaves a whole message of assistant or tool out, and only under a policy that hides chatter."""
 TurnState = Literal["open", "claimed", "answered", "stopped", "refused", "failed"]
@@ -53,11 +53,11 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Link:
+class Compaction:
     """A row that hides the turns `from_turn … through_turn`; a summary or digest also stands in for them."""
 
     id: int
-    kind: LinkKind
+    kind: CompactionKind
     from_turn: int
     through_turn: int
     through_seq: int = 0
@@ -90,7 +90,7 @@ class View:
     view_epoch: int
     cycle: int
     """How many compactions were committed; names the cycle a flush belongs to."""
-    head: Link | None
+    head: Compaction | None
     entries: tuple[Entry, ...]
     """Live entries in the order `(turn, step)`, ended turns and the claimed one."""
     pins: tuple[Entry, ...] = ()
@@ -104,7 +104,7 @@ class View:
     """Set by an undo: automatic compaction waits for the next overflow."""
     flush_thresholds: frozenset[str] = frozenset()
     """Names of the thresholds whose flush was tried in this cycle, successfully or not."""
-    rest: Rest | None = None
+    rest: CompactionBackoff | None = None
     """Why automatic compaction of this session has stopped, if it has."""
 
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from shared.core.session.backoff import JobEnd, SummaryEnd
 from shared.core.session.ledger import Ledger
-from shared.core.session.session import LinkKind, View
+from shared.core.session.session import CompactionKind, View
 from shared.core.session.summary import five_fields
 from shared.core.session.turns import Spending
 
@@ -90,7 +90,7 @@ class FlushReport:
 class NewLink:
     """A compaction that was planned, written and audited, about to be committed by compare-and-set."""
 
-    kind: LinkKind
+    kind: CompactionKind
     from_turn: int
     through_turn: int
     from_seq: int
@@ -168,7 +168,7 @@ class Hidden:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LinkStored:
+class CompactionStored:
     """The commit of a compaction, its undo or its restore, as screens are told of it."""
 
     link_id: int
@@ -179,7 +179,7 @@ class LinkStored:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refused:
+class ChangeRefused:
     """Nothing was changed, and why."""
 
     reason: Literal["nothing_to_undo", "crosses_new", "would_not_fit", "nothing_to_restore", "newer_turns"]

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from shared.core.session.ledger import ledger_from_json
 from shared.core.session.pruning import PruneDecision
-from shared.core.session.session import Entry, Link, Note, View
+from shared.core.session.session import Compaction, Entry, Note, View
 from shared.core.values.messages import Block
 
 StepOutcome = Literal["done", "failed", "unknown"]
@@ -153,7 +153,7 @@ class StoredTurn:
     """Everything that is kept of what the model saw at a turn's last call."""
 
     audit: ContextAudit
-    head: Link | None
+    head: Compaction | None
     entries: tuple[Entry, ...]
     """Live ones and pins, in the order of the context; how each was shortened then, the audit says."""
     parts: Mapping[str, str]
@@ -229,11 +229,11 @@ class Described:
     reservation_id: int | None
 
 
-def link_from_json(raw: Mapping[str, Any] | None) -> Link | None:
+def link_from_json(raw: Mapping[str, Any] | None) -> Compaction | None:
     """The head link as a row of Postgres turned into JSON."""
     if raw is None:
         return None
-    return Link(
+    return Compaction(
         id=raw["id"],
         kind=raw["kind"],
         from_turn=raw["from_turn"],

@@ -102,7 +102,7 @@ class SessionMoved(EvertalkError):
     advice = "This conversation goes on elsewhere. Reload the page to see it."
 
 
-class Fenced(EvertalkError):
+class LeaseLost(EvertalkError):
     """Another process owns this turn now."""
 
     code = "fenced"

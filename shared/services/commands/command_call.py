@@ -8,7 +8,7 @@ from typing import Protocol
 
 from shared.core.commands.commands import Audience, Channel, Command
 from shared.core.commands.texts import CommandTexts
-from shared.core.session.session_state import Refused
+from shared.core.session.session_state import ChangeRefused
 
 ReportProgress = Callable[[str, int | None], Awaitable[None]]
 """`(message, percent)`"""
@@ -48,5 +48,5 @@ class CommandGroup(Protocol):
     def handlers(self) -> dict[str, CommandHandler]: ...
 
 
-def build_refusal(call: CommandInvocation, refusal: Refused) -> CommandReply:
+def build_refusal(call: CommandInvocation, refusal: ChangeRefused) -> CommandReply:
     return False, call.texts.refusals.get(refusal.reason) or refusal.advice

@@ -10,7 +10,7 @@ from shared.core.commands.commands import compact_arguments
 from shared.core.commands.texts import CommandTexts
 from shared.core.context.selection import LeftOut
 from shared.core.session.backoff import MANUAL
-from shared.core.session.session_state import LinkStored, Refused, SessionState
+from shared.core.session.session_state import ChangeRefused, CompactionStored, SessionState
 from shared.core.session.turns import JobOrder
 from shared.ports import Announcer, Doorbell
 from shared.services.commands.command_call import (
@@ -33,7 +33,7 @@ _FLUSH_GOES_ON = "This takes a while; it goes on in the background."
 
 
 class HideLiveTurns(Protocol):
-    async def __call__(self, session_id: int, *, fixed_tokens: int) -> LinkStored | Refused: ...
+    async def __call__(self, session_id: int, *, fixed_tokens: int) -> CompactionStored | ChangeRefused: ...
 
 
 class ContextCommandStore(Protocol):
@@ -43,10 +43,10 @@ class ContextCommandStore(Protocol):
     async def find_waiting_job(self, session_id: int, key: str) -> int | None: ...
     async def undo_compaction(
         self, session_id: int, *, limit_tokens: int, fixed_tokens: int, left_out: LeftOut | None = None
-    ) -> LinkStored | Refused: ...
+    ) -> CompactionStored | ChangeRefused: ...
     async def restore_compaction(
         self, session_id: int, *, fixed_tokens: int, left_out: LeftOut | None = None
-    ) -> LinkStored | Refused: ...
+    ) -> CompactionStored | ChangeRefused: ...
     @property
     def start_new_conversation(self) -> HideLiveTurns: ...
     @property
@@ -100,7 +100,7 @@ class ContextCommands:
     ) -> CommandReply:
         state = await self._store.load_state(call.session_id)
         done = await hide(call.session_id, fixed_tokens=state.fixed_tokens)
-        if isinstance(done, Refused):
+        if isinstance(done, ChangeRefused):
             return False, already
         await self._announce(call, done)
         await self._ring_late_flush(call)
@@ -121,7 +121,7 @@ class ContextCommands:
             fixed_tokens=state.fixed_tokens,
             left_out=room.left_out,
         )
-        if isinstance(done, Refused):
+        if isinstance(done, ChangeRefused):
             return build_refusal(call, done)
         await self._announce(call, done)
         return True, call.texts.undone(after=done.tokens_after)
@@ -132,7 +132,7 @@ class ContextCommands:
         done = await self._store.restore_compaction(
             call.session_id, fixed_tokens=state.fixed_tokens, left_out=room.left_out
         )
-        if isinstance(done, Refused):
+        if isinstance(done, ChangeRefused):
             return build_refusal(call, done)
         await self._announce(call, done)
         return True, call.texts.restored(before=done.tokens_before, after=done.tokens_after)
@@ -186,7 +186,7 @@ class ContextCommands:
         except TimeoutError:
             return None
 
-    async def _announce(self, call: CommandInvocation, stored: LinkStored) -> None:
+    async def _announce(self, call: CommandInvocation, stored: CompactionStored) -> None:
         await self._announcer.announce(call.session_id, {"event_seq": stored.event_seq})
 
 

@@ -8,13 +8,13 @@ from typing import Protocol
 
 from shared.core.compaction.plan import CompactionPlan, NothingToCompact, plan_compaction, why_not_committed
 from shared.core.context.selection import LeftOut, leaves_out
-from shared.core.session.backoff import BREAKER_SECONDS, breaker_rest
+from shared.core.session.backoff import BREAKER_SECONDS, breaker_seconds
 from shared.core.session.session_state import (
     Checkpoint,
+    CompactionStored,
     Hidden,
     JobClaim,
     JobDone,
-    LinkStored,
     NewLink,
     Pace,
     SessionState,
@@ -63,7 +63,7 @@ class CheckpointStore(Protocol):
         seen: Hidden,
         spent: Sequence[Spending],
         left_out: LeftOut | None = None,
-    ) -> LinkStored: ...
+    ) -> CompactionStored: ...
 
 
 class CheckpointService:
@@ -101,7 +101,7 @@ class CheckpointService:
             now_tokens=state.view.context_tokens, summariser_window=window, ratio=prepared.ratio,
         )  # fmt: skip
         able = self._writers.list_available_models(prepared, case.pace)
-        if isinstance(plan, NothingToCompact) or breaker_rest(case.pace.ends) or not able:
+        if isinstance(plan, NothingToCompact) or breaker_seconds(case.pace.ends) or not able:
             return False
         last = await self._store.find_checkpoint(
             job.session_id, parent=state.head_id, from_turn=plan.from_turn
@@ -136,7 +136,7 @@ class CheckpointService:
             return JobDone(outcome={"nothing": "gone", "detail": "The digest is not in use any more."})
         seen = replace(seen, state=await self._writers.with_descriptions(seen.state))
         pace = await self._store.load_pace(job.session_id)
-        if rest := breaker_rest(pace.ends):
+        if rest := breaker_seconds(pace.ends):
             return JobDone(outcome={"resting": "breaker"}, state="due", retry_seconds=rest)
         prepared = await self._writers.build_request(seen.state)
         able = self._writers.list_available_models(prepared, pace)

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from shared.core.compaction.jobs import CACHE_SECONDS, IDLE_MARGIN_SECONDS, rest_from_now
 from shared.core.compaction.plan import CompactionPlan
-from shared.core.session.backoff import Rest, RestReason, breaker_rest
+from shared.core.session.backoff import BackoffReason, CompactionBackoff, breaker_seconds
 from shared.core.session.budget import pressure
 from shared.core.session.session import Entry
 from shared.core.session.session_state import Checkpoint, JobClaim, JobDone, NewLink, Pace, SessionState
@@ -76,7 +76,7 @@ def check_delay(case: CompactionContext) -> JobDone | None:
         if pace.unanswered or left > IDLE_TOLERANCE_SECONDS:
             again = max(left, IDLE_MARGIN_SECONDS) if pace.unanswered else left
             return JobDone(outcome={"resting": "talking"}, state="due", retry_seconds=again)
-    rest = breaker_rest(pace.ends)
+    rest = breaker_seconds(pace.ends)
     somebody_waits = job.trigger == "overflow" or case.prepared.policy.compact_before_call
     if rest and not somebody_waits:
         return JobDone(outcome={"resting": "breaker"}, state="due", retry_seconds=rest)
@@ -95,7 +95,7 @@ def list_largest_parts(
     )
 
 
-def build_backoff(case: CompactionContext, reason: RestReason, turns: int) -> Rest:
+def build_backoff(case: CompactionContext, reason: BackoffReason, turns: int) -> CompactionBackoff:
     return rest_from_now(
         case.state.view,
         reason=reason,

@@ -19,20 +19,20 @@ from shared.core.compaction.plan import (
 )
 from shared.core.context.selection import LeftOut, leaves_out, window_through
 from shared.core.session.backoff import (
+    BACKOFF_TURNS,
     BY_SIZE,
     MANUAL,
     NOTHING_TURNS,
-    REST_TURNS,
     THRASH_LEAST_BUDGET,
-    Rest,
-    breaker_rest,
+    CompactionBackoff,
+    breaker_seconds,
     is_thrashing,
 )
 from shared.core.session.session_state import (
     Checkpoint,
+    CompactionStored,
     JobClaim,
     JobDone,
-    LinkStored,
     NewLink,
     Pace,
     SessionState,
@@ -76,13 +76,13 @@ class CompactionStore(JobSpendingStore, Protocol):
         seen: SessionState,
         spent: Sequence[Spending],
         left_out: LeftOut | None = None,
-    ) -> LinkStored: ...
+    ) -> CompactionStored: ...
     async def find_compaction(self, job: JobClaim) -> Mapping[str, Any] | None: ...
 
 
 class CompactionPaceStore(Protocol):
     async def load_pace(self, session_id: int) -> Pace: ...
-    async def record_backoff(self, job: JobClaim, rest: Rest) -> None: ...
+    async def record_backoff(self, job: JobClaim, rest: CompactionBackoff) -> None: ...
     async def find_checkpoint(
         self, session_id: int, *, parent: int | None, from_turn: int
     ) -> Checkpoint | None: ...
@@ -124,7 +124,7 @@ class Compactor:
                 not_now = check_obsolete(case) or await self._stop_thrashing(case) or check_delay(case)
                 if not_now is not None:
                     return not_now
-                case = replace(case, resting=breaker_rest(pace.ends) > 0)
+                case = replace(case, resting=breaker_seconds(pace.ends) > 0)
             plan = await self._plan(case)
             if isinstance(plan, NothingToCompact):
                 return await self._end_without_compaction(case, plan)
@@ -194,7 +194,7 @@ class Compactor:
             return None
         if case.job.trigger not in BY_SIZE or not is_thrashing(case.pace.ends, now_turn=now_turn):
             return None
-        await self._pace.record_backoff(case.job, build_backoff(case, "thrashing", REST_TURNS))
+        await self._pace.record_backoff(case.job, build_backoff(case, "thrashing", BACKOFF_TURNS))
         parts, messages = list_largest_parts(case.prepared, case.state)
         named = ", ".join(f"{name} {tokens:,}" for name, tokens in parts)
         log.warning("compaction_thrashing", session_id=case.job.session_id, largest=parts, messages=messages)

@@ -31,7 +31,7 @@ from shared.core.session.turns import Caps
 from shared.core.values.errors import (
     CapReached,
     ContextBudgetExceeded,
-    Fenced,
+    LeaseLost,
     ModelError,
     StorageUnavailable,
 )
@@ -276,7 +276,7 @@ class Flusher:
         except (ModelError, CapReached, ContextBudgetExceeded) as failure:
             outcome, error = "failed", f"{failure.code}: {failure}"
         except asyncio.CancelledError:
-            with suppress(Fenced, StorageUnavailable):
+            with suppress(LeaseLost, StorageUnavailable):
                 await self._record_interruption(job, state, ticket, prepared, purse)
             raise
         self._crash_point("after_flush_model")

@@ -15,7 +15,7 @@ from shared.core.compaction.flushing import LATE, mark_of
 from shared.core.compaction.jobs import next_job
 from shared.core.session.session_state import JobClaim, JobDone, SessionState
 from shared.core.session.turns import JobOrder
-from shared.core.values.errors import EvertalkError, Fenced, StorageUnavailable
+from shared.core.values.errors import EvertalkError, LeaseLost, StorageUnavailable
 from shared.ports import Doorbell, StorageLimiter
 from shared.runtime.crash_points import CrashPoint
 from shared.runtime.tracing import NULL_TRACER, Tracer
@@ -118,7 +118,7 @@ class JobRunner:
         try:
             async with self._asking_storage():
                 rung = await self._work(job)
-        except Fenced:
+        except LeaseLost:
             log.info("job_lease_lost", job_id=job.id)
         except StorageUnavailable as error:
             log.warning("job_storage_unavailable", job_id=job.id, kind=job.kind, reason=str(error))
@@ -206,7 +206,7 @@ class JobRunner:
         for _ in range(MAX_STORAGE_RETRIES):
             try:
                 await self._store.end_job(job, **how)
-            except Fenced:
+            except LeaseLost:
                 log.info("job_lease_lost", job_id=job.id)
                 return False
             except StorageUnavailable:
@@ -218,7 +218,7 @@ class JobRunner:
 
     async def _interrupted(self, job: JobClaim) -> None:
         """The queue went away or the process ends: somebody else may begin again at once."""
-        with contextlib.suppress(Fenced, StorageUnavailable, TimeoutError):
+        with contextlib.suppress(LeaseLost, StorageUnavailable, TimeoutError):
             async with asyncio.timeout(RELEASE_SECONDS):
                 await self._store.end_job(job, state="due", outcome={"resting": "interrupted"})
 

@@ -10,7 +10,7 @@ from typing import Any
 from shared.core.compaction.audit import AuditVerdict
 from shared.core.compaction.plan import CompactionPlan
 from shared.core.session.ledger import Ledger
-from shared.core.session.session import LinkKind
+from shared.core.session.session import CompactionKind
 from shared.core.session.turns import total_cost
 from shared.services.compaction.summary_tasks import SummaryTasks
 from shared.services.turns.spend_tracker import SpendTracker
@@ -61,7 +61,7 @@ class SummaryAttempt:
 class SummaryResult:
     """A ledger that may be committed, and how it came to be."""
 
-    kind: LinkKind
+    kind: CompactionKind
     ledger: Ledger
     verdict: AuditVerdict | None
     """Of the last step; None for a digest alone."""

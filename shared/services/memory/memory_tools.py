@@ -19,7 +19,7 @@ from shared.core.context.memory import (
 )
 from shared.core.context.memory_tools import FORGET_MEMORY, SAVE_MEMORY, SEARCH_MEMORY, UPDATE_MEMORY
 from shared.core.context.notes import SHORT_ID, KeptNote, NewNote, NoteResult, NotesFound, NoteSource
-from shared.core.values.errors import Fenced
+from shared.core.values.errors import LeaseLost
 from shared.ports import Tool, ToolContext, ToolFailed, ToolSpec
 from shared.runtime.crash_points import CrashPoint
 
@@ -65,7 +65,7 @@ class SaveMemoryTool:
         note = _checked(arguments)
         try:
             result = await self._store.save(note, _source(context))
-        except Fenced as error:
+        except LeaseLost as error:
             raise ToolFailed("Not saved: this turn is answered elsewhere now.") from error
         self._crash_point("after_note")
         return _said(result, f"Saved without the secret: {note.text}" if note.redacted else "Saved.")
@@ -90,7 +90,7 @@ class UpdateMemoryTool:
         note = _checked(arguments, like=as_new(old))
         try:
             result = await self._store.change(short_id, note, source)
-        except Fenced as error:
+        except LeaseLost as error:
             raise ToolFailed("Not changed: this turn is answered elsewhere now.") from error
         self._crash_point("after_note")
         if result.outcome == "replaced" and result.note is not None and result.note.text == note.text:
@@ -111,7 +111,7 @@ class ForgetMemoryTool:
     async def run(self, arguments: Mapping[str, Any], *, context: ToolContext) -> str:
         try:
             result = await self._store.archive(_id(arguments), _source(context))
-        except Fenced as error:
+        except LeaseLost as error:
             raise ToolFailed("Not forgotten: this turn is answered elsewhere now.") from error
         return _said(result, f"Forgotten. The person can have it back for {UNDO_DAYS} days.")
 

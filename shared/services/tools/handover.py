@@ -16,7 +16,7 @@ from shared.core.identity.handover import (
     AnswerRuns,
     AskedTooOften,
     CannotHandOver,
-    Limits,
+    HandoverLimits,
     Listed,
     Moved,
     NewHandover,
@@ -25,7 +25,7 @@ from shared.core.identity.handover import (
     Reply,
     shortened_reason,
 )
-from shared.core.values.errors import Fenced
+from shared.core.values.errors import LeaseLost
 from shared.core.values.messages import Block, Text
 from shared.core.values.tokens import estimate_blocks
 from shared.ports import ALL_PROCESSES, TURN_DUE, Announcer, TokenCounter, ToolContext, ToolFailed, ToolSpec
@@ -66,9 +66,9 @@ class HandoverRequestStore(Protocol):
 
 class OverdueHandoverStore(Protocol):
     async def list_overdue(
-        self, channel: str, limits: Limits, *, accounts: Sequence[str] | None = None
+        self, channel: str, limits: HandoverLimits, *, accounts: Sequence[str] | None = None
     ) -> Sequence[Overdue]: ...
-    async def end_handover(self, one: Overdue, limits: Limits) -> Moved | None: ...
+    async def end_handover(self, one: Overdue, limits: HandoverLimits) -> Moved | None: ...
 
 
 class HandoverServiceStore(Protocol):
@@ -116,7 +116,7 @@ class AskHumanTool:
         )
         try:
             moved = await self._store.request_handover(new)
-        except Fenced as error:
+        except LeaseLost as error:
             raise ToolFailed("Not asked: this turn is answered elsewhere now.") from error
         except AskedTooOften as error:
             raise ToolFailed(
@@ -137,7 +137,7 @@ class AskHumanTool:
 class HandoverExpiry:
     """Whoever serves a channel looks here as often as for turns that nobody answers."""
 
-    def __init__(self, store: OverdueHandoverStore, announcer: Announcer, limits: Limits) -> None:
+    def __init__(self, store: OverdueHandoverStore, announcer: Announcer, limits: HandoverLimits) -> None:
         self._store = store
         self._announcer = announcer
         self._limits = limits

@@ -24,7 +24,7 @@ from shared.core.tools.reminders import (
     quiet_until,
     shown_moment,
 )
-from shared.core.values.errors import Fenced
+from shared.core.values.errors import LeaseLost
 from shared.core.values.messages import Block, Text
 from shared.core.values.tokens import estimate_blocks
 from shared.ports import Clock, TokenCounter, ToolContext, ToolFailed, ToolSpec
@@ -127,7 +127,7 @@ class ReminderTool:
         )
         try:
             refusal = await self._store.add(new)
-        except Fenced as error:
+        except LeaseLost as error:
             raise ToolFailed("Not set: this turn is answered elsewhere now.") from error
         if refusal is not None:
             raise ToolFailed(_REFUSALS[refusal])

@@ -31,7 +31,7 @@ from shared.core.values.errors import (
     ContentRefused,
     EmptyMessage,
     EvertalkError,
-    Fenced,
+    LeaseLost,
     MessageTooLong,
     ModelBusy,
     ModelError,
@@ -325,7 +325,7 @@ class SessionService:
     async def heartbeat(self) -> None:
         """Once a second: compare what the table says is ours with what is, and hear who asks us to stop."""
         if self._pulse.is_lost:
-            raise Fenced(f"worker {self._worker_id} was declared stopped")
+            raise LeaseLost(f"worker {self._worker_id} was declared stopped")
         forget_recent(time.monotonic())
         before = self.list_active_sessions()
         held = await self._turns.load_held_turns(self._worker_id)
@@ -379,7 +379,7 @@ class SessionService:
     async def _release_claim(self, claim: Claim) -> None:
         try:
             await self._turns.postpone(claim, seconds=0.0, fault=False, notice=None)
-        except Fenced:
+        except LeaseLost:
             pass
         except StorageUnavailable:
             self._unsure.add(claim.session_id)
@@ -434,7 +434,7 @@ class SessionService:
             async with self._asking_storage():
                 answered = await self._assistant.answer(claim, emit=emit, stop=stop, bill=bill)
                 return await self._commit(bill.claim, answered, emit)
-        except Fenced:
+        except LeaseLost:
             log.info("turn_lease_lost", session_id=claim.session_id, turn=claim.turn)
             await self._release(bill.claim)
             return False
@@ -523,7 +523,7 @@ class SessionService:
                 # A reminder is for now: it does not wait for a model that may be away for hours.
                 failed = _build_notice_result(state="failed", code=error.code, text=error.advice)
                 return await self._commit(claim, failed, emit)
-        except (Fenced, StorageUnavailable):
+        except (LeaseLost, StorageUnavailable):
             await self._postpone(claim, emit, seconds=1.0, fault=False, error=None)
             return False
         await self._postpone(claim, emit, seconds=seconds, fault=False, error=error, paid=paid)
@@ -541,7 +541,7 @@ class SessionService:
             return await self._commit(
                 claim, _build_notice_result(state="failed", code=code, text=advice), emit
             )
-        except (Fenced, StorageUnavailable):
+        except (LeaseLost, StorageUnavailable):
             await self._postpone(claim, emit, seconds=1.0, fault=False, error=None)
             return False
 
@@ -592,7 +592,7 @@ class SessionService:
                     waits_for=waits_for,
                 )  # fmt: skip
                 break
-            except Fenced:
+            except LeaseLost:
                 return
             except StorageUnavailable:
                 if cut_off is not None:

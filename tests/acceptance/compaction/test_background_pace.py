@@ -14,7 +14,7 @@ from shared.adapters.redis.arq_queue import ArqDoorbell
 from shared.core.commands.texts import command_texts
 from shared.core.compaction.plan import CompactionPlan, NothingToCompact, why_not_committed
 from shared.core.session.presets import PRESETS
-from shared.core.session.session_state import Refused
+from shared.core.session.session_state import ChangeRefused
 from shared.core.session.turns import JobOrder
 from shared.ports import DASHBOARD
 from shared.services.commands.context import describe_compaction
@@ -290,7 +290,7 @@ async def test_an_undo_that_would_not_fit_is_refused_with_its_numbers(guest: Vis
     await talk(guest, 8)
     await compact_by_hand(guest)
     refused = await guest.app.upkeep.undo_compaction(guest.session_id, limit_tokens=1_234, fixed_tokens=1_000)
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, ChangeRefused)
     assert refused.reason == "would_not_fit"
     assert "1,234" in refused.advice
     assert await guest.one(COUNT_LINKS) == 1

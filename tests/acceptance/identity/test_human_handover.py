@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from shared.adapters.postgres.turns.events import PostgresEvents
-from shared.core.identity.handover import AnswerRuns, Limits, NewHandover, NotTaken, TakenByOther
+from shared.core.identity.handover import AnswerRuns, HandoverLimits, NewHandover, NotTaken, TakenByOther
 from shared.services.tools.handover import HandoverExpiry
 from tests.acceptance.compaction.test_memory_flush import guests
 from tests.kit.app_driver import Visit
@@ -64,7 +64,9 @@ async def replies(guest: Visit, who: int, text: str, cid: str = "r1") -> Any:
 
 
 async def lapsed(guest: Visit, *, waiting: float = 10, silence: float = 60) -> None:
-    look = HandoverExpiry(guest.app.handovers, guest.app.announcer, Limits(waiting=waiting, silence=silence))
+    look = HandoverExpiry(
+        guest.app.handovers, guest.app.announcer, HandoverLimits(waiting=waiting, silence=silence)
+    )
     await look.end_overdue("web")
 
 

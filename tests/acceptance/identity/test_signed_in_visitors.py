@@ -12,7 +12,7 @@ import pytest
 from aiohttp import ClientSession, web
 from pydantic import SecretStr
 
-from shared.adapters.encryption import Vault
+from shared.adapters.encryption import Encryption
 from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.bootstrap.app import App, open_app
 from shared.cli.editor_session import Terminal
@@ -21,8 +21,8 @@ from shared.config.settings import load_settings
 from tests.kit.web.fixtures import Frame, Screen, hello
 from tests.kit.web.http_client import browsing
 from web.app import make_parts, make_web_app, start_parts, stop_parts
-from web.listener import Listener
 from web.parts import ModelShown
+from web.server.http_server import Listener
 
 KEY = "k" * 40
 SHOP = "https://shop.example"
@@ -42,7 +42,7 @@ class Shop:
         assert self.app.settings.database_url is not None
         code = await run_site(
             read_site_arguments(words), database_url=self.app.settings.database_url.get_secret_value(),
-            drafts=self.folder, terminal=Terminal(say=said.append), vault=lambda: Vault(KEY.encode()),
+            drafts=self.folder, terminal=Terminal(say=said.append), vault=lambda: Encryption(KEY.encode()),
         )  # fmt: skip
         assert code == 0, said
         return said

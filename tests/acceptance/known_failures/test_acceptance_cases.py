@@ -32,7 +32,7 @@ from shared.core.session.budget import budget_for
 from shared.core.session.ledger import Ledger
 from shared.core.session.presets import preset
 from shared.core.session.pruning import apply_pruning, plan_pruning
-from shared.core.session.session import Entry, Link, PruneForm
+from shared.core.session.session import Compaction, Entry, PruneForm
 from shared.core.session.summary import LedgerPatch, NewItem, apply_patch, fit_ledger, render_summary
 from shared.core.values.errors import ModelUnavailable, PromptTooLong
 from shared.core.values.identifiers import identifiers_of
@@ -285,7 +285,7 @@ def test_case_79_80_an_empty_session_needs_no_flush_and_a_fresh_cycle_has_had_no
 
 
 def test_case_91_98_below_the_mark_nothing_is_asked_for() -> None:
-    head = Link(id=1, kind="summary", from_turn=1, through_turn=3, through_seq=6, summary_text="s")
+    head = Compaction(id=1, kind="summary", from_turn=1, through_turn=3, through_seq=6, summary_text="s")
     state = view(exchanges(40, first=4), base_turn=3, head=head)
     assert next_job(state, budget=budget(), policy=STEADY, context_tokens=budget().flush_at) is None
 
@@ -295,7 +295,7 @@ async def test_case_92_the_second_summary_reads_what_is_new_and_the_former_recor
         Ledger(),
         LedgerPatch(narrative="Earlier summary.", add=(NewItem(kind="fact", text="The dog is old."),)),
     )
-    head = Link(
+    head = Compaction(
         id=1, kind="summary", from_turn=1, through_turn=3, through_seq=6, summary_text="s", ledger=former
     )
     model = ScriptedModel(lambda _: ModelUnavailable("enough"))

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from shared.core.session.session_state import LinkStored
+from shared.core.session.session_state import CompactionStored
 from shared.core.session.turns import JobOrder
 from shared.core.values.errors import StaleView, StorageUnavailable
 from shared.core.values.messages import text_of
@@ -194,7 +194,7 @@ async def test_c44_a_compaction_that_came_to_nothing_leaves_the_undo_as_it_was(g
     await rivals.try_once()
     assert isinstance(
         await guest.app.upkeep.undo_compaction(guest.session_id, limit_tokens=10**9, fixed_tokens=0),
-        LinkStored,
+        CompactionStored,
     )
     held = await guest.app.upkeep.load_state(guest.session_id)
 
@@ -206,7 +206,9 @@ async def test_c44_a_compaction_that_came_to_nothing_leaves_the_undo_as_it_was(g
     after = await guest.app.upkeep.load_state(guest.session_id)
     assert (after.redo_id, after.head_id) == (held.redo_id, held.head_id)
     assert after.view.hold_compaction
-    assert isinstance(await guest.app.upkeep.restore_compaction(guest.session_id, fixed_tokens=0), LinkStored)
+    assert isinstance(
+        await guest.app.upkeep.restore_compaction(guest.session_id, fixed_tokens=0), CompactionStored
+    )
 
 
 async def test_c45_a_summariser_that_hangs_keeps_nobody_waiting(guest: Visit, provider: RunningFake) -> None:

@@ -21,7 +21,7 @@ from shared.core.session.events import Inbound, InboxReceipt
 from shared.core.session.ledger import Ledger
 from shared.core.session.session_state import Checkpoint, FlushReport, JobClaim
 from shared.core.session.turns import Claim, Described, JobOrder
-from shared.core.values.errors import Fenced, StaleView
+from shared.core.values.errors import LeaseLost, StaleView
 from shared.core.values.messages import Text, ToolUse
 from tests.kit.app_driver import Visit, running_app, settings_for, visit
 from tests.kit.canaries import dumped
@@ -88,19 +88,19 @@ async def test_a_flush_that_has_read_everything_saves_nothing(guest: Visit) -> N
     )  # fmt: skip
     assert (await notes.save(note(), source)).outcome == "saved"
     await forget(guest)
-    with pytest.raises(Fenced):
+    with pytest.raises(LeaseLost):
         await notes.save(note(), source)
     report = FlushReport(outcome="saved", stray_text=CANARY, error="", model="m", spent=())
-    with pytest.raises(Fenced):
+    with pytest.raises(LeaseLost):
         await store.end_flush(work, ticket, report, party_id=party)
-    with pytest.raises(Fenced):
+    with pytest.raises(LeaseLost):
         await store.begin_flush(work, cycle=1, threshold="late", from_turn=1, through_turn=3)
     await is_gone(guest)
 
 
 async def test_a_summary_that_is_written_meanwhile_is_not_stored(guest: Visit) -> None:
     rivals = Rivals(guest=guest, job=await job(guest, "compact"))
-    with pytest.raises((Fenced, StaleView)):
+    with pytest.raises((LeaseLost, StaleView)):
         await rivals.try_once(before_commit=lambda: forget(guest))
     await is_gone(guest)
 
@@ -112,9 +112,9 @@ async def test_a_checkpoint_and_a_failed_job_tell_nothing(guest: Visit) -> None:
         parent=None, from_turn=1, through_turn=2, ledger=Ledger(narrative=CANARY), audit={}, tokens=1,
         model="", cost_micro=None,
     )  # fmt: skip
-    with pytest.raises(Fenced):
+    with pytest.raises(LeaseLost):
         await PostgresPace(guest.app.pool).save_checkpoint(work, checkpoint, spent=(), party_id=1)
-    with pytest.raises(Fenced):
+    with pytest.raises(LeaseLost):
         await guest.app.upkeep.end_job(work, state="due", outcome={"advice": CANARY}, error=CANARY)
     await is_gone(guest)
 
@@ -125,14 +125,14 @@ async def test_a_tool_round_can_store_neither_calls_nor_results_nor_notes(guest:
     call = ToolUse(id="t1", name="read", input={"about": CANARY})
     await turns.record_tool_calls(claim, blocks=(call,), tokens=3, calls=(call,), spent=())
     await forget(guest)
-    with pytest.raises(Fenced):
+    with pytest.raises(LeaseLost):
         await turns.record_tool_results(claim, blocks=(Text(text=CANARY),), tokens=1, outcomes={"t1": "done"})
     source = NoteSource(
         session_id=claim.session_id, party_id=claim.party_id, scope="default", from_turn=claim.turn,
         through_turn=claim.turn,
     )  # fmt: skip
     for epoch in (0, claim.epoch):
-        with pytest.raises(Fenced):
+        with pytest.raises(LeaseLost):
             await PostgresNotes(guest.app.pool).save(note(), replace(source, epoch=epoch))
     assert (await guest.one("SELECT status FROM turn_steps")) == "unknown"
     await turns.release_reservation(claim.reservation_id or 0)
@@ -184,7 +184,7 @@ async def test_updates_that_are_still_being_put_together_are_refused(guest: Visi
         session_id=guest.session_id, address_id=guest.address_id, text=CANARY, dedupe_key="tg:1",
         receipt=InboxReceipt(bot_id=7, update_ids=(1,), chat_id=42, message_ids=(1,)),
     )  # fmt: skip
-    with pytest.raises(Fenced):
+    with pytest.raises(LeaseLost):
         await app.sessions.accept(inbound)
     assert [waiting.update_id for waiting in await inbox.waiting(7)] == [3]
     assert "Somebody else's words" in await dumped(app.settings)

@@ -25,7 +25,7 @@ from shared.core.context.memory_tools import (
 from shared.core.context.recall_query import RECALL, RECALLS_PER_TURN
 from shared.core.session.artifacts import OPEN_ARTIFACT, OPENED_PER_TURN, artifact_id, artifact_of
 from shared.core.session.turns import Caps, Claim, JobOrder
-from shared.core.values.errors import Fenced
+from shared.core.values.errors import LeaseLost
 from shared.core.values.messages import ToolResult, ToolUse, tool_results
 from shared.core.values.model import ToolSpec
 from shared.ports import ToolContext, ToolFailed
@@ -387,7 +387,7 @@ async def test_keeping_the_same_whole_again_changes_nothing(guest: Visit) -> Non
 async def test_a_process_that_lost_its_turn_keeps_no_artifact(guest: Visit) -> None:
     accepted = await guest.say("A giant message")
     claim = await _claimed(guest)
-    with pytest.raises(Fenced):
+    with pytest.raises(LeaseLost):
         await guest.app.turns.keep_artifacts(
             replace(claim, epoch=claim.epoch - 1), [(accepted.seq, artifact_of("A giant message", len))]
         )

@@ -12,7 +12,7 @@ import pytest
 from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.core.session.events import Delta
 from shared.core.session.turns import Caps, Claim, JobOrder, Outcome, Spending
-from shared.core.values.errors import Fenced
+from shared.core.values.errors import LeaseLost
 from shared.core.values.messages import Text, ToolResult, ToolUse
 from tests.acceptance.compaction.test_memory_flush import guests, talk
 from tests.kit.app_driver import Visit, running_app, settings_for, visit
@@ -214,7 +214,7 @@ async def test_a_process_that_has_lost_its_turn_books_nothing_for_others(guest: 
     await dies(guest, lost)
     other = await claimed(guest)
     assert (lost.after_death, other.after_death) == (False, True)
-    with pytest.raises(Fenced):
+    with pytest.raises(LeaseLost):
         await guest.app.turns.record_lost(lost, model="a-model", input_tokens=1)
     assert await guest.one(OPEN) == 2
     assert await guest.app.turns.record_lost(other, model="a-model", input_tokens=1) == 1

@@ -13,7 +13,7 @@ from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.adapters.postgres.turns.edits import PostgresEdits
 from shared.adapters.postgres.turns.events import PostgresEvents
 from shared.core.session.events import Stored
-from shared.core.values.errors import Fenced
+from shared.core.values.errors import LeaseLost
 from tests.kit.app_driver import Visit, running_app, settings_for, visit
 
 
@@ -95,7 +95,7 @@ async def test_a_process_that_dies_over_it_leaves_one_answer(guest: Visit) -> No
     answered = await guest.app.sessions._assistant.answer(
         lost, emit=guest.hear, stop=asyncio.get_running_loop().create_future()
     )
-    with pytest.raises(Fenced):
+    with pytest.raises(LeaseLost):
         await guest.app.sessions._turns.record_answer(lost, answered.outcome)
     assert await shown(guest) == ["person 3", "assistant 4"]
 

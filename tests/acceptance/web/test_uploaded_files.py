@@ -25,8 +25,8 @@ from tests.kit.sample_files import pdf
 from tests.kit.web.fixtures import Frame, Screen, hello
 from tests.kit.web.http_client import browsing
 from web.app import make_parts, make_web_app, start_parts, stop_parts
-from web.listener import Listener
 from web.parts import ModelShown
+from web.server.http_server import Listener
 
 CANARY = "Zweitaktgemisch"
 

@@ -29,7 +29,7 @@ from shared.core.session.ledger import Ledger
 from shared.core.session.policy import ContextPolicy
 from shared.core.session.pruning import clear_first, plan_pruning, with_decisions
 from shared.core.session.rendering import render_summary
-from shared.core.session.session import Entry, Link, View
+from shared.core.session.session import Compaction, Entry, View
 from shared.core.values.errors import ContextBudgetExceeded
 from shared.core.values.messages import text_of, tool_results
 from shared.core.values.money import cost_micro
@@ -276,7 +276,7 @@ class Played:
             summariser_window=self._writer.window,
         )
 
-    def _summary(self, plan: CompactionPlan) -> Link:
+    def _summary(self, plan: CompactionPlan) -> Compaction:
         """Each portion is read and answered, and paid for; what stands in for it is a digest."""
         parts = []
         ledger = plan.former
@@ -292,7 +292,7 @@ class Played:
         else:
             ledger = parts[-1]
         summary = render_summary(ledger)
-        return Link(
+        return Compaction(
             id=self._view.cycle + 1,
             kind="summary",
             from_turn=plan.from_turn,
@@ -310,7 +310,7 @@ class Played:
             self._summary(plan)
             self.tally.flush_micro += self.tally.micro - before
 
-    def _hide(self, through: int, *, head: Link | None = None) -> None:
+    def _hide(self, through: int, *, head: Compaction | None = None) -> None:
         kept = tuple(entry for entry in self._view.entries if entry.turn > through)
         self._view = replace(
             self._view,

@@ -18,8 +18,8 @@ from shared.config.settings import Settings
 from tests.browser.patience import WAIT_MS
 from web.app import make_parts, make_web_app, start_parts, stop_parts
 from web.dashboard.access import COOKIE
-from web.listener import Listener
 from web.parts import ModelShown
+from web.server.http_server import Listener
 
 
 @dataclass(slots=True)

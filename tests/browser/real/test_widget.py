@@ -18,8 +18,8 @@ from shared.config.settings import load_settings
 from tests.browser.patience import WAIT_MS
 from tests.kit.fakes.tcp_proxy import Cut, Link, TcpProxy
 from web.app import make_parts, make_web_app, start_parts, stop_parts
-from web.listener import Listener
 from web.parts import ModelShown
+from web.server.http_server import Listener
 
 pytestmark = pytest.mark.browser
 ALL_READ = """SELECT bool_and(read_seq = next_event_seq - 1)

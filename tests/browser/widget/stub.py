@@ -18,7 +18,7 @@ from urllib.parse import unquote
 from aiohttp import ClientConnectionResetError, WSMsgType, web
 
 from shared.core.identity.handover import ADVICE
-from web.pages import Files, serve
+from web.server.pages import Files, serve
 
 FILES = Files()
 """What the real server serves, packed as it packs them."""

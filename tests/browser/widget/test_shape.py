@@ -11,10 +11,10 @@ from playwright.sync_api import Route, expect
 from tests.browser.widget.conftest import Desk
 from tests.browser.widget.stub import FILES, Stub
 from tests.browser.widget.test_chat import complete, log, say
-from web.modules import WINDOWS_OWN, read
-from web.packing import pack
-from web.pages import FIRST, STATIC, File
-from web.scopes import declared
+from web.bundling.modules import WINDOWS_OWN, read
+from web.bundling.packing import pack
+from web.bundling.scopes import declared
+from web.server.pages import FIRST, STATIC, File
 
 OURS = [*sorted((STATIC / "w").glob("*.js")), *sorted((STATIC / "shared").glob("*.js")), STATIC / "widget.js"]
 FORBIDDEN = re.compile(

@@ -11,7 +11,7 @@ from typing import TypeAlias
 import asyncpg
 import pytest
 
-from shared.adapters.encryption import Vault
+from shared.adapters.encryption import Encryption
 from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.people.agents import PostgresAgents
 from shared.adapters.postgres.people.operator_auth import Operators
@@ -51,7 +51,7 @@ class Desk:
         terminal = Terminal(say=self.said.append, ask=self._ask, editor=edit)
         code = await run_site(
             read_site_arguments(words), database_url=self.database_url, drafts=self.folder / "drafts",
-            terminal=terminal, vault=lambda: Vault(b"k" * 40), public_url="https://bot.example",
+            terminal=terminal, vault=lambda: Encryption(b"k" * 40), public_url="https://bot.example",
         )  # fmt: skip
         return code, "\n".join(self.said)
 

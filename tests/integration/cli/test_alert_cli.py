@@ -12,7 +12,7 @@ from shared.adapters.postgres.dashboard.alerts import PostgresAlerts
 from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.db.workers import PostgresWorkers
 from shared.cli.alert import read_alert_arguments, run_alert
-from shared.core.ops.alerts import NotSent, Outcome, Refused, Sent
+from shared.core.ops.alerts import AlertRefused, NotSent, Outcome, Sent
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ async def test_where_nothing_runs_nothing_is_left_behind(
 
 async def test_it_says_what_became_of_each(database_url: str, pool: asyncpg.Pool[asyncpg.Record]) -> None:
     worker = await PostgresWorkers(pool).register("web")
-    outcomes: dict[str, Outcome] = {"webhook": Sent(), "telegram:5": Refused(code="chat_gone")}
+    outcomes: dict[str, Outcome] = {"webhook": Sent(), "telegram:5": AlertRefused(code="chat_gone")}
     bringing = asyncio.create_task(bring(pool, worker, outcomes))
     code, said = await run(database_url, "webhook", "telegram:5")
     await bringing

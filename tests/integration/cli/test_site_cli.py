@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from shared.adapters.encryption import Vault
+from shared.adapters.encryption import Encryption
 from shared.adapters.postgres.people.sites import secret_about
 from shared.adapters.postgres.people.visitors import PostgresVisitors
 from tests.integration.cli.test_agent_cli import Desk, Pool, desk, pool, writes
@@ -92,7 +92,7 @@ async def test_two_secrets_are_shown_once_and_sealed(desk: Desk, pool: Pool) -> 
     code, said = await desk.site("secret", "default", "add")
     assert (code, "two secrets already" in said) == (1, True)
     (site,) = (await PostgresVisitors(pool).sites()).values()
-    vault = Vault(b"k" * 40)
+    vault = Encryption(b"k" * 40)
     opened = [vault.open(sealed, about=secret_about("default", key)) for key, sealed in site.secrets.items()]
     assert sorted(one.decode() for one in opened) == sorted(shown)
     rows = "".join([row["row"] for row in await pool.fetch("SELECT s::text AS row FROM site_secrets s")])

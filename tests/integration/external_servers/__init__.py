@@ -1,5 +1,3 @@
-"""PostgreSQL, PgBouncer and Redis as somebody else runs them:
-
-with TLS, passwords, a pooler and a second host. Without Debian's packages these tests are skipped; in CI
-they fail.
+"""PostgreSQL, PgBouncer and Redis as somebody else runs them: with TLS, passwords, a pooler and a second
+host. Without Debian's packages these tests are skipped; in CI they fail.
 """

@@ -11,11 +11,11 @@ from aiohttp import ClientSession, CookieJar, DummyCookieJar, TCPConnector, web
 from aiohttp.test_utils import make_mocked_request
 
 from tests.kit.web.fixtures import Server, Starter, hello
-from web import listener
-from web.limits import Limits
-from web.listener import Listener
-from web.operations import OPERATIONS
-from web.origins import Proxies, network_key
+from web.api.spec.operations import OPERATIONS
+from web.server import http_server
+from web.server.http_server import Listener
+from web.server.origins import Proxies, network_key
+from web.server.rate_limits import ClientLimits
 
 FLOODER = "127.0.0.2"
 """Every address that begins with 127 is this machine on Linux, and each counts for itself."""
@@ -24,7 +24,7 @@ FLOODER = "127.0.0.2"
 @pytest.fixture
 async def counted_url(server: Server, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[str]:
     """The same process at a door that counts what the flooder opens."""
-    monkeypatch.setattr(listener, "MAX_OF_ONE_ADDRESS", 50)
+    monkeypatch.setattr(http_server, "MAX_OF_ONE_ADDRESS", 50)
     door = Listener(server.runner, is_counted=lambda address: address == FLOODER)
     port = await door.start("127.0.0.1", 0)
     yield f"http://127.0.0.1:{port}"
@@ -61,7 +61,7 @@ async def _is_cut(reader: asyncio.StreamReader) -> bool:
 async def test_three_hundred_slow_callers_keep_nobody_else_out(
     server: Server, counted_url: str, monkeypatch: pytest.MonkeyPatch, head: bytes
 ) -> None:
-    monkeypatch.setattr(listener, "HEADER_SECONDS", 1.0)
+    monkeypatch.setattr(http_server, "HEADER_SECONDS", 1.0)
     callers = await asyncio.gather(*(_half_a_request(counted_url, head) for _ in range(300)))
     assert server.runner.server is not None
     async with server.client.get(f"{counted_url}/healthz") as answer:
@@ -93,7 +93,7 @@ def test_a_network_of_ipv6_is_one_caller() -> None:
 
 @pytest.mark.control("S31")
 async def test_one_address_cannot_become_visitors_without_end(starter: Starter) -> None:
-    server = await starter.start(limits=Limits(newcomers=5), public_url="https://chat.example")
+    server = await starter.start(limits=ClientLimits(newcomers=5), public_url="https://chat.example")
     first, welcome = await server.greet()
     for number in range(4):
         await server.greet(

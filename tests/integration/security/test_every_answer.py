@@ -13,7 +13,7 @@ from aiohttp import ClientResponse
 from tests.integration.web.api.test_route_access import request_of
 from tests.kit.web.callers import bearer, crowd, make_key, make_visitor
 from tests.kit.web.fixtures import Server, Starter
-from web.operations import OPERATIONS
+from web.api.spec.operations import OPERATIONS
 
 INSIDE = "postgresql://evertalk:the-secret-inside@db/evertalk"
 CANARY = "ada-bird-singing-in-the-canyon"

@@ -16,7 +16,7 @@ from shared.services.admin.job_admin import JobAdmin
 from shared.services.tools.handover import HandoverService
 from web.dashboard import add_dashboard
 from web.dashboard.commands import CommandsLike
-from web.dashboard.live import DeskNews
+from web.dashboard.live import DashboardNews
 
 STATIC = Path(__file__).resolve().parents[3] / "web" / "static"
 
@@ -31,7 +31,7 @@ async def served(
     handovers: HandoverService | None = None,
     inspecting: ContextInspector | None = None,
     work_desk: JobAdmin | None = None,
-    news: DeskNews | None = None,
+    news: DashboardNews | None = None,
     breakers: Callable[[], Mapping[str, BreakerState]] | None = None,
 ) -> AsyncIterator[str]:
     add_dashboard(

@@ -134,7 +134,7 @@ def main(address: str) -> None:
     from anthropic import AsyncAnthropic, DefaultAioHttpClient  # noqa: F401 - what the first answer loads
 
     from bot.telegram.client.aiogram_loader import load_aiogram
-    from web.pages import Files
+    from web.server.pages import Files
 
     for module in ("bot", "web", "worker"):
         importlib.import_module(f"{module}.__main__")

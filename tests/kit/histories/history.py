@@ -30,7 +30,7 @@ from shared.core.session.ledger import ItemKind
 from shared.core.session.policy import ContextPolicy, fitted
 from shared.core.session.presets import PRESETS
 from shared.core.session.pruning import plan_pruning
-from shared.core.session.session import Link, Note, PruneForm, View
+from shared.core.session.session import Compaction, Note, PruneForm, View
 from shared.core.session.summary import NewItem
 from shared.core.values.errors import ContextBudgetExceeded, StaleView
 from shared.core.values.messages import Message, Text, ToolResult, tool_results, tool_uses
@@ -345,7 +345,7 @@ class History:
             "progress", after <= self.policy.gain_at_most * before, f"from {before} to {after} is no gain"
         )
 
-    def _written(self, rng: random.Random, plan: CompactionPlan) -> Link:
+    def _written(self, rng: random.Random, plan: CompactionPlan) -> Compaction:
         """What a model wrote, good or bad, or the digest; then what the audit and the limits leave of it."""
         digested = rng.random() < 0.15
         if digested:
@@ -364,7 +364,7 @@ class History:
         least = count(render_summary(fit_ledger(ledger, 0, count)))
         fits = count(text) <= max(plan.summary_limit, least)
         self.judge.holds("bounded", fits, f"{count(text)} tokens of summary, {plan.summary_limit} allowed")
-        return Link(
+        return Compaction(
             id=len(self.log.links) + 1,
             kind="digest" if digested else "summary",
             from_turn=plan.from_turn,
@@ -410,7 +410,7 @@ class History:
         self,
         rng: random.Random,
         plan: CompactionPlan,
-        link: Link,
+        link: Compaction,
         seen: Seen,
         request: BuiltContext,
         *,

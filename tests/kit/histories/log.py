@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Literal
 
-from shared.core.session.session import Entry, Link, Note, PruneForm, View
+from shared.core.session.session import Compaction, Entry, Note, PruneForm, View
 from shared.core.values.errors import StaleView
 from shared.core.values.messages import Author, Block
 
@@ -18,7 +18,7 @@ Ended = Literal["answered", "stopped", "refused", "failed"]
 
 @dataclass(slots=True, kw_only=True)
 class StoredLink:
-    link: Link
+    link: Compaction
     parent: StoredLink | None
     active: bool = True
 
@@ -167,7 +167,7 @@ class Log:
             self.pins.discard(seq)
             self.epoch += 1
 
-    def compact(self, link: Link, seen: Seen) -> None:
+    def compact(self, link: Compaction, seen: Seen) -> None:
         """Compare and set; raises StaleView."""
         if seen != self.seen or link.through_turn > self.answered:
             raise StaleView(f"session {self.session_id}")
@@ -182,7 +182,7 @@ class Log:
             return True
         seqs = [s for t in range(self.base + 1, self.answered + 1) for s in self.turns.get(t, ())]
         self._hide(
-            Link(
+            Compaction(
                 id=len(self.links) + 1,
                 kind=kind,
                 from_turn=self.base + 1,
@@ -208,7 +208,7 @@ class Log:
         self._move(base=link.link.through_turn, head=link, redo=None, cycles=0, hold=False)
         return True
 
-    def _hide(self, link: Link) -> None:
+    def _hide(self, link: Compaction) -> None:
         stored = StoredLink(link=link, parent=self.head)
         self.links.append(stored)
         self._move(base=link.through_turn, head=stored, redo=None, cycles=1, hold=False)

@@ -39,10 +39,10 @@ from shared.services.turns.session_service import validate_text
 from tests.kit.web.http_client import kept_in
 from tests.kit.web.inspector import inspecting_over
 from web.app import make_parts, make_web_app, start_parts, stop_parts
-from web.common_counts import Counts
-from web.limits import Limits
-from web.listener import Listener
 from web.parts import ModelShown, Parts
+from web.server.http_server import Listener
+from web.server.rate_limits import ClientLimits
+from web.server.shared_rate_limits import Counts
 
 WAIT_SECONDS = 60.0
 Frame = dict[str, Any]
@@ -360,7 +360,7 @@ class Starter:
     async def start(
         self,
         *,
-        limits: Limits | None = None,
+        limits: ClientLimits | None = None,
         redis: bool = True,
         counts: Counts | None = None,
         **settings: Any,

@@ -22,7 +22,7 @@ from shared.core.context.untrusted_text import defused, fenced
 from shared.core.session.artifacts import spill_results
 from shared.core.session.ledger import Ledger
 from shared.core.session.presets import preset
-from shared.core.session.session import Entry, Link, Note, View
+from shared.core.session.session import Compaction, Entry, Note, View
 from shared.core.session.summary_formats import FORMS
 from shared.core.values.messages import Image, Text, ToolResult, ToolUse
 from shared.ports import ModelRequest
@@ -63,7 +63,7 @@ def as_artifact(sample: str) -> BuiltContext:
 
 
 def as_summary(sample: str) -> BuiltContext:
-    link = Link(
+    link = Compaction(
         id=1, kind="summary", from_turn=1, through_turn=1, through_seq=2, summary_text=sample,
         ledger=Ledger(narrative=sample), tokens=9,
     )  # fmt: skip
@@ -189,7 +189,7 @@ def test_every_request_is_one_that_the_strict_provider_takes(way: str) -> None:
 @pytest.mark.parametrize("form", sorted(FORMS))
 def test_a_summary_of_any_form_cannot_leave_its_frame(form: str) -> None:
     for sample in ALL:
-        link = Link(
+        link = Compaction(
             id=1, kind="summary", from_turn=1, through_turn=1, through_seq=2, summary_text=sample,
             ledger=Ledger(narrative=sample, form=form), tokens=9,  # type: ignore[arg-type]
         )  # fmt: skip

@@ -17,9 +17,15 @@ from shared.adapters.postgres.compaction.jobs import (
 from shared.adapters.postgres.db.pool import store_method
 from shared.adapters.postgres.turns.view_state import hidden_by
 from shared.core.context.selection import LeftOut
-from shared.core.session.backoff import JobEnd, Rest, SummaryEnd, rest_to_json, unusable_models
+from shared.core.session.backoff import (
+    CompactionBackoff,
+    JobEnd,
+    SummaryEnd,
+    backoff_to_json,
+    unusable_models,
+)
 from shared.core.session.ledger import ledger_from_json, ledger_to_json
-from shared.core.session.session_state import Checkpoint, Hidden, JobClaim, LinkStored, NewLink, Pace
+from shared.core.session.session_state import Checkpoint, CompactionStored, Hidden, JobClaim, NewLink, Pace
 from shared.core.session.turns import Spending
 from shared.core.values.errors import StaleView
 
@@ -78,12 +84,14 @@ class PostgresPace:
         )
 
     @store_method
-    async def record_backoff(self, job: JobClaim, rest: Rest) -> None:
+    async def record_backoff(self, job: JobClaim, rest: CompactionBackoff) -> None:
         """Stop automatic compaction of the session until something changes; raises Fenced."""
         async with self._pool.acquire() as connection, connection.transaction():
             await still_mine(connection, job)
             await connection.execute(
-                "UPDATE sessions SET compaction_rest = $2 WHERE id = $1", job.session_id, rest_to_json(rest)
+                "UPDATE sessions SET compaction_rest = $2 WHERE id = $1",
+                job.session_id,
+                backoff_to_json(rest),
             )
 
     @store_method
@@ -140,7 +148,7 @@ class PostgresPace:
         seen: Hidden,
         spent: Sequence[Spending],
         left_out: LeftOut | None = None,
-    ) -> LinkStored:
+    ) -> CompactionStored:
         """The summary takes the digest's place: same range, same parent. Raises StaleView or Fenced."""
         async with self._pool.acquire() as connection, connection.transaction():
             await still_mine(connection, job)

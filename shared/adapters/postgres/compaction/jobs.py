@@ -18,18 +18,18 @@ from shared.adapters.postgres.turns.view_state import state_from
 from shared.core.context.selection import LeftOut
 from shared.core.session.ledger import ledger_to_json
 from shared.core.session.regeneration import without_former
-from shared.core.session.session import Link, View
+from shared.core.session.session import Compaction, View
 from shared.core.session.session_state import (
+    ChangeRefused,
+    CompactionStored,
     FlushReport,
     FlushTicket,
     JobClaim,
-    LinkStored,
     NewLink,
-    Refused,
     SessionState,
 )
 from shared.core.session.turns import JobOrder, Spending, total_cost
-from shared.core.values.errors import Fenced, StaleView, UnknownSession
+from shared.core.values.errors import LeaseLost, StaleView, UnknownSession
 
 _LATE_AFTER = {"new": 0.0, "separator": 0.0, "done": 30.0}
 """Seconds until turns that were hidden unread are read; those of a failed flush wait for better times."""
@@ -131,7 +131,7 @@ class PostgresUpkeep:
                 [dict(failure) for failure in failures],
             )
             if ended is None:
-                raise Fenced(f"job {job.id}")
+                raise LeaseLost(f"job {job.id}")
             if successor is None:
                 return None
             job_id: int | None = await connection.fetchval(
@@ -150,7 +150,7 @@ class PostgresUpkeep:
             sql.BEGIN_FLUSH, job.session_id, cycle, threshold, from_turn, through_turn, job.id, job.epoch
         )
         if row is None:
-            raise Fenced(f"job {job.id}")
+            raise LeaseLost(f"job {job.id}")
         return FlushTicket(id=row["id"], from_turn=row["from_turn"], through_turn=row["through_turn"])
 
     @store_method
@@ -189,7 +189,7 @@ class PostgresUpkeep:
         seen: SessionState,
         spent: Sequence[Spending],
         left_out: LeftOut | None = None,
-    ) -> LinkStored:
+    ) -> CompactionStored:
         """Hide the range behind the summary; raises StaleView or Fenced when somebody was faster."""
         async with self._pool.acquire() as connection, connection.transaction():
             await _still_mine(connection, job)
@@ -231,7 +231,7 @@ class PostgresUpkeep:
     @store_method
     async def undo_compaction(
         self, session_id: int, *, limit_tokens: int, fixed_tokens: int, left_out: LeftOut | None = None
-    ) -> LinkStored | Refused:
+    ) -> CompactionStored | ChangeRefused:
         """Bring the newest compaction's messages back, byte for byte; holds automatic compaction."""
         async with self._pool.acquire() as connection, connection.transaction():
             session = await connection.fetchrow(sql.LOCK_SESSION, session_id)
@@ -239,15 +239,15 @@ class PostgresUpkeep:
                 raise UnknownSession(f"session {session_id}")
             head = await _link(connection, session["head"])
             if head is None:
-                return Refused(reason="nothing_to_undo", advice="Nothing has been summarised yet.")
+                return ChangeRefused(reason="nothing_to_undo", advice="Nothing has been summarised yet.")
             if head["kind"] not in ("summary", "digest"):
-                return Refused(reason="crosses_new", advice=_NOT_CROSSED[head["kind"]])
+                return ChangeRefused(reason="crosses_new", advice=_NOT_CROSSED[head["kind"]])
             parent = await _link(connection, head["parent"])
             base = head["from_turn"] - 1
             tokens = parent["tokens"] if parent else 0
             after = await _context_after(connection, session, base, tokens, fixed_tokens, left_out)
             if after > limit_tokens:
-                return Refused(
+                return ChangeRefused(
                     reason="would_not_fit",
                     advice=f"The originals need about {after:,} tokens and {limit_tokens:,} is the most, "
                     "so they cannot all come back at once. They stay readable under Original.",
@@ -263,7 +263,7 @@ class PostgresUpkeep:
     @store_method
     async def restore_compaction(
         self, session_id: int, *, fixed_tokens: int, left_out: LeftOut | None = None
-    ) -> LinkStored | Refused:
+    ) -> CompactionStored | ChangeRefused:
         """Take the last undo back, until the next compaction."""
         async with self._pool.acquire() as connection, connection.transaction():
             session = await connection.fetchrow(sql.LOCK_SESSION, session_id)
@@ -271,7 +271,7 @@ class PostgresUpkeep:
                 raise UnknownSession(f"session {session_id}")
             link = await _link(connection, session["redo"])
             if link is None or link["parent"] != session["head"]:
-                return Refused(
+                return ChangeRefused(
                     reason="nothing_to_restore", advice="There is no undone summary to bring back."
                 )
             await connection.execute(
@@ -289,12 +289,16 @@ class PostgresUpkeep:
             )  # fmt: skip
 
     @store_method
-    async def start_new_conversation(self, session_id: int, *, fixed_tokens: int) -> LinkStored | Refused:
+    async def start_new_conversation(
+        self, session_id: int, *, fixed_tokens: int
+    ) -> CompactionStored | ChangeRefused:
         """`/new`: hide all ended turns behind a link without a summary; notes stay."""
         return await self._hide_all(session_id, "new", fixed_tokens)
 
     @store_method
-    async def insert_separator(self, session_id: int, *, fixed_tokens: int) -> LinkStored | Refused:
+    async def insert_separator(
+        self, session_id: int, *, fixed_tokens: int
+    ) -> CompactionStored | ChangeRefused:
         """`/separator`: nothing before this point is sent any more; undo never crosses it.
 
         What no flush has read yet is read by a job of the same transaction: late, never lost.
@@ -303,7 +307,7 @@ class PostgresUpkeep:
 
     async def _hide_all(
         self, session_id: int, kind: Literal["new", "separator"], fixed_tokens: int
-    ) -> LinkStored | Refused:
+    ) -> CompactionStored | ChangeRefused:
         async with self._pool.acquire() as connection, connection.transaction():
             session = await connection.fetchrow(sql.LOCK_SESSION, session_id)
             if session is None:
@@ -311,7 +315,7 @@ class PostgresUpkeep:
             base, through = session["base_turn"], session["answered_turn"]
             head = await _link(connection, session["head"])
             if through == base and (head is None or head["kind"] in ("new", "separator")):
-                return Refused(reason="nothing_to_undo", advice=_NOTHING_BEFORE[kind])
+                return ChangeRefused(reason="nothing_to_undo", advice=_NOTHING_BEFORE[kind])
             if through == base:
                 # Only a summary is left to hide: an empty range cannot be a link, so the head is dropped.
                 return await _move(
@@ -407,7 +411,7 @@ _NOTHING_BEFORE = {
 async def _still_mine(connection: Connection, job: JobClaim) -> None:
     mine = await connection.fetchval(f"SELECT id FROM jobs WHERE {sql.RUNNING} FOR UPDATE", job.id, job.epoch)
     if mine is None:
-        raise Fenced(f"job {job.id}")
+        raise LeaseLost(f"job {job.id}")
 
 
 async def _spend(
@@ -459,7 +463,7 @@ async def _view_after(
         flushed_turn=session["flushed_turn"],
         view_epoch=session["view_epoch"],
         cycle=session["cycle"],
-        head=Link(id=0, kind="digest", from_turn=1, through_turn=base, tokens=summary_tokens),
+        head=Compaction(id=0, kind="digest", from_turn=1, through_turn=base, tokens=summary_tokens),
         entries=tuple(replace(entry, tokens=shown[entry.seq]) for entry in entries if entry.turn > base),
         pins=tuple(entry for entry in entries if entry.turn <= base),
     )
@@ -484,7 +488,7 @@ async def _move(
     state: str,
     shown: int | None,
     replaces: int | None = None,
-) -> LinkStored:
+) -> CompactionStored:
     event_seq = await connection.fetchval(
         sql.MOVE_VIEW, session["id"], base, head, redo, cycles, context_tokens, hold
     )
@@ -499,7 +503,7 @@ async def _move(
         replaced = await _link(connection, replaces)
         payload["replaces"] = str(replaced["public_id"]) if replaced else ""
     await connection.execute(sql.ADD_EVENT, session["id"], event_seq, "compaction", payload)
-    return LinkStored(
+    return CompactionStored(
         link_id=link["id"] if link else 0,
         event_seq=event_seq,
         payload=payload,

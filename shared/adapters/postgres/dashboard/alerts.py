@@ -14,12 +14,12 @@ from shared.core.ops.alerts import (
     EXPIRES_HOURS,
     MOST_TRIES,
     Alert,
+    AlertOutcomeUnknown,
+    AlertRefused,
     NotSent,
     Outcome,
-    Refused,
     Sending,
     Sent,
-    Unknown,
     checked_detail,
     wait_seconds,
 )
@@ -138,7 +138,7 @@ def _end_of(outcome: Outcome) -> tuple[str, str]:
     match outcome:
         case Sent():
             return "sent", ""
-        case Unknown(code=code):
+        case AlertOutcomeUnknown(code=code):
             return "uncertain", code
-        case NotSent(code=code) | Refused(code=code):
+        case NotSent(code=code) | AlertRefused(code=code):
             return "failed", code

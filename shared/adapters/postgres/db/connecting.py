@@ -11,7 +11,7 @@ from typing import Any, cast
 import asyncpg
 from asyncpg import connect_utils
 
-from shared.adapters.postgres.db.urls import Place, driver_url, place_of, places_of
+from shared.adapters.postgres.db.urls import HostAddress, driver_url, place_of, places_of
 from shared.core.values.errors import StorageUnavailable
 
 _PORT = 5432
@@ -47,7 +47,7 @@ class Doors:
     """The hosts of one address in turn, the last good one first; each has its share of the time."""
 
     def __init__(self, database_url: str) -> None:
-        self._places: Sequence[Place] = places_of(database_url)
+        self._places: Sequence[HostAddress] = places_of(database_url)
 
     async def __call__(
         self, url: str, *, timeout: float, **options: Any

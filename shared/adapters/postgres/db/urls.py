@@ -31,7 +31,7 @@ _FOR_LIBPQ_ALONE = frozenset(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class HostAddress:
     host: str
     port: int | None = None
 
@@ -54,7 +54,7 @@ def driver_url(url: str) -> str:
     return parts._replace(query=urlencode(query)).geturl()
 
 
-def places_of(url: str) -> Sequence[Place]:
+def places_of(url: str) -> Sequence[HostAddress]:
     """Each host that may be asked, in the order in which it is written."""
     parts = urlsplit(_plain(url))
     said = dict(parse_qsl(parts.query))
@@ -83,11 +83,11 @@ def _plain(url: str) -> str:
     return plain
 
 
-def _place(host: str, port: str) -> Place:
+def _place(host: str, port: str) -> HostAddress:
     name, separator, own = host.rpartition(":") if not host.startswith("/") else (host, "", "")
     if not separator or host.endswith("]"):
         name, own = host, port
-    return Place(host=name.strip("[]"), port=int(own) if own.isdigit() else None)
+    return HostAddress(host=name.strip("[]"), port=int(own) if own.isdigit() else None)
 
 
 def _root_of(query: dict[str, str]) -> str | None:

@@ -25,7 +25,7 @@ from shared.core.context.memory_tools import MEMORY_TOOLS, SAVE_MEMORY, SEARCH_M
 from shared.core.context.notes import KeptNote, NewNote, NoteResult, NotesFound, NoteSource, NoteState
 from shared.core.context.prompts import NOTES_OPENED
 from shared.core.memory.recall import note_line
-from shared.core.values.errors import Fenced, OnHold, UnknownSession
+from shared.core.values.errors import LeaseLost, OnHold, UnknownSession
 
 Record = asyncpg.Record
 Connection: TypeAlias = "PoolConnectionProxy[Record]"
@@ -217,7 +217,7 @@ async def _begin(connection: Connection, source: NoteSource) -> None:
     if source.epoch and not await connection.fetchval(
         sql.STILL_MINE, source.session_id, source.epoch, source.through_turn
     ):
-        raise Fenced(f"session {source.session_id}, epoch {source.epoch}")
+        raise LeaseLost(f"session {source.session_id}, epoch {source.epoch}")
 
 
 async def _done_before(
@@ -280,7 +280,7 @@ async def _insert(
         _key(note, source),
     )  # fmt: skip
     if row is None:
-        raise Fenced(f"what session {source.session_id} would keep was forgotten meanwhile")
+        raise LeaseLost(f"what session {source.session_id} would keep was forgotten meanwhile")
     return _note_from(row)
 
 

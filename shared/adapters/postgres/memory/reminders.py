@@ -11,7 +11,7 @@ import asyncpg
 from shared.adapters.postgres.db.pool import store_method
 from shared.adapters.postgres.memory.notes_sql import STILL_MINE
 from shared.core.tools.reminders import PENDING_AT_MOST, PER_HOUR, DueReminder, NewReminder, Refusal, Reminder
-from shared.core.values.errors import Fenced
+from shared.core.values.errors import LeaseLost
 from shared.core.values.messages import Block, blocks_to_json
 
 FAILED_SHOWN_DAYS = 30
@@ -39,7 +39,7 @@ class PostgresReminders:
             if row["known"]:
                 return None
             if new.epoch and not await connection.fetchval(STILL_MINE, new.session_id, new.epoch, new.turn):
-                raise Fenced(f"session {new.session_id}, epoch {new.epoch}")
+                raise LeaseLost(f"session {new.session_id}, epoch {new.epoch}")
             if row["audience"] == "public":
                 return "public"
             if row["pending"] >= PENDING_AT_MOST:

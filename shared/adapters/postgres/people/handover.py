@@ -21,7 +21,7 @@ from shared.core.identity.handover import (
     AskedTooOften,
     CannotHandOver,
     End,
-    Limits,
+    HandoverLimits,
     Listed,
     Moved,
     NewHandover,
@@ -35,7 +35,7 @@ from shared.core.identity.handover import (
     Untold,
     event_payload,
 )
-from shared.core.values.errors import Fenced
+from shared.core.values.errors import LeaseLost
 from shared.core.values.messages import Block, blocks_to_json
 
 Record = asyncpg.Record
@@ -61,7 +61,7 @@ class PostgresHandovers:
             if new.key and (known := await connection.fetchrow(sql.BY_KEY, new.key)) is not None:
                 return _as_it_is(new.session_id, known)
             if new.epoch and (new.epoch, new.turn) != (session["turn_epoch"], session["answered_turn"] + 1):
-                raise Fenced(f"session {new.session_id}, epoch {new.epoch}")
+                raise LeaseLost(f"session {new.session_id}, epoch {new.epoch}")
             if (there := await connection.fetchrow(sql.OPEN, new.session_id)) is not None:
                 return _as_it_is(new.session_id, there)
             if await connection.fetchval(sql.ASKED_LATELY, new.session_id) >= PER_HOUR:
@@ -153,7 +153,7 @@ class PostgresHandovers:
 
     @store_method
     async def list_overdue(
-        self, channel: str, limits: Limits, *, accounts: Sequence[str] | None = None
+        self, channel: str, limits: HandoverLimits, *, accounts: Sequence[str] | None = None
     ) -> tuple[Overdue, ...]:
         """Those of a channel that have waited for too long."""
         named = None if accounts is None else list(accounts)
@@ -165,7 +165,7 @@ class PostgresHandovers:
         )
 
     @store_method
-    async def end_handover(self, one: Overdue, limits: Limits) -> Moved | None:
+    async def end_handover(self, one: Overdue, limits: HandoverLimits) -> Moved | None:
         """Give it back with a notice; None when somebody came after all."""
         async with self._pool.acquire() as connection, connection.transaction():
             session = await _locked(connection, one.session_id, archived=True)

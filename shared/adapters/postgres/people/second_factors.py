@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import asyncpg
 
-from shared.adapters.encryption import Sealed, Vault
+from shared.adapters.encryption import Encryption, Sealed
 from shared.adapters.postgres.db.pool import store_method
 from shared.adapters.postgres.people.login_tries import LoginTries, keys_of, remember_place
 from shared.adapters.postgres.people.operator_auth import (
@@ -80,7 +80,7 @@ class SecondFactors:
         pool: Pool,
         *,
         operators: Operators,
-        vault: Callable[[], Vault],
+        vault: Callable[[], Encryption],
         crash_point: Callable[[str], None],
     ) -> None:
         """`vault` is called in a thread when one is needed: most operators have no second factor."""

@@ -18,7 +18,7 @@ from shared.adapters.postgres.turns.answer_sql import ANSWER, ANSWER_PLAIN, AUDI
 from shared.adapters.postgres.turns.view_cache import Remembered, RememberedViews
 from shared.core.context.agents import with_chosen_model, without_tool
 from shared.core.session.artifacts import OPEN_ARTIFACT, Artifact, digest_prefix
-from shared.core.session.backoff import rest_from_json
+from shared.core.session.backoff import backoff_from_json
 from shared.core.session.client_payloads import message_payload, notice_payload
 from shared.core.session.events import Accepted, Inbound, InboxReceipt
 from shared.core.session.session import Entry, View
@@ -37,7 +37,7 @@ from shared.core.session.turns import (
 from shared.core.values.errors import (
     CapReached,
     EvertalkError,
-    Fenced,
+    LeaseLost,
     SessionMoved,
     UnknownSession,
     cap_reached,
@@ -150,7 +150,9 @@ class PostgresTurns:
         ids = receipt.update_ids
         waiting: int = await self._pool.fetchval(turn_sql.STILL_WAITING, receipt.bot_id, ids)
         if waiting if is_stored else waiting < len(ids):
-            raise Fenced(f"bot {receipt.bot_id}: {len(ids) - waiting} of {len(ids)} updates ended elsewhere")
+            raise LeaseLost(
+                f"bot {receipt.bot_id}: {len(ids) - waiting} of {len(ids)} updates ended elsewhere"
+            )
 
     @store_method
     async def claim(
@@ -259,7 +261,7 @@ class PostgresTurns:
             outcome.turn_tokens, outcome.measured_by, said, *more,
         )  # fmt: skip
         if row is None:
-            raise Fenced(f"turn {claim.turn} of session {claim.session_id}")
+            raise LeaseLost(f"turn {claim.turn} of session {claim.session_id}")
         known = outcome.settled_micro if outcome.state == "answered" else None
         self._allowance.settled(claim.reservation_id, known)
         if (grown := _grown(claim, outcome, row, said, written)) is not None:
@@ -295,7 +297,7 @@ class PostgresTurns:
                 turn_sql.POSTPONE, *_fence(claim), seconds, told, int(fault), waits_for
             )
             if row is None:
-                raise Fenced(f"turn {claim.turn} of session {claim.session_id}")
+                raise LeaseLost(f"turn {claim.turn} of session {claim.session_id}")
             if spent:
                 await connection.execute(turn_sql.WASTE, *_waste(claim, spent, settled_micro))
         if spent:
@@ -527,7 +529,7 @@ def view_from(
         open_turn=open_turn,
         hold_compaction=row["hold_compaction"],
         flush_thresholds=frozenset(row["thresholds"] or ()),
-        rest=rest_from_json(row["compaction_rest"]),
+        rest=backoff_from_json(row["compaction_rest"]),
     )
 
 
@@ -650,7 +652,7 @@ def _fence(claim: Claim) -> tuple[int, int, int, int]:
 
 def _not_fenced(seq: int | None, claim: Claim) -> int:
     if seq is None:
-        raise Fenced(f"turn {claim.turn} of session {claim.session_id}")
+        raise LeaseLost(f"turn {claim.turn} of session {claim.session_id}")
     return seq
 
 

@@ -19,7 +19,7 @@ from shared.adapters.alerts.mail import AlertMail
 from shared.adapters.alerts.webhook import AlertWebhook
 from shared.adapters.models.breaker import Breaker
 from shared.adapters.telemetry.health import Health
-from shared.core.ops.alerts import Alert, NotSent, Outcome, Refused, Sending, Sent, Unknown
+from shared.core.ops.alerts import Alert, AlertOutcomeUnknown, AlertRefused, NotSent, Outcome, Sending, Sent
 from tests.kit.fakes.mail_server import MailServer, mail_server
 from tests.kit.fakes.webhook_receiver import Receiver, receiving
 
@@ -63,15 +63,15 @@ async def test_a_repeated_message_has_the_same_key_and_the_same_bytes(receiver: 
 
 async def test_another_secret_and_an_old_time_are_refused(receiver: Receiver) -> None:
     other = AlertWebhook(receiver.url, "t" * 32, dashboard_url=URL)
-    assert await other.send(sending()) == Refused(code="http_401")
-    assert await webhook(receiver.url, clock=lambda: 1_000.0).send(sending()) == Refused(code="http_401")
+    assert await other.send(sending()) == AlertRefused(code="http_401")
+    assert await webhook(receiver.url, clock=lambda: 1_000.0).send(sending()) == AlertRefused(code="http_401")
     assert receiver.faults == ["not signed", "not fresh"]
 
 
 @pytest.mark.parametrize(
     ("status", "outcome"),
     [
-        (200, Sent()), (302, Refused(code="http_302")), (404, Refused(code="http_404")),
+        (200, Sent()), (302, AlertRefused(code="http_302")), (404, AlertRefused(code="http_404")),
         (429, NotSent(code="http_429")), (503, NotSent(code="http_503")),
     ],
 )  # fmt: skip
@@ -98,7 +98,7 @@ async def test_nothing_is_posted_into_the_network_around(url: str, address: str)
     async def resolve(host: str, port: int) -> list[Any]:
         return [ipaddress.ip_address(address)]
 
-    assert await webhook(url, resolve=resolve).send(sending()) == Refused(code="address_refused")
+    assert await webhook(url, resolve=resolve).send(sending()) == AlertRefused(code="address_refused")
 
 
 async def test_a_receiver_that_is_away_is_tried_again() -> None:
@@ -130,19 +130,19 @@ async def test_a_wrong_password_is_not_tried_again() -> None:
         server.login = ("me", "wrong")
         carrier = mail(server)
         server.login = ("me", "right")
-        assert await carrier.send(sending()) == Refused(code="login_refused")
+        assert await carrier.send(sending()) == AlertRefused(code="login_refused")
 
 
 @pytest.mark.parametrize(
     ("verb", "reply", "outcome", "letters"),
     [
         ("MAIL", "450 later", NotSent(code="smtp_450"), 0),
-        ("RCPT", "550 nobody", Refused(code="address_of_mail"), 0),
+        ("RCPT", "550 nobody", AlertRefused(code="address_of_mail"), 0),
         ("DATA", "451 later", NotSent(code="smtp_451"), 0),
         ("DATA", "", NotSent(code="no_connection"), 0),
-        (".", "554 spam", Refused(code="mail_refused"), 0),
+        (".", "554 spam", AlertRefused(code="mail_refused"), 0),
         (".", "452 full", NotSent(code="smtp_452"), 0),
-        (".", "", Unknown(code="lost_connection"), 1),
+        (".", "", AlertOutcomeUnknown(code="lost_connection"), 1),
     ],
 )
 async def test_only_what_surely_did_not_arrive_is_tried_again(

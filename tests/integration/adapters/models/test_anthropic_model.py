@@ -12,7 +12,7 @@ import pytest
 from shared.adapters.models import ModelEntry, Patience, anthropic
 from shared.adapters.models.anthropic import AnthropicModel
 from shared.adapters.models.error_mapping import ModelOverloaded, ModelUnknown
-from shared.adapters.models.limits import Narrowed
+from shared.adapters.models.limits import NarrowedWindow
 from shared.adapters.models.provider import Provider
 from shared.core.values.errors import (
     ModelBusy,
@@ -434,7 +434,9 @@ async def test_a_limit_named_in_refusals_of_several_conversations_holds_for_minu
             await model.reply(asking("Hi", model=CHAT, about=(conversation, 1)))
         windows.append((await model.load_card(CHAT)).window)
     assert windows == [1_000_000, 200_000]
-    assert model.narrowed() == Narrowed(provider="127.0.0.1", model=CHAT, window=200_000, expected=1_000_000)
+    assert model.narrowed() == NarrowedWindow(
+        provider="127.0.0.1", model=CHAT, window=200_000, expected=1_000_000
+    )
     clock.now += 121
     assert (await model.load_card(CHAT)).window == 1_000_000
     await model.close()

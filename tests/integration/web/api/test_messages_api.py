@@ -12,7 +12,7 @@ from aiohttp import ClientResponse
 
 from tests.kit.web.callers import bearer, make_key, make_operator, make_visitor
 from tests.kit.web.fixtures import Frame, Server, Starter
-from web.limits import Limits
+from web.server.rate_limits import ClientLimits
 
 Told = tuple[int, Frame]
 
@@ -279,7 +279,7 @@ async def test_a_public_sites_program_sees_what_its_visitors_see(starter: Starte
 
 
 async def test_too_many_messages_wait_but_no_repeat_is_refused(starter: Starter) -> None:
-    server = await starter.start(limits=Limits(messages=1))
+    server = await starter.start(limits=ClientLimits(messages=1))
     key = await make_key(server.services.pool, "messages:write")
     path = f"/sessions/{await opened(server, key)}/messages"
     assert (await call(server, "POST", path, key, json={"text": "One", "cid": "c1"}))[0] == 202

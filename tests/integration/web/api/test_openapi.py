@@ -29,10 +29,10 @@ from shared.core.commands.commands import COMMANDS
 from shared.core.identity.api_keys import SCOPES
 from tests.kit.web.callers import Crowd, crowd, make_key
 from tests.kit.web.fixtures import Server, Starter
+from web.api.spec.openapi import document
+from web.api.spec.operation import Operation
+from web.api.spec.operations import OPERATIONS
 from web.app import web_commands
-from web.openapi import document
-from web.operation import Operation
-from web.operations import OPERATIONS
 
 EXAMPLES = 3
 """Of each operation, caller and kind of data."""

@@ -9,7 +9,7 @@ import pytest
 
 from shared.core.identity.people import CODE_ALPHABET
 from tests.kit.web.fixtures import Frame, Server, Starter
-from web.limits import Limits
+from web.server.rate_limits import ClientLimits
 
 SHOP = "https://shop.example"
 
@@ -63,7 +63,7 @@ async def test_a_change_of_a_site_is_seen_without_a_restart(
     await shop(server, title="Before")
     await server.greet(site="shop", origin=SHOP)
     await server.services.pool.execute("""UPDATE sites SET config = '{"title": "After"}'""")
-    monkeypatch.setattr("web.visitors.SITES_SECONDS", 0.0)
+    monkeypatch.setattr("web.auth.visitors.SITES_SECONDS", 0.0)
     _, welcome = await server.greet(site="shop", origin=SHOP)
     assert welcome["site"]["title"] == "After"
 
@@ -138,14 +138,14 @@ async def test_what_is_no_question_is_refused(server: Server, body: Any) -> None
 
 @pytest.mark.control("S10")
 async def test_whoever_guesses_is_slowed_down(starter: Starter) -> None:
-    server = await starter.start(limits=Limits(recoveries=2))
+    server = await starter.start(limits=ClientLimits(recoveries=2))
     statuses = [(await post(server, "recover", {"code": f"GUESS{number}"}))[0] for number in range(4)]
     assert statuses == [404, 404, 429, 429]
 
 
 @pytest.mark.control("S10")
 async def test_guesses_of_many_addresses_lock_nobody_else_out(starter: Starter) -> None:
-    server = await starter.start(limits=Limits(recoveries=2), trusted_proxies="127.0.0.1")
+    server = await starter.start(limits=ClientLimits(recoveries=2), trusted_proxies="127.0.0.1")
     _, mine = await server.greet()
     _, made = await post(server, "recovery-code", {}, token=mine["token"])
     for number in range(60):

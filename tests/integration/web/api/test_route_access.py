@@ -12,10 +12,10 @@ from shared.core.identity.api_keys import SCOPES
 from tests.kit.web.callers import GONE, ROLES, Crowd, crowd, make_key
 from tests.kit.web.event_stream_client import ticket
 from tests.kit.web.fixtures import Server, hello
-from web.api_keys import API
+from web.api.spec.operation import Operation
+from web.api.spec.operations import OPERATIONS, scope_of
+from web.auth.api_key_auth import API
 from web.dashboard.routes import route_table
-from web.operation import Operation
-from web.operations import OPERATIONS, scope_of
 
 NOBODY = "00000000-0000-4000-8000-000000000000"
 KINDS = (

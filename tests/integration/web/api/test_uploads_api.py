@@ -22,8 +22,8 @@ from tests.integration.web.api.test_messages_api import call, opened
 from tests.kit.sample_files import pdf
 from tests.kit.web.callers import make_key
 from tests.kit.web.fixtures import Frame, Server, Starter
-from web.limits import LOCAL, Limits
-from web.uploads import Uploads
+from web.api.uploads import Uploads
+from web.server.rate_limits import LOCAL, ClientLimits
 
 
 def picture(form: str = "PNG", size: tuple[int, int] = (64, 32), mode: str = "RGB", **options: Any) -> bytes:
@@ -234,7 +234,7 @@ async def test_a_slow_body_is_not_waited_for_for_ever(server: Server) -> None:
 
 
 async def test_a_few_slow_addresses_leave_room_for_others(starter: Starter) -> None:
-    server = await starter.start(trusted_proxies="127.0.0.1", limits=Limits())
+    server = await starter.start(trusted_proxies="127.0.0.1", limits=ClientLimits())
     host, _, port = server.url.removeprefix("http://").partition(":")
     writers = []
     for number in range(8):
@@ -261,7 +261,7 @@ async def test_a_few_slow_addresses_leave_room_for_others(starter: Starter) -> N
 async def test_slow_papers_of_three_visitors_close_uploads_for_nobody(
     starter: Starter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server = await starter.start(trusted_proxies="127.0.0.1", limits=Limits())
+    server = await starter.start(trusted_proxies="127.0.0.1", limits=ClientLimits())
     really, begun, go_on = opened_files.opened_elsewhere, list[bytes](), asyncio.Event()
 
     async def slow(kind: Any, content: bytes, **options: Any) -> Any:
@@ -318,7 +318,7 @@ async def test_the_same_bytes_are_kept_once(server: Server) -> None:
 
 @pytest.mark.control("S29")
 async def test_there_is_a_limit_per_minute_and_per_day(starter: Starter) -> None:
-    server = await starter.start(limits=Limits(uploads=4, upload_bytes_per_day=1_000))
+    server = await starter.start(limits=ClientLimits(uploads=4, upload_bytes_per_day=1_000))
     _, _, token = await visitor(server)
     assert (await send(server, token, b"a" * 600))[0] == 200
     status, told = await send(server, token, b"b" * 600)
@@ -332,7 +332,7 @@ async def test_there_is_a_limit_per_minute_and_per_day(starter: Starter) -> None
 
 @pytest.mark.control("S31")
 async def test_one_address_has_a_limit_of_its_own(starter: Starter) -> None:
-    server = await starter.start(limits=Limits(upload_bytes_per_hour=1_000))
+    server = await starter.start(limits=ClientLimits(upload_bytes_per_hour=1_000))
     _, _, token = await visitor(server)
     assert (await send(server, token, b"a" * 1_000))[0] == 200
     _, _, other = await visitor(server)

@@ -14,14 +14,14 @@ import jwt
 import pytest
 from pydantic import SecretStr
 
-from shared.adapters.encryption import Vault
+from shared.adapters.encryption import Encryption
 from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.adapters.postgres.people.handover import PostgresHandovers
 from shared.adapters.postgres.people.sites import PostgresSites, secret_about
 from shared.core.identity.handover import NewHandover
 from tests.kit.web.event_stream_client import URL, open_stream, post, ticket
 from tests.kit.web.fixtures import Frame, Screen, Server, Starter, hello
-from web.identity import BadIdentity, IdentityExpired, read_identity
+from web.auth.site_tokens import BadIdentity, IdentityExpired, read_identity
 
 KEY = "k" * 40
 SECRET = b"s" * 48
@@ -129,7 +129,7 @@ async def with_people(starter: Starter, verified: str = "optional", **config: An
     await server.services.pool.execute(
         "UPDATE sites SET config = $1 WHERE name = 'default'", {"verified": verified, **config}
     )
-    sealed = Vault(KEY.encode()).seal(SECRET, about=secret_about("default", "one"))
+    sealed = Encryption(KEY.encode()).seal(SECRET, about=secret_about("default", "one"))
     assert await PostgresSites(server.services.pool).add_secret("default", "one", sealed)
     server.parts.visitors.forget_sites()
     return server
@@ -406,7 +406,7 @@ async def test_another_sites_signature_and_token_are_strangers_here(starter: Sta
         """INSERT INTO sites (name, agent_id, config)
            SELECT 'other', agent_id, '{"verified": "optional"}' FROM sites"""
     )
-    sealed = Vault(KEY.encode()).seal(b"o" * 48, about=secret_about("other", "two"))
+    sealed = Encryption(KEY.encode()).seal(b"o" * 48, about=secret_about("other", "two"))
     assert await PostgresSites(pool).add_secret("other", "two", sealed)
     server.parts.visitors.forget_sites()
     _, theirs = await talked(server, site="other", identity=signed(b"o" * 48, aud="other"))

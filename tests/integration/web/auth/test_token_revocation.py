@@ -15,7 +15,7 @@ from tests.integration.web.auth.test_site_identity import KEY, signed, with_peop
 from tests.kit.web.callers import make_key
 from tests.kit.web.event_stream_client import open_stream
 from tests.kit.web.fixtures import Server, Starter
-from web.admissions import Admissions
+from web.auth.token_revocation import TokenRevocation
 
 
 async def looked_twice(server: Server) -> None:
@@ -104,7 +104,7 @@ async def test_while_postgres_is_away_nobody_is_sent_away_and_all_are_asked_for_
             raise StorageUnavailable("away")
 
     tokens = Away()
-    admissions = Admissions(server.parts.hub, tokens)
+    admissions = TokenRevocation(server.parts.hub, tokens)
     for _ in range(3):
         await server.greet()
     for _ in range(3):

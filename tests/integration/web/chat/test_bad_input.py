@@ -11,8 +11,8 @@ from aiohttp import WSServerHandshakeError
 from shared.core.values.errors import StorageUnavailable
 from tests.kit.storage_health import broken_line
 from tests.kit.web.fixtures import Server, Starter, hello
-from web import chat
-from web.limits import Limits
+from web.chat import socket_chat
+from web.server.rate_limits import ClientLimits
 
 LONG = "x" * 8_001
 
@@ -139,7 +139,7 @@ async def test_a_binary_hello_is_closed_with_4400(server: Server) -> None:
 async def test_silence_instead_of_hello_is_closed_with_4408(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chat, "HELLO_SECONDS", 0.05)
+    monkeypatch.setattr(socket_chat, "HELLO_SECONDS", 0.05)
     screen = await server.connect()
     assert await screen.closed() == 4408
 
@@ -205,7 +205,7 @@ async def test_when_postgres_is_away_the_browser_is_asked_to_send_again(starter:
 
 @pytest.mark.control("S29")
 async def test_too_many_frames_get_a_time_to_wait(starter: Starter) -> None:
-    server = await starter.start(limits=Limits(frames=5, strikes=3))
+    server = await starter.start(limits=ClientLimits(frames=5, strikes=3))
     screen, _ = await server.greet()
     for number in range(6):
         await screen.send({"t": "ping", "n": number})
@@ -219,7 +219,7 @@ async def test_too_many_frames_get_a_time_to_wait(starter: Starter) -> None:
 
 @pytest.mark.control("S29")
 async def test_too_many_messages_are_refused_but_never_one_that_was_accepted(starter: Starter) -> None:
-    server = await starter.start(limits=Limits(messages=2))
+    server = await starter.start(limits=ClientLimits(messages=2))
     screen, _ = await server.greet()
     for number in range(2):
         await screen.say("Hi", cid=f"c{number}")
@@ -234,7 +234,7 @@ async def test_too_many_messages_are_refused_but_never_one_that_was_accepted(sta
 
 @pytest.mark.control("S31")
 async def test_the_message_limit_holds_for_all_sessions_of_an_address(starter: Starter) -> None:
-    server = await starter.start(limits=Limits(messages=2))
+    server = await starter.start(limits=ClientLimits(messages=2))
     for number in range(2):
         screen, _ = await server.greet()
         await screen.say("Hi", cid=f"c{number}")
@@ -246,7 +246,7 @@ async def test_the_message_limit_holds_for_all_sessions_of_an_address(starter: S
 
 @pytest.mark.control("S29")
 async def test_a_session_has_five_screens(starter: Starter) -> None:
-    server = await starter.start(limits=Limits())
+    server = await starter.start(limits=ClientLimits())
     first, welcome = await server.greet()
     for _ in range(4):
         await server.greet(token=welcome["token"])
@@ -263,7 +263,7 @@ async def test_a_session_has_five_screens(starter: Starter) -> None:
 
 @pytest.mark.control("S31", "S33")
 async def test_an_address_has_a_limited_number_of_screens(starter: Starter) -> None:
-    server = await starter.start(limits=Limits(sockets_per_address=3))
+    server = await starter.start(limits=ClientLimits(sockets_per_address=3))
     for _ in range(3):
         await server.greet()
     fourth = await server.connect()

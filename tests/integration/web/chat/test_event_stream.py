@@ -9,9 +9,9 @@ import pytest
 
 from tests.kit.web.event_stream_client import URL, open_stream, post, ticket
 from tests.kit.web.fixtures import Server, Starter, hello
-from web import stream as module
-from web.limits import LOCAL
-from web.stream import STILL_HERE, event
+from web.chat import event_stream_chat as module
+from web.chat.event_stream_chat import STILL_HERE, event
+from web.server.rate_limits import LOCAL
 
 
 async def test_a_message_is_acknowledged_and_answered_over_a_stream(server: Server) -> None:

@@ -9,14 +9,14 @@ from redis.asyncio import Redis
 
 from tests.kit.web.event_stream_client import open_stream, post
 from tests.kit.web.fixtures import Server, Starter
-from web import outbox
+from web.server import send_queue
 
 
 @pytest.mark.control("S34")
 async def test_a_stream_that_nobody_reads_is_cut_off_and_resumes_without_loss(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outbox, "SEND_SECONDS", 1.0)
+    monkeypatch.setattr(send_queue, "SEND_SECONDS", 1.0)
     sleeper, _ = await open_stream(server)
     reader, welcome = await server.greet(token=sleeper.token)
     session_id = await server.session_id(welcome["session"])

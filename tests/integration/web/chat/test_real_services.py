@@ -12,8 +12,8 @@ from shared.config.settings import load_settings
 from tests.kit.web.fixtures import Screen, hello
 from tests.kit.web.http_client import browsing
 from web.app import make_parts, make_web_app, start_parts, stop_parts
-from web.listener import Listener
 from web.parts import ModelShown
+from web.server.http_server import Listener
 
 
 @pytest.fixture

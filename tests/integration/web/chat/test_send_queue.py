@@ -9,9 +9,9 @@ import pytest
 
 from shared.runtime.tasks import BackgroundTasks
 from tests.kit.web.fixtures import Server
-from web import outbox as module
-from web import wire
-from web.outbox import MAX_FRAMES, Outbox
+from web.protocol import wire
+from web.server import send_queue as module
+from web.server.send_queue import MAX_FRAMES, SendQueue
 
 
 class Line:
@@ -36,7 +36,7 @@ class Kept:
         self.line = Line()
         self.aborted = False
         self.tasks = BackgroundTasks()
-        self.outbox = Outbox(self.line, spawn=self.tasks.start, abort=self.abort)
+        self.outbox = SendQueue(self.line, spawn=self.tasks.start, abort=self.abort)
 
     def abort(self) -> None:
         self.aborted = True

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from shared.core.values.errors import ContextBudgetExceeded
 from tests.kit.web.fixtures import Server, Starter
-from web import wire
-from web.limits import Limits
-from web.outbox import MAX_FRAMES
+from web.protocol import wire
+from web.server.rate_limits import ClientLimits
+from web.server.send_queue import MAX_FRAMES
 
 
 async def test_a_new_visitor_gets_a_token_and_an_answer(server: Server) -> None:
@@ -231,7 +231,7 @@ async def test_ping_is_answered(server: Server) -> None:
 
 async def test_frames_that_come_together_do_not_crowd_out_their_own_replies(starter: Starter) -> None:
     """More of them in one packet than wait for a slow reader at most."""
-    server = await starter.start(limits=Limits(frames=10_000))
+    server = await starter.start(limits=ClientLimits(frames=10_000))
     screen, _ = await server.greet()
     for number in range(3 * MAX_FRAMES):
         await screen.send({"t": "ping", "n": number})

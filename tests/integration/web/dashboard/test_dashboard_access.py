@@ -16,10 +16,10 @@ from aiohttp.test_utils import make_mocked_request
 from shared.adapters.postgres.people.operator_auth import Operators, create_login_link
 from shared.config.settings import load_settings
 from tests.kit.dashboard.fixtures import SAME_ORIGIN, Dashboard
-from web.dashboard import bodies
 from web.dashboard.access import HEADERS, cookie_name, from_own_origin, is_secure
+from web.dashboard.requests import request_json
 from web.dashboard.routes import route_table
-from web.origins import Proxies
+from web.server.origins import Proxies
 
 ROUTES = [(route.method, re.sub(r"\{\w+\}", str(uuid4()), route.path), route.need) for route in route_table()]
 GUARDED = [(method, path) for method, path, need in ROUTES if need not in ("anyone", "metrics")]
@@ -213,13 +213,13 @@ async def test_metrics_are_for_this_machine_or_for_the_token(stranger: Dashboard
 
 
 async def test_a_metrics_token_is_asked_of_everybody() -> None:
-    from web.dashboard.access import Desk, Refusal, check_scraper
+    from web.dashboard.access import DashboardRefusal, check_scraper
 
     settings: Any = load_settings(metrics_token="s3cret-metrics")
-    desk = cast("Desk", SimpleNamespace(settings=settings, proxies=Proxies((), public_url=None)))
-    with pytest.raises(Refusal):
+    desk = cast("Any", SimpleNamespace(settings=settings, proxies=Proxies((), public_url=None)))
+    with pytest.raises(DashboardRefusal):
         check_scraper(make_mocked_request("GET", "/metrics"), desk)
-    with pytest.raises(Refusal):
+    with pytest.raises(DashboardRefusal):
         check_scraper(make_mocked_request("GET", "/metrics", headers={"Authorization": "Bearer no"}), desk)
     check_scraper(
         make_mocked_request("GET", "/metrics", headers={"Authorization": "Bearer s3cret-metrics"}), desk
@@ -251,7 +251,7 @@ async def test_a_form_that_cannot_be_read_is_refused(stranger: Dashboard) -> Non
 async def test_half_a_login_is_not_waited_for_for_ever(
     dashboard: Dashboard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bodies, "SECONDS", 0.1)
+    monkeypatch.setattr(request_json, "SECONDS", 0.1)
 
     async def slowly() -> AsyncIterator[bytes]:
         yield b'{"password'

@@ -6,7 +6,7 @@ from itertools import product
 from uuid import uuid4
 
 from tests.kit.dashboard.fixtures import SAME_ORIGIN, Dashboard
-from web.operations import OPERATIONS
+from web.api.spec.operations import OPERATIONS
 
 JSON = {"Content-Type": "application/json", **SAME_ORIGIN, "If-Match": "1"}
 BODIES = {

@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from shared.adapters.encryption import Sealed, Vault
+from shared.adapters.encryption import Encryption, Sealed
 from shared.adapters.postgres.people.agents import PostgresAgents
 from shared.adapters.postgres.people.sites import secret_about
 from shared.config.settings import list_setting_names, load_settings, resolve_secret_key
@@ -208,7 +208,7 @@ async def test_a_secret_is_shown_once_and_two_may_hold_at_once(house: Dashboard,
         "SELECT key_id, sealed FROM site_secrets WHERE secret_id = $1", made["id"]
     )
     assert row is not None
-    vault = Vault(resolve_secret_key(load_settings(data_dir=tmp_path, secret_key=KEY)))
+    vault = Encryption(resolve_secret_key(load_settings(data_dir=tmp_path, secret_key=KEY)))
     sealed = Sealed(key_id=row["key_id"], data=row["sealed"])
     assert vault.open(sealed, about=secret_about("shop", made["id"])).decode() == made["secret"]
     assert (await ask(house, "POST", path))[0] == 200

@@ -11,8 +11,8 @@ from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 
 from tests.kit.web.fixtures import Server, Starter
-from web import listener
-from web.origins import Proxies, origin_matches, parse_origin
+from web.server import http_server
+from web.server.origins import Proxies, origin_matches, parse_origin
 
 SHOP = "https://shop.example"
 
@@ -228,7 +228,7 @@ async def test_what_is_no_request_gets_a_strict_400(server: Server, data: bytes)
 async def test_half_a_header_is_not_waited_for_for_ever(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listener, "HEADER_SECONDS", 0.05)
+    monkeypatch.setattr(http_server, "HEADER_SECONDS", 0.05)
     assert await _raw(server, b"GET /healthz HTTP/1.1\r\nHost: a") == b""
     assert await _raw(server, b"") == b""
 

@@ -7,7 +7,7 @@ import pytest
 from tests.integration.web.api.test_messages_api import call, opened
 from tests.kit.web.callers import bearer, make_key, make_visitor
 from tests.kit.web.fixtures import Starter
-from web.limits import Limits, Tries
+from web.server.rate_limits import ClientLimits, Tries
 
 
 class Clock:
@@ -46,7 +46,7 @@ def test_a_refused_try_makes_nothing_worse_and_a_right_one_is_no_failure() -> No
 async def test_a_visitor_who_reads_without_a_pause_has_to_wait_and_a_program_has_not(
     starter: Starter,
 ) -> None:
-    server = await starter.start(limits=Limits(reads=3))
+    server = await starter.start(limits=ClientLimits(reads=3))
     row, token = await make_visitor(server.services.pool)
     mine = f"/sessions/{row.session_public_id}"
     paths = [f"{mine}/messages", f"{mine}/events", f"{mine}/messages", f"{mine}/events", f"{mine}/messages"]

@@ -13,8 +13,8 @@ from tests.integration.web.api.test_messages_api import call
 from tests.kit.free_ports import free_port
 from tests.kit.web.callers import bearer, make_visitor
 from tests.kit.web.fixtures import Server, Starter
-from web.common_counts import CommonCounts
-from web.limits import Limits, Windows
+from web.server.rate_limits import ClientLimits, RateWindows
+from web.server.shared_rate_limits import CommonCounts
 
 MOST = 10
 
@@ -28,7 +28,7 @@ class Clock:
 
 class Process:
     def __init__(self, url: str, clock: Clock) -> None:
-        self.windows = Windows(60.0, clock=clock)
+        self.windows = RateWindows(60.0, clock=clock)
         self.counts = RedisCounts(url)
         self._common = CommonCounts(self.counts, {"messages": self.windows}, clock=clock)
 
@@ -102,7 +102,7 @@ async def test_a_visitor_gains_nothing_by_going_to_the_other_process(
     starter: Starter, redis_url: str
 ) -> None:
     counts = [RedisCounts(redis_url), RedisCounts(redis_url)]
-    servers = [await starter.start(limits=Limits(reads=6), counts=one) for one in counts]
+    servers = [await starter.start(limits=ClientLimits(reads=6), counts=one) for one in counts]
     row, token = await make_visitor(servers[0].services.pool)
     path = f"/sessions/{row.session_public_id}/messages"
     assert [await _asked(servers[0], path, token) for _ in range(6)] == [200] * 6

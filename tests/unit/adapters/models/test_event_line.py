@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from shared.adapters.models import provider
-from shared.adapters.models.provider import LOOK_SECONDS, MUCH_BYTES, Line
+from shared.adapters.models.provider import LOOK_SECONDS, MUCH_BYTES, StreamReader
 from shared.core.values.errors import ModelUnavailable
 
 EVENTS = [
@@ -24,16 +24,16 @@ def written(events: Iterable[object], end: str = "\n") -> bytes:
     return "".join(lines).encode()
 
 
-def line_of(*chunks: bytes) -> Line:
+def line_of(*chunks: bytes) -> StreamReader:
     async def arriving() -> AsyncIterator[bytes]:
         for chunk in chunks:
             yield chunk
 
     stream: Any = SimpleNamespace(response=SimpleNamespace(aiter_bytes=arriving, headers={}))
-    return Line(stream)
+    return StreamReader(stream)
 
 
-async def all_of(line: Line) -> list[Any]:
+async def all_of(line: StreamReader) -> list[Any]:
     found: list[Any] = []
     while events := await line.next():
         found += events

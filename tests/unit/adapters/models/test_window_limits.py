@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shared.adapters.models.limits import LARGEST_WINDOW, SMALLEST_WINDOW, Limits
+from shared.adapters.models.limits import LARGEST_WINDOW, SMALLEST_WINDOW, ModelLimits
 from tests.kit.model_makers import HandClock
 
 
@@ -14,11 +14,11 @@ def clock() -> HandClock:
 
 
 @pytest.fixture
-def limits(clock: HandClock) -> Limits:
-    return Limits(clock=clock)
+def limits(clock: HandClock) -> ModelLimits:
+    return ModelLimits(clock=clock)
 
 
-def refused_in(limits: Limits, *turns: tuple[int, int], maximum: int = 3_000) -> None:
+def refused_in(limits: ModelLimits, *turns: tuple[int, int], maximum: int = 3_000) -> None:
     for about in turns:
         limits.refused(maximum, about=about)
 
@@ -37,20 +37,20 @@ def refused_in(limits: Limits, *turns: tuple[int, int], maximum: int = 3_000) ->
     ],
 )
 def test_two_conversations_or_three_turns_prove_a_number(
-    limits: Limits, turns: list[tuple[int, int]], believed: bool
+    limits: ModelLimits, turns: list[tuple[int, int]], believed: bool
 ) -> None:
     refused_in(limits, *turns)
     assert limits.believed() == (3_000 if believed else None)
 
 
-def test_different_numbers_prove_nothing(limits: Limits) -> None:
+def test_different_numbers_prove_nothing(limits: ModelLimits) -> None:
     refused_in(limits, (1, 1), maximum=3_000)
     refused_in(limits, (2, 1), maximum=4_000)
     assert limits.believed() is None
 
 
 def test_a_proven_number_holds_for_two_minutes_and_one_more_refusal_renews_it(
-    limits: Limits, clock: HandClock
+    limits: ModelLimits, clock: HandClock
 ) -> None:
     refused_in(limits, (1, 1), (2, 1))
     clock.now += 119
@@ -66,7 +66,9 @@ def test_a_proven_number_holds_for_two_minutes_and_one_more_refusal_renews_it(
     assert limits.believed() is None, "what was said ten minutes ago proves nothing any more"
 
 
-def test_nothing_is_believed_below_what_was_taken_within_the_hour(limits: Limits, clock: HandClock) -> None:
+def test_nothing_is_believed_below_what_was_taken_within_the_hour(
+    limits: ModelLimits, clock: HandClock
+) -> None:
     limits.taken(50_000)
     clock.now += 3_000
     limits.taken(7_000)
@@ -77,7 +79,7 @@ def test_nothing_is_believed_below_what_was_taken_within_the_hour(limits: Limits
     assert limits.believed() == 7_000
 
 
-def test_a_prompt_that_is_taken_disproves_every_smaller_number(limits: Limits) -> None:
+def test_a_prompt_that_is_taken_disproves_every_smaller_number(limits: ModelLimits) -> None:
     refused_in(limits, (1, 1), (2, 1))
     limits.taken(3_000)
     assert limits.believed() == 3_000
@@ -87,12 +89,12 @@ def test_a_prompt_that_is_taken_disproves_every_smaller_number(limits: Limits) -
 
 
 @pytest.mark.parametrize("maximum", [-5, 0, SMALLEST_WINDOW - 1, LARGEST_WINDOW + 1, 10**400])
-def test_numbers_that_no_window_has_are_passed_over(limits: Limits, maximum: int) -> None:
+def test_numbers_that_no_window_has_are_passed_over(limits: ModelLimits, maximum: int) -> None:
     refused_in(limits, (1, 1), (2, 1), (3, 1), maximum=maximum)
     assert limits.believed() is None
 
 
-def test_what_is_remembered_does_not_grow(limits: Limits, clock: HandClock) -> None:
+def test_what_is_remembered_does_not_grow(limits: ModelLimits, clock: HandClock) -> None:
     for number in range(5_000):
         limits.taken(number + 4_000)
         limits.refused(20_000, about=(number, 1))

@@ -12,7 +12,7 @@ from bot.telegram.inbound.batching_driver import MessageBatcher
 from bot.telegram.inbound.message_batching import BatchTimeouts, MessageBatch
 from bot.telegram.inbound.updates import ChatRef, IncomingMessage, ParsedCommand
 from bot.telegram.runtime.lease_guard import VALID_SECONDS, LeaseGuard
-from shared.core.values.errors import Fenced, StorageUnavailable
+from shared.core.values.errors import LeaseLost, StorageUnavailable
 from tests.kit.storage_health import Doubtful, broken_line
 from tests.kit.telegram.updates import BOB, GROUP, after, forward, photo, spoken
 
@@ -187,7 +187,7 @@ async def test_what_another_holder_has_taken_is_let_go_with_all_that_waits_behin
     lanes.put([now(spoken(4, "elsewhere", chat=GROUP))])
     while heard.ids != [(4,)]:
         await asyncio.sleep(0.01)
-    heard.errors.append(Fenced("taken"))
+    heard.errors.append(LeaseLost("taken"))
     gate.set()
     await settled(lanes)
     assert (heard.ids, heard.failed, lanes.pending_updates) == ([(4,)], [], frozenset())

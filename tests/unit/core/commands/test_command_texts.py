@@ -18,7 +18,7 @@ from shared.core.commands.texts import (
     described,
 )
 from shared.core.compaction.plan import NoReason
-from shared.core.session.session_state import Refused
+from shared.core.session.session_state import ChangeRefused
 
 CONTEXT = ContextShown(
     percent=45.2,
@@ -71,7 +71,7 @@ def test_every_reason_for_doing_nothing_has_words(language: str) -> None:
 
 
 def test_every_refusal_has_words_in_german() -> None:
-    reasons = get_args(get_type_hints(Refused)["reason"])
+    reasons = get_args(get_type_hints(ChangeRefused)["reason"])
     assert set(reasons) == set(command_texts("de").refusals)
 
 

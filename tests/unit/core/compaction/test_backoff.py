@@ -12,10 +12,10 @@ from shared.core.session.backoff import (
     BREAKER_SECONDS,
     JobEnd,
     SummaryEnd,
-    breaker_rest,
+    backoff_from_json,
+    backoff_to_json,
+    breaker_seconds,
     is_thrashing,
-    rest_from_json,
-    rest_to_json,
     unusable_models,
     unusable_seconds,
 )
@@ -56,7 +56,7 @@ DIGEST: dict[str, Any] = {"link": 1, "kind": "digest"}
 )
 def test_three_failures_in_a_row_are_fifteen_minutes_of_rest(ends: list[JobEnd], rest: float) -> None:
     """claude-code: sessions with fifty and more failures in a row, and no breaker."""
-    assert breaker_rest(ends) == rest
+    assert breaker_seconds(ends) == rest
 
 
 def test_three_refills_within_three_turns_are_thrashing() -> None:
@@ -87,7 +87,7 @@ def test_jobs_that_found_nothing_do_not_hide_the_thrashing() -> None:
 def test_a_rest_ends_when_limit_model_or_pins_change_and_after_some_turns() -> None:
     """hermes 93022: two no-ops disabled compaction for ever."""
     rest = rest_from_now(STATE, reason="thrashing", limit=LIMIT, model="m", turns=20)
-    assert rest_from_json(rest_to_json(rest)) == rest
+    assert backoff_from_json(backoff_to_json(rest)) == rest
     resting = replace(STATE, rest=rest)
     assert rests(resting, limit=LIMIT, model="m")
     assert rests(resting, limit=round(1.05 * LIMIT), model="m"), "a ratio is learned anew with every turn"

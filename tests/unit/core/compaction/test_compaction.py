@@ -23,7 +23,7 @@ from shared.core.compaction.plan import (
 )
 from shared.core.session.ledger import Ledger
 from shared.core.session.presets import preset
-from shared.core.session.session import Entry, Link, View
+from shared.core.session.session import Compaction, Entry, View
 from tests.kit.builders import budget, entry, exchange, exchanges, tool_turn, view
 
 STEADY = preset("steady")
@@ -77,7 +77,7 @@ def test_what_was_written_is_measured_before_it_is_committed(ratio: float) -> No
 
 
 def test_the_summary_of_what_was_hidden_before_counts_among_what_is_replaced() -> None:
-    head = Link(id=1, kind="summary", from_turn=1, through_turn=3, tokens=500)
+    head = Compaction(id=1, kind="summary", from_turn=1, through_turn=3, tokens=500)
     made = planned(view(exchanges(20, first=4, tokens=200), head=head))
     assert made.replaced == 500 + sum(e.tokens for e in made.entries)
 
@@ -132,7 +132,7 @@ def test_an_old_unanswered_turn_does_not_end_all_compaction() -> None:
 
 
 def test_the_former_ledger_and_the_base_are_carried_into_the_plan() -> None:
-    head = Link(
+    head = Compaction(
         id=1, kind="summary", from_turn=1, through_turn=10, through_seq=20, ledger=Ledger(narrative="n")
     )
     made = planned(view(exchanges(20, first=11, tokens=200), base_turn=10, head=head))
@@ -309,7 +309,7 @@ def test_after_a_compaction_there_is_nothing_left_to_plan(state: View, force: bo
         return
     live = tuple(e for e in state.entries if e.turn > made.through_turn)
     pins = tuple(e for e in state.entries if e.turn <= made.through_turn and e.pinned)
-    head = Link(id=1, kind="summary", from_turn=1, through_turn=made.through_turn, tokens=200)
+    head = Compaction(id=1, kind="summary", from_turn=1, through_turn=made.through_turn, tokens=200)
     after = replace(state, base_turn=made.through_turn, entries=live, pins=pins, head=head)
     again = plan_compaction(after, budget=allowed, policy=policy, now_tokens=made.expected_after)
     assert isinstance(again, NothingToCompact), again

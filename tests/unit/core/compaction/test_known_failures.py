@@ -27,7 +27,7 @@ from shared.core.session.ledger import Ledger, LedgerItem
 from shared.core.session.policy import ContradictoryPolicy, fitted
 from shared.core.session.presets import PRESETS, preset
 from shared.core.session.pruning import apply_pruning
-from shared.core.session.session import Entry, Link, Note
+from shared.core.session.session import Compaction, Entry, Note
 from shared.core.session.summary import LedgerPatch, NewItem, apply_patch, render_summary
 from shared.core.values.errors import ModelUnavailable, PromptTooLong
 from shared.core.values.message_repair import NOT_EXECUTED, repair
@@ -55,7 +55,7 @@ TALK = [
         turn, f"I asked for question {turn} about the ferry.", f"You got answer {turn} of mine."
     )
 ]
-HEAD = Link(
+HEAD = Compaction(
     id=1, kind="summary", from_turn=1, through_turn=4, through_seq=8, summary_text="They met in Røros."
 )
 

@@ -15,14 +15,14 @@ from shared.core.context.prompts import default_layers, flush_instruction
 from shared.core.overflow.overflow_recovery import Shrunk, shrink_to_fit
 from shared.core.session.artifacts import artifact_of, excerpt
 from shared.core.session.presets import preset
-from shared.core.session.session import Entry, Link, Note, View
+from shared.core.session.session import Compaction, Entry, Note, View
 from shared.core.values.errors import ContextBudgetExceeded
 from shared.core.values.messages import Text, Thinking, ToolResult, ToolUse, text_of
 from tests.kit.builders import entry, exchange, exchanges, tool_turn, view, words
 from tests.unit.core.values.test_message_repair import assert_valid_request
 
 STEADY = preset("steady")
-SUMMARY = Link(
+SUMMARY = Compaction(
     id=1, kind="summary", from_turn=1, through_turn=3, through_seq=6, summary_text="They like tea.", tokens=5
 )
 LIVE = [*exchanges(2, first=4), entry(11, 6, "and now?")]

@@ -15,7 +15,7 @@ from shared.core.context.prompts import default_layers
 from shared.core.context.selection import WINDOW_SLACK, WINDOW_WAITS, select, window_through
 from shared.core.session.policy import Channel, ContextPolicy, with_overrides
 from shared.core.session.presets import preset
-from shared.core.session.session import Entry, Link, View, unresolved_turns
+from shared.core.session.session import Compaction, Entry, View, unresolved_turns
 from shared.core.values.messages import Text, ToolUse
 from tests.kit.builders import entry, exchanges, tool_turn, view, words
 from tests.unit.core.values.test_message_repair import assert_valid_request
@@ -79,7 +79,7 @@ def test_a_trim_keeps_whole_newest_messages_from_a_person_on(tokens: int, seqs: 
 
 
 def test_a_trim_counts_the_summary_the_pins_and_the_sessions_ratio() -> None:
-    head = Link(id=1, kind="summary", from_turn=1, through_turn=1, tokens=20, summary_text="tea")
+    head = Compaction(id=1, kind="summary", from_turn=1, through_turn=1, tokens=20, summary_text="tea")
     pin = entry(90, 1, "keep", tokens=10, pinned=True)
     state = replace(talk(4, tokens=10), head=head, pins=(pin,))
     assert sent(state, policy(trim_tokens=60)) == [7, 8, 9]

@@ -18,7 +18,7 @@ from shared.core.session.budget import ContextBudget, budget_for
 from shared.core.session.ledger import ItemKind, Ledger, LedgerItem
 from shared.core.session.presets import preset
 from shared.core.session.pruning import PruneDecision
-from shared.core.session.session import Entry, Link, View
+from shared.core.session.session import Compaction, Entry, View
 from tests.kit.builders import entry, exchange, exchanges, tool_turn, view, words
 from tests.unit.core.values.test_message_repair import assert_valid_request
 
@@ -79,7 +79,7 @@ def test_a_call_and_its_results_go_together_and_before_words_that_say_something(
 )
 def test_what_the_newest_summary_cites_stays(kind: ItemKind, stays: bool) -> None:
     item = LedgerItem(id="i1", kind=kind, text="tea", sources=(2,))
-    head = Link(id=1, kind="summary", from_turn=1, through_turn=1, ledger=Ledger(items=(item,)))
+    head = Compaction(id=1, kind="summary", from_turn=1, through_turn=1, ledger=Ledger(items=(item,)))
     assert (2 not in asked(exchanges(8, tokens=200), 90_000, head=head)) is stays
     closed = replace(head, ledger=Ledger(items=(replace(item, closed="done"),)))
     assert 2 in asked(exchanges(8, tokens=200), 90_000, head=closed)

@@ -10,7 +10,7 @@ from shared.core.context.build_context import build_context
 from shared.core.context.prompts import SystemLayers
 from shared.core.overflow.request_trace import Piece, before_call, calls_of, pieces_of
 from shared.core.session.presets import PRESETS
-from shared.core.session.session import Entry, Link, View
+from shared.core.session.session import Compaction, Entry, View
 from shared.core.values.messages import Author, Block, Role, Text, Thinking, ToolResult, ToolUse
 
 AT = datetime(2026, 11, 21, tzinfo=UTC)
@@ -44,7 +44,9 @@ OPEN = (
 
 
 def view(entries: tuple[Entry, ...]) -> View:
-    head = Link(id=1, kind="summary", from_turn=1, through_turn=1, through_seq=0, summary_text="They talked.")
+    head = Compaction(
+        id=1, kind="summary", from_turn=1, through_turn=1, through_seq=0, summary_text="They talked."
+    )
     return View(
         session_id=1, base_turn=1, flushed_turn=1, view_epoch=1, cycle=1, head=head, entries=entries,
         open_turn=3,

@@ -12,7 +12,7 @@ from shared.core.context.selection import select
 from shared.core.overflow.filler_trimming import hides_above
 from shared.core.session.budget import ContextBudget, Pressure, Status, budget_for, gauge, pressure
 from shared.core.session.presets import PRESETS, preset
-from shared.core.session.session import Link, View
+from shared.core.session.session import Compaction, View
 from shared.core.values.errors import ContextBudgetExceeded
 from shared.core.values.messages import Text
 from shared.core.values.tokens import reply_tokens
@@ -129,7 +129,7 @@ def test_pantheon_summarises_after_eight_turns_however_small_they_are(turns: int
 
 @pytest.mark.parametrize(("newest", "due"), [(15, False), (16, True), (17, True)])
 def test_the_eight_turns_count_from_the_newest_summary_not_from_what_it_kept(newest: int, due: bool) -> None:
-    head = Link(id=1, kind="summary", from_turn=1, through_turn=4, tokens=300, summary_text="tea")
+    head = Compaction(id=1, kind="summary", from_turn=1, through_turn=4, tokens=300, summary_text="tea")
     state = view(exchanges(newest - 4, first=5, tokens=50), head=head, cycle=1, flushed_turn=4)
     pantheon = preset("pantheon")
     assert turns_since_summary(state, pantheon) == newest - 8
@@ -139,7 +139,7 @@ def test_the_eight_turns_count_from_the_newest_summary_not_from_what_it_kept(new
 
 def test_after_an_undo_or_a_separator_the_turns_count_anew() -> None:
     pantheon = preset("pantheon")
-    separator = Link(id=2, kind="separator", from_turn=1, through_turn=8)
+    separator = Compaction(id=2, kind="separator", from_turn=1, through_turn=8)
     assert turns_since_summary(view(exchanges(7, first=9), head=separator), pantheon) == 7
     held = view(exchanges(12, tokens=50), hold_compaction=True)
     wish = next_job(held, budget=budget("pantheon", 200_000), policy=pantheon, context_tokens=2_000)

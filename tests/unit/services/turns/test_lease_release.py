@@ -11,7 +11,7 @@ import pytest
 
 from shared.core.session.events import ReplyEvent
 from shared.core.session.turns import Caps
-from shared.core.values.errors import Fenced, StorageUnavailable
+from shared.core.values.errors import LeaseLost, StorageUnavailable
 from shared.runtime.crash_points import ignore_crash_point
 from shared.services.turns.agent_loop import ClaimPrices
 from shared.services.turns.session_service import SessionService
@@ -191,5 +191,5 @@ async def test_behind_another_server_nothing_is_known_but_what_was_asked_of_it()
 async def test_a_process_that_the_database_does_not_know_begins_anew() -> None:
     house = House()
     house.heart.is_lost = True
-    with pytest.raises(Fenced):
+    with pytest.raises(LeaseLost):
         await house.beats()

@@ -15,7 +15,7 @@ import pytest
 
 from shared.core.session.events import Accepted, Inbound, ReplyEvent
 from shared.core.session.turns import AnswerStored, Caps, Claim, Outcome
-from shared.core.values.errors import Fenced, StorageUnavailable
+from shared.core.values.errors import LeaseLost, StorageUnavailable
 from shared.runtime.crash_points import ignore_crash_point
 from shared.services.turns import session_service as module
 from shared.services.turns.agent_loop import ClaimPrices
@@ -134,7 +134,7 @@ class Turns:
     def _fenced(self, claim: Claim) -> Row:
         row = self.server.rows[claim.session_id]
         if (row.epoch, row.leased_by, row.answered) != (claim.epoch, self.worker_id, claim.turn - 1):
-            raise Fenced(f"turn {claim.turn}")
+            raise LeaseLost(f"turn {claim.turn}")
         return row
 
     async def record_answer(self, claim: Claim, outcome: Outcome) -> AnswerStored:

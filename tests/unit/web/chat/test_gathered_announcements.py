@@ -10,7 +10,7 @@ import pytest
 
 from shared.runtime.tasks import BackgroundTasks
 from tests.kit.web.fixtures import DeafAnnouncer
-from web.hub import Hub
+from web.server.hub import Hub
 
 
 class Listening(DeafAnnouncer):
@@ -24,7 +24,7 @@ class Listening(DeafAnnouncer):
 async def test_announcements_gather_by_conversation_and_keep_their_order(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("web.hub.GATHER_SECONDS", 0.2)
+    monkeypatch.setattr("web.server.hub.GATHER_SECONDS", 0.2)
     announcer, tasks = Listening(), BackgroundTasks()
     nothing: Any = None
     hub = Hub(announcer=announcer, events=nothing, measure=nothing, tasks=tasks)

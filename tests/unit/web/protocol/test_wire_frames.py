@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shared.core.session.events import Organizing
-from web import wire
+from web.protocol import wire
 
 
 def test_waiting_for_a_summary_moves_the_same_bar_as_the_job_itself() -> None:

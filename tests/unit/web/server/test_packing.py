@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from web.modules import PackingRefused, read
-from web.packing import pack
-from web.pages import FIRST, STATIC, Files
+from web.bundling.modules import PackingRefused, read
+from web.bundling.packing import pack
+from web.server.pages import FIRST, STATIC, Files
 
 
 def joined(sources: dict[str, str], first: list[list[str]]) -> dict[str, str]:

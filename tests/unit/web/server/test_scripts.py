@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from web.scripts import NotUnderstood, tokens
-from web.squeezing import script, style
+from web.bundling.scripts import NotUnderstood, tokens
+from web.bundling.squeezing import script, style
 
 
 def small(text: str) -> str:

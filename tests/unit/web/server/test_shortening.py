@@ -6,11 +6,11 @@ from string import ascii_letters
 
 import pytest
 
-from web.modules import WINDOWS_OWN, PackingRefused
-from web.packing import pack
-from web.scripts import NotUnderstood, tokens
-from web.shortening import Shortener
-from web.squeezing import script
+from web.bundling.modules import WINDOWS_OWN, PackingRefused
+from web.bundling.packing import pack
+from web.bundling.scripts import NotUnderstood, tokens
+from web.bundling.shortening import Shortener
+from web.bundling.squeezing import script
 
 
 def short(text: str, *top: str) -> str:

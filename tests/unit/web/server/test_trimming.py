@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from web.packing import pack
-from web.scripts import tokens
-from web.shortening import parts
-from web.squeezing import script
-from web.trimming import meant, spelt
+from web.bundling.packing import pack
+from web.bundling.scripts import tokens
+from web.bundling.shortening import parts
+from web.bundling.squeezing import script
+from web.bundling.trimming import meant, spelt
 
 
 def trimmed(text: str, *kept: str) -> str:

@@ -14,9 +14,9 @@ import pytest
 
 from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.adapters.postgres.turns.pins import PostgresPins
-from shared.core.session.session import Link, View
-from shared.core.session.session_state import LinkStored
-from shared.core.values.errors import Fenced, StaleView
+from shared.core.session.session import Compaction, View
+from shared.core.session.session_state import CompactionStored
+from shared.core.values.errors import LeaseLost, StaleView
 from tests.kit.app_driver import Visit, running_app, settings_for, visit
 from tests.kit.histories.log import Log
 from tests.kit.rival_compactors import Rivals, rivals_of
@@ -65,7 +65,7 @@ async def test_a_compactor_that_was_given_up_cannot_commit(guest: Visit) -> None
     rivals = await rivals_of(guest)
     await talk(guest, 5)
     rivals.job = replace(rivals.job, epoch=rivals.job.epoch - 1)
-    with pytest.raises(Fenced):
+    with pytest.raises(LeaseLost):
         await rivals.try_once()
     assert await guest.one("SELECT count(*) FROM links") == 0
 
@@ -146,7 +146,7 @@ class Storm:
                 )
             else:
                 done = await store.restore_compaction(self.guest.session_id, fixed_tokens=900)
-            told["moved"] += isinstance(done, LinkStored)
+            told["moved"] += isinstance(done, CompactionStored)
             await self._pause(50)
         self.undone.set()
 
@@ -203,21 +203,21 @@ async def test_the_log_of_the_histories_means_what_postgres_means(guest: Visit) 
                     row = await guest.app.pool.fetchrow("SELECT * FROM links ORDER BY id DESC LIMIT 1")
                     assert row is not None
                     turns = {"from_turn": row["from_turn"], "through_turn": row["through_turn"]}
-                    log.compact(Link(id=row["id"], kind="digest", **turns), seen)
+                    log.compact(Compaction(id=row["id"], kind="digest", **turns), seen)
             case "undo":
                 made = await guest.app.upkeep.undo_compaction(
                     guest.session_id, limit_tokens=10**9, fixed_tokens=0
                 )
                 done = log.undo()
-                assert done == isinstance(made, LinkStored)
+                assert done == isinstance(made, CompactionStored)
             case "restore":
                 made = await guest.app.upkeep.restore_compaction(guest.session_id, fixed_tokens=0)
                 done = log.restore()
-                assert done == isinstance(made, LinkStored)
+                assert done == isinstance(made, CompactionStored)
             case "anew":
                 made = await guest.app.upkeep.start_new_conversation(guest.session_id, fixed_tokens=0)
                 done = log.begin_anew("new")
-                assert done == isinstance(made, LinkStored)
+                assert done == isinstance(made, CompactionStored)
             case _:
                 held = sorted(log.pins) if deed == "unpin" else sorted(log.entries)
                 seq = rng.choice(held or [1])

@@ -14,7 +14,7 @@ from shared.adapters.postgres.dashboard.alerts import PostgresAlerts, Rules
 from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.db.workers import PostgresWorkers
 from shared.adapters.postgres.operations.invariants import check_invariants
-from shared.core.ops.alerts import NotSent, Refused, Sending, Sent, Unknown, message
+from shared.core.ops.alerts import AlertOutcomeUnknown, AlertRefused, NotSent, Sending, Sent, message
 from tests.kit.dashboard.seed import a_session
 from tests.kit.midday import MIDDAY, TODAY
 
@@ -401,7 +401,7 @@ async def test_an_end_waits_for_its_beginning_and_is_not_told_without_it(desk: D
     await desk.spend(0)
     assert await desk.look(targets=("webhook",)) == (0, 1)
     assert await desk.claim() is None
-    await desk.store.record_outcome(first, Refused(code="http_410"), worker_id=desk.worker_id)
+    await desk.store.record_outcome(first, AlertRefused(code="http_410"), worker_id=desk.worker_id)
     await desk.look(targets=("webhook",))
     assert await desk.states() == {("webhook", "opened"): "failed", ("webhook", "ended"): "failed"}
 
@@ -458,7 +458,7 @@ async def test_an_unknown_end_is_never_repeated(desk: Desk) -> None:
     await desk.spend(4_000_000)
     await desk.look(targets=("email",))
     await desk.store.record_outcome(
-        await desk.claimed(), Unknown(code="lost_connection"), worker_id=desk.worker_id
+        await desk.claimed(), AlertOutcomeUnknown(code="lost_connection"), worker_id=desk.worker_id
     )
     await desk.look(targets=("email",))
     assert await desk.claim() is None

@@ -11,7 +11,7 @@ import pytest
 
 from shared.adapters.postgres.db.pool import open_pool, store_method
 from shared.adapters.postgres.db.wellness import WatchedPool, asking_storage
-from shared.core.values.errors import Fenced, StorageUnavailable
+from shared.core.values.errors import LeaseLost, StorageUnavailable
 
 CUT_OFF = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = $1"
 
@@ -138,11 +138,11 @@ async def test_what_was_expected_is_not_asked_about(
     store: Store, pool: WatchedPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nobody_answers(pool, monkeypatch)
-    with pytest.raises(Fenced):
-        await store.raises(Fenced("turn 7"))
-    with pytest.raises(Fenced):
+    with pytest.raises(LeaseLost):
+        await store.raises(LeaseLost("turn 7"))
+    with pytest.raises(LeaseLost):
         async with asking_storage(pool):
-            raise Fenced("turn 7")
+            raise LeaseLost("turn 7")
 
 
 async def test_around_several_statements_one_lost_connection_is_enough(

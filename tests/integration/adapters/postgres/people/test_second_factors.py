@@ -11,7 +11,7 @@ from typing import TypeAlias
 import asyncpg
 import pytest
 
-from shared.adapters.encryption import CannotUnseal, Vault
+from shared.adapters.encryption import CannotUnseal, Encryption
 from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.people.login_tries import LoginTries, keys_of
 from shared.adapters.postgres.people.operator_admin import Roster
@@ -58,7 +58,7 @@ async def factors(pool: Pool, operators: Operators) -> SecondFactors:
     return SecondFactors(
         pool,
         operators=operators,
-        vault=functools.cache(lambda: Vault(SECRET_KEY)),
+        vault=functools.cache(lambda: Encryption(SECRET_KEY)),
         crash_point=ignore_crash_point,
     )
 
@@ -268,7 +268,7 @@ async def test_codes_are_not_guessed_from_everywhere_either_but_where_one_has_lo
     factors = SecondFactors(
         pool,
         operators=operators,
-        vault=functools.cache(lambda: Vault(SECRET_KEY)),
+        vault=functools.cache(lambda: Encryption(SECRET_KEY)),
         crash_point=ignore_crash_point,
     )
     _, codes = await set_up(pool, factors, ada)
@@ -347,7 +347,7 @@ async def test_another_secret_key_opens_nothing_and_says_so(
 ) -> None:
     key, _ = await set_up(pool, factors, ada)
     other = SecondFactors(
-        pool, operators=operators, vault=lambda: Vault(b"o" * 40), crash_point=ignore_crash_point
+        pool, operators=operators, vault=lambda: Encryption(b"o" * 40), crash_point=ignore_crash_point
     )
     with pytest.raises(CannotUnseal):
         await other.log_in(token=await half_way(operators), code=await one_time_code(pool, key), source="a")

@@ -21,7 +21,7 @@ from shared.adapters.postgres.turns.deliveries import PostgresDeliveries
 from shared.adapters.postgres.turns.turns import PostgresTurns
 from shared.core.ops.job_views import JobMatch
 from shared.core.session.events import Inbound, InboxReceipt
-from shared.core.values.errors import Fenced, UnknownSession
+from shared.core.values.errors import LeaseLost, UnknownSession
 
 Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
 BOT = 7_000_000_001
@@ -80,7 +80,7 @@ async def accepted(pool: Pool, inbound: Inbound) -> bool | None:
     """Whether it was stored now (True) or before (False); None: another holder has taken some of it."""
     try:
         return not (await PostgresTurns(pool).accept(inbound, channel="telegram", tokens=3)).repeated
-    except Fenced:
+    except LeaseLost:
         return None
 
 

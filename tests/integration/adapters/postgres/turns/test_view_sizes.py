@@ -9,7 +9,7 @@ import pytest
 
 from shared.core.context.selection import LeftOut, leaves_out
 from shared.core.session.presets import preset
-from shared.core.session.session_state import LinkStored, Refused
+from shared.core.session.session_state import ChangeRefused, CompactionStored
 from tests.kit.app_driver import Visit, running_app, settings_for, visit
 from tests.kit.rival_compactors import rivals_of
 
@@ -61,11 +61,11 @@ async def decide(guest: Visit, seq: int, form: str, *, turn: int = TURNS, shown:
     )  # fmt: skip
 
 
-async def undone(guest: Visit, left_out: LeftOut | None = None, *, limit: int = 10**9) -> LinkStored:
+async def undone(guest: Visit, left_out: LeftOut | None = None, *, limit: int = 10**9) -> CompactionStored:
     done = await guest.app.upkeep.undo_compaction(
         guest.session_id, limit_tokens=limit, fixed_tokens=0, left_out=left_out
     )
-    assert isinstance(done, LinkStored), done
+    assert isinstance(done, CompactionStored), done
     return done
 
 
@@ -77,14 +77,14 @@ async def test_an_undo_whose_results_were_cleared_is_not_refused(guest: Visit) -
     assert back.tokens_after == await guest.one(SAID) + 60 * TURNS
     assert await guest.one("SELECT context_tokens FROM sessions") == back.tokens_after
     again = await guest.app.upkeep.restore_compaction(guest.session_id, fixed_tokens=0)
-    assert isinstance(again, LinkStored)
+    assert isinstance(again, CompactionStored)
     assert again.tokens_after < back.tokens_after
 
 
 async def test_results_that_are_sent_whole_still_refuse_an_undo_that_would_not_fit(guest: Visit) -> None:
     await grown(guest)
     refused = await guest.app.upkeep.undo_compaction(guest.session_id, limit_tokens=100_000, fixed_tokens=0)
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, ChangeRefused)
     assert refused.reason == "would_not_fit"
 
 

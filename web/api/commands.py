@@ -1,0 +1,268 @@
+"""Commands over REST: as JSON or as events, for a visitor, a key or an operator, once per `cid`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+import structlog
+from aiohttp import web
+
+from shared.core.commands.arguments import typed_words
+from shared.core.values.errors import EvertalkError, StorageUnavailable, UnknownSession
+from web.api.responses import BEARER, check_rate, json_reply, language, not_while_draining
+from web.auth.api_key_auth import API, ONLY_IN_PERSON, known_as, reached_by_key, record
+from web.auth.operator_auth import OPERATORS
+from web.auth.visitors import Known
+from web.chat.socket_session import COMMAND_SECONDS, UnknownCommand, result_payload
+from web.parts import PARTS, CommandShown, Parts, audience_of
+from web.protocol import request_fields, wire
+from web.security import REQUEST_ID, HttpRefusal, cross_origin_headers, error_body, read_json
+from web.server.event_stream import HEARTBEAT_SECONDS, EventStream, wants_events
+
+log = structlog.get_logger(__name__)
+
+KEPT_SECONDS = 60.0
+"""Who asked whether it was done just before it was finds it here still."""
+_RESERVED = ("session_id", "cid")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asker:
+    """Who gives a command, and for which conversation."""
+
+    known: Known
+    operator: str | None = None
+    key: bool = False
+
+    @property
+    def audience(self) -> str:
+        """An operator may whatever a conversation of one's own may."""
+        return "personal" if self.operator is not None else self.known.audience
+
+    @property
+    def address_id(self) -> int | None:
+        """An operator stands in no place of the person."""
+        return None if self.operator is not None else self.known.row.address_id or None
+
+
+class Run:
+    """One command on its way, and those who want to hear of it."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.outcome: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        self.progress: dict[str, Any] | None = None
+        """The newest; each is a full value."""
+        self._told = asyncio.Event()
+
+    async def tell(self, message: str, percent: int | None) -> None:
+        shown = {"command": self.name, "message": message}
+        self.progress = shown if percent is None else {**shown, "percent": percent}
+        self._told.set()
+
+    def end(self, outcome: dict[str, Any] | EvertalkError) -> None:
+        if isinstance(outcome, EvertalkError):
+            self.outcome.set_exception(outcome)
+            self.outcome.exception()  # it is nobody's oversight when all listeners have gone
+        else:
+            self.outcome.set_result(outcome)
+        self._told.set()
+
+    async def news(self, seconds: float) -> bool:
+        """False when nothing happened in time."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._told.wait()
+        except TimeoutError:
+            return False
+        self._told.clear()
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """What runs in this process under a `cid`: whoever asks again hears of the same."""
+
+    by_cid: dict[tuple[int, str], Run] = field(default_factory=dict)
+
+
+RUNS: web.AppKey[Runs] = web.AppKey("command_runs", Runs)
+
+
+async def run_command(request: web.Request) -> web.StreamResponse:
+    """`{"session_id": …, "cid"?: …, arguments by name…}`"""
+    parts, name = request.app[PARTS], request.match_info["name"]
+    not_while_draining(parts)
+    body = await read_json(request)
+    asker = await _asker(request, body.get("session_id"))
+    command = _offered(parts, name, asker)
+    cid = request_fields.cid(request, body)
+    given = {key: value for key, value in body.items() if key not in _RESERVED}
+    words = wire.clean(typed_words(name, command.arguments, given))
+    check_rate(request, parts, asker.known)
+    known_run = await _before(request, asker, name, cid)
+    if isinstance(known_run, dict):
+        return await _answered(request, Run(name), known_run)
+    if known_run is None:
+        await _recorded(request, asker, name)
+        known_run = _begin(request, parts, asker, name, words, cid)
+    if wants_events(request):
+        return await _streamed(request, known_run)
+    async with asyncio.timeout(COMMAND_SECONDS + 5):
+        return await json_reply(request, await asyncio.shield(known_run.outcome))
+
+
+async def _asker(request: web.Request, session_id: Any) -> Asker:
+    """A key's session is named by the request; a visitor has one; an operator may name any."""
+    named = session_id if isinstance(session_id, str) else None
+    if (known := await reached_by_key(request, named)) is not None:
+        return Asker(known=known, key=True)
+    visitor = await request.app[PARTS].visitors.caller(request)
+    if visitor is not None and session_id == str(visitor.row.session_public_id):
+        return Asker(known=visitor)
+    operator = None if "Authorization" in request.headers else await _operator(request)
+    if operator is not None:
+        return Asker(known=await _any_session(request, session_id), operator=operator)
+    if visitor is not None:
+        raise UnknownSession("not this visitor's session")
+    raise HttpRefusal(401, "unauthorized", "A visitor's token, a key or a login is needed.", headers=BEARER)
+
+
+async def _operator(request: web.Request) -> str | None:
+    door = request.app[OPERATORS]
+    who = await door.signed_in(request)
+    if who is not None and not who.may("operator"):
+        raise HttpRefusal(403, "role_needed", f"This needs the role operator; you are {who.role}.")
+    return who.name if who is not None else None
+
+
+async def _any_session(request: web.Request, session_id: Any) -> Known:
+    if not isinstance(session_id, str) or not request_fields.is_id(session_id):
+        raise UnknownSession("not an id", advice="Name the conversation by `session_id`.")
+    reached = await request.app[API].sessions.reach(UUID(session_id))
+    if reached is None:
+        raise UnknownSession("no such session", advice="There is no such conversation.")
+    return await known_as(request, reached)
+
+
+def _offered(parts: Parts, name: str, asker: Asker) -> CommandShown:
+    if name in ONLY_IN_PERSON and (asker.key or asker.operator is not None):
+        raise HttpRefusal(403, "only_in_person", "Only the person whose conversation it is may do that.")
+    for command in parts.commands_for(asker.audience, site=asker.known.site):
+        if command.name == name:
+            return command
+    raise HttpRefusal(404, "unknown_command", UnknownCommand.advice)
+
+
+async def _before(
+    request: web.Request, asker: Asker, name: str, cid: str | None
+) -> Run | dict[str, Any] | None:
+    """The same request's run or result, when it came before."""
+    if cid is None:
+        return None
+    session_id = asker.known.row.session_id
+    done = await request.app[API].sessions.command_done(session_id, cid)
+    # Looked at without a pause before a new one is put there.
+    found = request.app[RUNS].by_cid.get((session_id, cid))
+    command = found.name if found is not None else (done or {}).get("command", name)
+    if command != name:
+        raise HttpRefusal(409, "cid_used", f"This cid was used for /{command}. Take a new one.")
+    return found if found is not None else None if done is None else {"error": None, **done}
+
+
+async def _recorded(request: web.Request, asker: Asker, name: str) -> None:
+    about = f"session:{asker.known.row.session_public_id}"
+    await record(request, "commands.run", about=about, command=name)
+    if asker.operator is not None:
+        await request.app[OPERATORS].record(actor=asker.operator, action=f"command.{name}", about=about)
+
+
+def _begin(request: web.Request, parts: Parts, asker: Asker, name: str, words: str, cid: str | None) -> Run:
+    """In a task of the process: a reader who hangs up does not end it."""
+    runs, run, session_id = request.app[RUNS].by_cid, Run(name), asker.known.row.session_id
+    if cid is not None:
+        if (already := runs.get((session_id, cid))) is not None:
+            return already
+        runs[session_id, cid] = run
+
+    async def work() -> None:
+        kept = 0.0
+        try:
+            run.end(await _run(parts, asker, run, words, cid, language(request)))
+            kept = KEPT_SECONDS
+        except EvertalkError as error:
+            run.end(error)
+        except TimeoutError:
+            run.end(StorageUnavailable("command took too long"))
+        finally:
+            if not run.outcome.done():
+                run.end(StorageUnavailable("the server restarts"))
+            if cid is not None:
+                asyncio.get_running_loop().call_later(kept, runs.pop, (session_id, cid), None)
+
+    parts.tasks.start(work())
+    return run
+
+
+async def _run(
+    parts: Parts, asker: Asker, run: Run, words: str, cid: str | None, tongue: str
+) -> dict[str, Any]:
+    session_id = asker.known.row.session_id
+    async with asyncio.timeout(COMMAND_SECONDS):
+        outcome = await parts.commands.run(
+            session_id=session_id, address_id=asker.address_id, name=run.name, args=words, cid=cid,
+            progress=run.tell, audience=audience_of(_audience(asker)), language=tongue,
+        )  # fmt: skip
+    if run.name == "retry" and outcome.success:
+        parts.replies.answer(session_id)
+    payload = result_payload(cid, outcome)
+    if outcome.event_seq:
+        parts.hub.arrived(session_id, outcome.event_seq, "command.result", payload)
+    return {"error": None, **payload, "event_seq": outcome.event_seq}
+
+
+def _audience(asker: Asker) -> str:
+    return "personal" if asker.operator is not None else asker.known.row.audience
+
+
+async def _answered(request: web.Request, run: Run, outcome: Mapping[str, Any]) -> web.StreamResponse:
+    if not wants_events(request):
+        return await json_reply(request, outcome)
+    run.end(dict(outcome))
+    return await _streamed(request, run)
+
+
+async def _streamed(request: web.Request, run: Run) -> web.StreamResponse:
+    """`progress` …, then `result`, or `error` in the shape that errors have everywhere."""
+    stream = EventStream(request, request_id=request[REQUEST_ID], headers=await cross_origin_headers(request))
+    await stream.open()
+    shown: dict[str, Any] | None = None
+    loop = asyncio.get_running_loop()
+    quiet_since, deadline = loop.time(), loop.time() + COMMAND_SECONDS + 5
+    while not run.outcome.done() and not stream.gone and loop.time() < deadline:
+        await run.news(1.0)
+        if run.progress is not None and run.progress is not shown:
+            shown, quiet_since = run.progress, loop.time()
+            await stream.send("progress", shown)
+        elif loop.time() - quiet_since >= HEARTBEAT_SECONDS:
+            quiet_since = loop.time()
+            await stream.beat()
+    if run.outcome.done():
+        await _tell_end(request, stream, run, shown)
+    return await stream.end()
+
+
+async def _tell_end(
+    request: web.Request, stream: EventStream, run: Run, shown: dict[str, Any] | None
+) -> None:
+    if run.progress is not None and run.progress is not shown:
+        await stream.send("progress", run.progress)
+    error = run.outcome.exception()
+    if isinstance(error, EvertalkError):
+        await stream.send("error", error_body(request, error))
+    else:
+        await stream.send("result", run.outcome.result())

@@ -1,0 +1,92 @@
+"""A place in a session's room for one request that waits for something to happen there."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+from web.auth.visitors import Known
+from web.parts import Parts
+from web.server.hub import Subscriber
+from web.server.send_queue import SendQueue
+
+WAITING = 64
+"""Frames that may wait here; behind them the outbox drops pieces of answers first, as for any slow reader."""
+
+
+class EventWaiter:
+    """The end of an outbox where frames are taken, not sent."""
+
+    def __init__(self) -> None:
+        self._heard: asyncio.Queue[str | None] = asyncio.Queue(WAITING)
+        self._deaf = False
+        self.closed = False
+        """Nothing more comes: the server ends, or the reader was too slow."""
+
+    async def send_str(self, data: str) -> None:
+        if not self._deaf:
+            await self._heard.put(data)
+
+    async def close(self, *, code: int = 1000, message: bytes = b"") -> bool:
+        if not self._deaf:
+            await self._heard.put(None)
+        return True
+
+    def abort(self) -> None:
+        self.closed = True
+
+    def stop_listening(self) -> None:
+        """Whoever waits to put something in here must not wait any longer."""
+        self._deaf = True
+        while not self._heard.empty():
+            self._heard.get_nowait()
+
+    async def next(self, seconds: float) -> dict[str, Any] | None:
+        """None when nothing came in time, or nothing more will come."""
+        if self.closed:
+            return None
+        try:
+            async with asyncio.timeout(seconds):
+                text = await self._heard.get()
+        except TimeoutError:
+            return None
+        if text is None:
+            self.closed = True
+            return None
+        frame: dict[str, Any] = json.loads(text)
+        return frame
+
+
+class EventSubscription:
+    """`async with Listening(…) as ear`: everything after the session's newest event, in order."""
+
+    def __init__(self, parts: Parts, known: Known) -> None:
+        self._parts = parts
+        self._session_id = known.row.session_id
+        self._ear = EventWaiter()
+        outbox = SendQueue(self._ear, spawn=parts.tasks.start, abort=self._ear.abort)
+        self._seat = Subscriber(
+            outbox, public=known.audience == "public", address_id=known.row.address_id,
+            admitted_by=known.admitted_by,
+        )  # fmt: skip
+
+    async def __aenter__(self) -> EventWaiter:
+        hub = self._parts.hub
+        await hub.join(self._session_id, self._seat)
+        try:
+            head = await self._parts.events.head(self._session_id)
+            number = 0 if head is None else head.event_seq
+        except BaseException:
+            await self._leave()
+            raise
+        self._seat.begin(json.dumps({"t": "begun"}), number)
+        hub.begun(self._session_id, number)
+        return self._ear
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._leave()
+
+    async def _leave(self) -> None:
+        self._ear.stop_listening()
+        await asyncio.shield(self._parts.hub.leave(self._session_id, self._seat))

@@ -1,0 +1,277 @@
+"""Files of the widget: `POST /api/v1/uploads` takes one, `GET /api/v1/attachments/{id}` gives it back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any, Protocol
+from urllib.parse import unquote
+
+import structlog
+from aiohttp import web
+
+from shared.adapters.files.file_reading import read_file
+from shared.adapters.files.sandbox_client import Openings, SenderMustWait
+from shared.adapters.postgres.turns.uploads import Kept, PostgresUploads, TooMuchKept, UnknownFile
+from shared.core.context.file_texts import file_words
+from shared.core.values.files import (
+    FILES,
+    MOST_BYTES,
+    MOST_FILE_CHARS,
+    PDF,
+    PICTURE_MIMES,
+    PLAIN,
+    Attached,
+    Document,
+    NotRead,
+    Picture,
+    Served,
+    clean_name,
+)
+from shared.core.values.messages import Block, Text
+from web.api.responses import BEARER, caller, json_reply
+from web.auth.api_key_auth import KEY, reached_by_key, record
+from web.auth.operator_auth import OPERATORS
+from web.auth.visitors import Known
+from web.parts import PARTS, Parts
+from web.protocol.wire import RateLimited
+from web.security import HttpRefusal, cross_origin_headers, preflight
+from web.server.rate_limits import Amounts, ClientLimits, Places, RateWindows
+
+log = structlog.get_logger(__name__)
+
+UPLOADS = "/api/v1/uploads"
+ATTACHMENT = f"{FILES}/{{id}}"
+NAME_HEADER = "X-File-Name"
+"""Percent-encoded; a header, because addresses end up in the logs of proxies."""
+MOST_AT_ONCE = 5
+"""Files of one message."""
+IDLE_SECONDS = 15.0
+BODY_SECONDS = 120.0
+RECEIVED_AT_ONCE = 8
+"""By this process: each may hold a whole file in memory."""
+FOR_EVERYBODY = 4
+"""Behind so many, places are kept for addresses that hold none: a few slow ones must not hold them all."""
+WINDOW_SECONDS = 60.0
+HOUR_SECONDS = 3_600.0
+
+_REASONS = {
+    "file_empty": "There is nothing in this file that could be read.",
+    "file_unreadable": "This file is damaged, locked or too large to be opened.",
+    "file_unknown_kind": "Pictures, texts and PDF can be read; this is something else.",
+}
+
+
+class StoredMessages(Protocol):
+    async def stored_message(self, session_id: int, dedupe_key: str) -> bool: ...
+
+
+class Uploads:
+    """What the web process knows of files; one for all requests."""
+
+    def __init__(
+        self,
+        store: PostgresUploads,
+        messages: StoredMessages,
+        *,
+        most_bytes: int = MOST_BYTES,
+        idle_seconds: float = IDLE_SECONDS,
+        body_seconds: float = BODY_SECONDS,
+    ) -> None:
+        self.store = store
+        self.most_bytes = most_bytes
+        self._messages = messages
+        self._idle_seconds = idle_seconds
+        self._body_seconds = body_seconds
+        self._openings = Openings()
+        self._places = Places()
+        self._asked = RateWindows(WINDOW_SECONDS)
+        self._shown = RateWindows(WINDOW_SECONDS)
+        self._bytes = Amounts(HOUR_SECONDS)
+
+    @property
+    def windows(self) -> Mapping[str, RateWindows]:
+        """That hold over all processes; bytes and places are counted by each alone."""
+        return {"uploads": self._asked, "files": self._shown}
+
+    def offered(self, known: Known) -> dict[str, Any] | None:
+        """For a welcome; None where this site takes no files."""
+        said = known.site.config.uploads
+        if not (known.audience == "personal" if said is None else said):
+            return None
+        return {"most": MOST_AT_ONCE, "bytes": self.most_bytes, "mimes": [*PICTURE_MIMES, PDF, PLAIN]}
+
+    @property
+    def receiving(self) -> int:
+        """Files that are on their way to us."""
+        return self._places.open("")
+
+    async def of_message(
+        self, session_id: int, ids: Sequence[str], *, dedupe_key: str
+    ) -> tuple[tuple[Block, ...], tuple[Attached, ...]]:
+        """What the model gets and what screens are told; raises UnknownFile.
+
+        A repeated message is stored with its files already: they are not looked for again.
+        """
+        if not ids:
+            return (), ()
+        try:
+            kept = await self.store.of_message(session_id, list(dict.fromkeys(ids)))
+        except UnknownFile:
+            if await self._messages.stored_message(session_id, dedupe_key):
+                stand_in = Text(text="…")  # never stored: beside files, words may be missing
+                return (stand_in,), ()
+            raise
+        return _blocks(kept), tuple(one.attached for one in kept)
+
+    async def take(self, request: web.Request, known: Known, limits: ClientLimits, address: str) -> Attached:
+        """Raises Refusal, RateLimited, StorageUnavailable, TimeoutError."""
+        session_id = known.row.session_id
+        self._check_rate(str(session_id), address, limits)
+        async with self._place(str(session_id), address, limits):
+            content = await self._received(request, address)
+            name = clean_name(unquote(request.headers.get(NAME_HEADER, ""), errors="replace"))
+            if (attached := await self.store.known(session_id, content, name=name)) is not None:
+                return attached
+            found = await self._read(content, name, address, limits)
+            try:
+                return await self.store.keep(
+                    session_id, content, found, name=name, most_per_day=limits.upload_bytes_per_day
+                )
+            except TooMuchKept as error:
+                raise HttpRefusal(429, error.code, error.advice) from error
+
+    async def give(self, known: Known, public_id: str, limits: ClientLimits) -> Served | None:
+        if wait := self._shown.take(str(known.row.session_id), limits.files_shown):
+            raise RateLimited(retry_after_seconds=wait, what="files")
+        return await self.store.served(public_id, session_id=known.row.session_id)
+
+    def _check_rate(self, session: str, address: str, limits: ClientLimits) -> None:
+        wait = self._asked.take(f"s{session}", limits.uploads)
+        wait = wait or self._asked.take(f"a{address}", 2 * limits.uploads)
+        wait = wait or self._bytes.wait(address, limits.upload_bytes_per_hour)
+        if wait:
+            raise RateLimited(retry_after_seconds=wait, what="files")
+
+    @asynccontextmanager
+    async def _place(self, session: str, address: str, limits: ClientLimits) -> AsyncIterator[None]:
+        wanted = (
+            (f"s{session}", limits.uploads_at_once),
+            (f"a{address}", limits.uploads_at_once),
+            ("", RECEIVED_AT_ONCE),
+        )
+        if self._places.open("") >= FOR_EVERYBODY and self._places.open(f"a{address}"):
+            raise RateLimited(retry_after_seconds=2.0, what="files at once")
+        taken: list[str] = []
+        try:
+            for key, most in wanted:
+                if not self._places.take(key, most):
+                    raise RateLimited(retry_after_seconds=2.0, what="files at once")
+                taken.append(key)
+            yield
+        finally:
+            for key in taken:
+                self._places.leave(key)
+
+    async def _received(self, request: web.Request, address: str) -> bytes:
+        """Counted as it comes: what a client says of the size may only refuse, never allow."""
+        if request.headers.get("Content-Encoding", "identity").lower() != "identity":
+            raise HttpRefusal(415, "bad_encoding", "The file must come as it is, not packed.")
+        if (request.content_length or 0) > self.most_bytes:
+            raise self._too_large()
+        received = bytearray()
+        try:
+            async with asyncio.timeout(self._body_seconds):
+                while chunk := await self._chunk(request):
+                    received += chunk
+                    if len(received) > self.most_bytes:
+                        raise self._too_large()
+        finally:
+            self._bytes.add(address, len(received))
+        return bytes(received)
+
+    async def _chunk(self, request: web.Request) -> bytes:
+        async with asyncio.timeout(self._idle_seconds):
+            return await request.content.readany()
+
+    def _too_large(self) -> HttpRefusal:
+        return HttpRefusal(
+            413, "file_too_large", f"{self.most_bytes // 2**20} MB are the most.", most=self.most_bytes
+        )
+
+    async def _read(
+        self, content: bytes, name: str, address: str, limits: ClientLimits
+    ) -> Picture | Document:
+        """A text at once; all else where few are opened at once, and one of each address."""
+        opened = partial(self._openings.open, sender=address, most_seconds=limits.opening_seconds)
+        try:
+            found = await read_file(content, name, opened=opened)
+        except SenderMustWait as error:
+            raise RateLimited(retry_after_seconds=error.retry_after_seconds, what="files") from error
+        if isinstance(found, NotRead):
+            raise HttpRefusal(422, found.reason, _REASONS[found.reason])
+        return found
+
+
+def _blocks(kept: Sequence[Kept]) -> tuple[Block, ...]:
+    """Pictures as they are; of all texts together as much as one message may hold."""
+    blocks: list[Block] = []
+    room = MOST_FILE_CHARS
+    for one in kept:
+        if one.picture is not None:
+            blocks.append(one.picture)
+            continue
+        words = one.words or ""
+        part = words[:room] + ("\n(The rest of this file was left out.)" if len(words) > room else "")
+        blocks.append(Text(text=file_words(one.attached.name, part), attachment_id=one.attachment_id))
+        room = max(0, room - len(words))
+    return tuple(blocks)
+
+
+async def upload(request: web.Request) -> web.StreamResponse:
+    """The file is the body, its name a header → `{id, name, mime, size, url, width?, height?}`."""
+    parts = request.app[PARTS]
+    known = await caller(request)
+    await _check_site(request, parts, known)
+    about = f"session:{known.row.session_public_id}"
+    # A program sends for many people: each of them has the room that a browser's address has.
+    address = about if KEY in request else parts.proxies.client_key(request)
+    if parts.uploads.offered(known) is None:
+        raise HttpRefusal(403, "files_not_allowed", "Files cannot be sent here.")
+    await record(request, "files.send", about=about)
+    attached = await parts.uploads.take(request, known, parts.limits_for(request), address)
+    log.info("file_taken", session_id=known.row.session_id, mime=attached.mime, size=attached.size)
+    return await json_reply(request, attached.shown())
+
+
+async def attachment(request: web.Request) -> web.StreamResponse:
+    """For the visitor whose file it is; anybody else is passed on to the operators' door."""
+    parts = request.app[PARTS]
+    known = await reached_by_key(request, request.query.get("session_id"))
+    known = known or await parts.visitors.caller(request)
+    if known is not None:
+        found = await parts.uploads.give(known, request.match_info["id"], parts.limits_for(request))
+        if found is not None:
+            headers = {**found.headers(), **await cross_origin_headers(request)}
+            return web.Response(body=found.body, headers=headers)
+    door = request.app[OPERATORS]
+    if door.attachments is not None and KEY not in request:
+        return await door.attachments(request)
+    if known is None:
+        raise HttpRefusal(401, "unauthorized", "A visitor's token or a key is needed.", headers=BEARER)
+    raise HttpRefusal(404, "not_found", "There is no such file in this conversation.")
+
+
+async def upload_preflight(request: web.Request) -> web.StreamResponse:
+    response = await preflight(request)
+    if "Access-Control-Allow-Headers" in response.headers:
+        response.headers["Access-Control-Allow-Headers"] += f", {NAME_HEADER}"
+    return response
+
+
+async def _check_site(request: web.Request, parts: Parts, known: Known) -> None:
+    """A page of one site has no business with the visitors of another."""
+    if "Origin" in request.headers and not await parts.visitors.admits(request, site=known.row.site):
+        raise HttpRefusal(403, "foreign_origin", "This page is not allowed to use the chat.")

@@ -1,0 +1,130 @@
+"""The door for programs: whose key it is, what it opens, how often, and that its writes are on record."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+from uuid import UUID
+
+import structlog
+from aiohttp import web
+
+from shared.adapters.postgres.people.api_keys import ApiKey, PostgresApiKeys
+from shared.adapters.postgres.people.api_sessions import PostgresApiSessions, Reached
+from shared.adapters.postgres.people.visitors import VisitorRow
+from shared.core.identity.api_keys import TOKEN_MARK, Scope
+from shared.core.values.errors import UnknownSession
+from web.auth.visitors import Known, Site
+from web.parts import PARTS
+from web.protocol.wire import RateLimited
+from web.security import HttpRefusal
+from web.server.rate_limits import RateWindows
+
+log = structlog.get_logger(__name__)
+
+REQUESTS_PER_MINUTE = 600
+KEY_SECONDS = 60.0
+_SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+_BEARER = {"WWW-Authenticate": "Bearer"}
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiKeyAuth:
+    keys: PostgresApiKeys
+    sessions: PostgresApiSessions
+    scope_of: Callable[[str, str], Scope | Literal["anyone"] | None]
+    """Of a method and a route; None where no key opens it."""
+    requests_per_minute: int = REQUESTS_PER_MINUTE
+    windows: RateWindows = field(default_factory=lambda: RateWindows(KEY_SECONDS))
+
+
+ONLY_IN_PERSON = frozenset({"link", "unlink"})
+"""Whoever gets the code of a `/link` can join the conversation: that is for its person alone."""
+
+API: web.AppKey[ApiKeyAuth] = web.AppKey("api", ApiKeyAuth)
+KEY: web.RequestKey[ApiKey] = web.RequestKey("api_key", ApiKey)
+RECORDED: web.RequestKey[bool] = web.RequestKey("recorded", bool)
+
+
+@web.middleware
+async def keys_at_the_door(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """A request without a key of ours is somebody else's business."""
+    token = _token(request)
+    if token is None or request.match_info.http_exception is not None:
+        return await handler(request)
+    door = request.app[API]
+    key = await door.keys.find(token)
+    if key is None:
+        raise HttpRefusal(
+            401, "unknown_key", "This key is not known here, was revoked, or has expired.", headers=_BEARER
+        )
+    if wait := door.windows.take(str(key.id), door.requests_per_minute):
+        raise RateLimited(retry_after_seconds=wait, what="requests")
+    resource = request.match_info.route.resource
+    scope = door.scope_of(request.method, resource.canonical if resource else "")
+    if scope is None:
+        raise HttpRefusal(403, "not_for_keys", "No key opens this address.")
+    if scope != "anyone" and scope not in key.scopes:
+        raise HttpRefusal(403, "scope_needed", f"This needs the scope {scope}.", scope=scope)
+    request[KEY] = key
+    response = await handler(request)
+    if (
+        scope != "anyone"
+        and request.method not in _SAFE
+        and response.status < 400
+        and RECORDED not in request
+    ):
+        log.error("write_of_a_key_was_not_recorded", route=resource.canonical if resource else "")
+    return response
+
+
+async def record(request: web.Request, action: str, *, about: str, **detail: Any) -> None:
+    """Before a write: what cannot be put on record is not done. Only of keys anything is recorded here."""
+    key = request.get(KEY)
+    if key is not None:
+        await request.app[API].keys.record(key, f"api.{action}", about=about, detail=detail)
+        request[RECORDED] = True
+
+
+async def reached_by_key(request: web.Request, public_id: str | None) -> Known | None:
+    """The session that a key names, as if its person asked; None without a key. Raises UnknownSession."""
+    key = request.get(KEY)
+    if key is None:
+        return None
+    try:
+        session = UUID(public_id or "")
+    except ValueError:
+        raise UnknownSession("not an id", advice=NAME_THE_SESSION) from None
+    reached = await request.app[API].sessions.reach(session, site=key.site, agent_id=key.agent_id)
+    if reached is None:
+        raise UnknownSession("not within the key's limits", advice=NAME_THE_SESSION)
+    return await known_as(request, reached)
+
+
+async def known_as(request: web.Request, reached: Reached) -> Known:
+    """On an operator's public site a key gets what the site's visitors get."""
+    row = VisitorRow(
+        site=reached.site,
+        audience=reached.audience,
+        party_id=reached.party_id,
+        address_id=reached.address_id or NOWHERE,
+        session_id=reached.session_id,
+        session_public_id=reached.public_id,
+    )
+    public = "public" in (request.app[PARTS].settings.profile, row.audience)
+    site = (await request.app[PARTS].visitors.sites()).get(reached.site, Site())
+    key = request.get(KEY)
+    return Known(row=row, audience="public" if public else "personal", site=site, admitted_by=key and key.id)
+
+
+NOWHERE = 0
+"""The address of a conversation that is not reached on the web."""
+NAME_THE_SESSION = "Name a conversation that this key may reach, by the id that it had when it was made."
+
+
+def _token(request: web.Request) -> str | None:
+    kind, _, token = request.headers.get("Authorization", "").partition(" ")
+    token = token.strip()
+    return token if kind.lower() == "bearer" and token.startswith(TOKEN_MARK) else None

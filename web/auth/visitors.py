@@ -1,0 +1,390 @@
+"""Who talks: by the page's cookie, by a widget's token, or somebody new."""
+
+from __future__ import annotations
+
+import hmac
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Protocol
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import structlog
+from aiohttp import web
+
+from shared.adapters.encryption import CannotUnseal, Encryption
+from shared.adapters.postgres.people.sites import secret_about
+from shared.adapters.postgres.people.visitors import SiteRow, VisitorRow, new_token, token_hash
+from shared.config.settings import Settings, resolve_secret_key
+from shared.config.sites import BadSiteConfig, SiteConfig, build_public_config, read_site_config
+from shared.core.identity.identity_claims import Identity
+from shared.core.values.errors import BadInput
+from web.auth.site_tokens import BadIdentity, IdentityExpired, IdentityRequired, StillAnswering, read_identity
+from web.protocol import wire
+from web.server.origins import Origin, Proxies, origin_matches, parse_origin
+
+log = structlog.get_logger(__name__)
+
+COOKIE = "evertalk_visitor"
+SITE_HEADER = "X-Evertalk-Site"
+DESK_HEADER = "X-Evertalk-Desk"
+"""Sent by the dashboard: who is also a visitor in this browser asks as an operator there."""
+"""Which of our pages asks, where cookies say who it is."""
+YEAR_SECONDS = 365 * 24 * 3600
+SITES_SECONDS = 10.0
+
+
+class UnknownToken(BadInput):
+    """This browser's key is not known here."""
+
+    code = "unknown_token"
+    advice = "Your earlier conversation could not be opened. A new one begins."
+
+
+class UnknownSite(BadInput):
+    """This page may not use the chat."""
+
+    code = "unknown_site"
+    advice = "This page is not allowed to use the chat. Its operator can add it to the site's list."
+
+
+class VisitorStore(Protocol):
+    async def sites(self) -> Mapping[str, SiteRow]: ...
+    async def find(self, token: str, *, network: str | None = None) -> VisitorRow | None: ...
+    async def create(
+        self, token: str, *, site: str, timezone: str | None = None, network: str | None = None
+    ) -> VisitorRow | None: ...
+    async def revoke(self, token: str) -> None: ...
+
+
+class IdentityStore(Protocol):
+    async def identify(
+        self, *, site: str, place: str, name: str, timezone: str | None, former: str | None
+    ) -> tuple[VisitorRow, str] | Literal["busy", "later", "no_site"]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """Where a widget lives, as its row says."""
+
+    name: str = ""
+    audience: str = ""
+    allowed_origins: tuple[str, ...] = ()
+    config: SiteConfig = field(default_factory=SiteConfig)
+    secrets: tuple[bytes, ...] = field(default=(), repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """A visitor let in; `token` only when the browser must keep a new one."""
+
+    row: VisitorRow
+    audience: str
+    site: Site = field(default_factory=Site)
+    """Where they talk; on another channel, no site at all."""
+    token: str | None = field(default=None, repr=False)
+    key: str = field(default="", repr=False)
+    """What they came with, or were given."""
+    admitted_by: bytes | int | None = field(default=None, repr=False)
+    """The hash of that, or the id of a program's key: when it ends, whoever came with it has to go."""
+    locale: str = ""
+    """The one that their site says they read."""
+    moved: bool = False
+    """Another place may have been left for this one."""
+    network: str | None = None
+    """Where they come from, as a hash; whoever signs out again still comes from there."""
+
+    def shown_site(self, language: str) -> dict[str, Any]:
+        return build_public_config(self.site.config, language or self.locale)
+
+
+class Visitors:
+    def __init__(
+        self,
+        store: VisitorStore,
+        *,
+        identities: IdentityStore,
+        settings: Settings,
+        proxies: Proxies,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._store = store
+        self._identities = identities
+        self._settings = settings
+        self._proxies = proxies
+        self._clock = clock
+        self._sites: Mapping[str, Site] = {}
+        self._sites_read = float("-inf")
+        self._vault: Encryption | None = None
+        self._key: bytes | None = None
+
+    async def sites(self) -> Mapping[str, Site]:
+        """At most ten seconds old."""
+        now = time.monotonic()
+        if now - self._sites_read > SITES_SECONDS:
+            read = [self._site(row) for row in (await self._store.sites()).values()]
+            self._sites = {site.name: site for site in read if site is not None}
+            self._sites_read = now
+        return self._sites
+
+    def forget_sites(self) -> None:
+        """The list changed: read it at the next question."""
+        self._sites_read = float("-inf")
+
+    def _site(self, row: SiteRow) -> Site | None:
+        """A site whose settings cannot be read lets nobody in: it may have been meant to be strict."""
+        try:
+            config = read_site_config(row.config)
+        except BadSiteConfig as error:
+            log.error("site_unreadable", site=row.name, problems=list(error.problems))
+            return None
+        secrets = tuple(found for name in row.secrets if (found := self._secret(row, name)))
+        return Site(
+            name=row.name, audience=row.audience, allowed_origins=row.allowed_origins, config=config,
+            secrets=secrets,
+        )  # fmt: skip
+
+    def _secret(self, row: SiteRow, name: str) -> bytes | None:
+        if self._vault is None:
+            self._vault = Encryption(resolve_secret_key(self._settings))
+        try:
+            return self._vault.open(row.secrets[name], about=secret_about(row.name, name))
+        except CannotUnseal as error:
+            log.error("site_secret_unreadable", site=row.name, id=name, reason=str(error))
+            return None
+
+    async def admits(self, request: web.Request, *, site: str | None = None) -> bool:
+        """Whether the page that asks may use us; without a site, whether it may use any."""
+        said = request.headers.get("Origin", "null")
+        origin = parse_origin(said)
+        if origin is None and said != "null":
+            return False
+        if origin is not None and self._is_admitted_anywhere(request, origin):
+            return True
+        asked = [one for one in (await self.sites()).values() if site in (None, one.name)]
+        if origin is None:
+            return any(one.config.webview for one in asked)
+        return any(origin_matches(origin, pattern) for one in asked for pattern in one.allowed_origins)
+
+    def _is_admitted_anywhere(self, request: web.Request, origin: Origin) -> bool:
+        if self._proxies.is_same_origin(request, origin):
+            return True
+        return any(origin_matches(origin, pattern) for pattern in self._settings.allowed_origins)
+
+    async def greet(
+        self, request: web.Request, hello: wire.Hello, *, wait: Callable[[], float] = lambda: 0.0
+    ) -> Known:
+        """`wait` tells how long somebody who was never here has to; 0 lets them in.
+
+        Raises UnknownToken, UnknownSite, BadIdentity, StillAnswering, RateLimited, StorageUnavailable.
+        """
+        network = self._network_of(request)
+        known = await self._greet(request, hello, network=network, wait=wait)
+        return replace(known, network=network)
+
+    async def _greet(
+        self, request: web.Request, hello: wire.Hello, *, network: str | None, wait: Callable[[], float]
+    ) -> Known:
+        site = (await self.sites()).get(hello.site)
+        if site is None or not await self.admits(request, site=hello.site):
+            raise UnknownSite(hello.site)
+        cookie = self.cookie(request, hello.site) if self.from_our_page(request) else None
+        if hello.identity is not None:
+            key = hello.token if hello.token is not None else cookie
+            return await self._greet_signed(site, hello.identity, key=key, tz=hello.tz)
+        if hello.token is not None:
+            row = await self._by_token(hello.token, hello.site, network=network)
+            return self._known(site, row, key=hello.token)
+        if site.config.verified == "required" and cookie is None:
+            raise IdentityRequired
+        token = cookie or new_token()
+        row = await self._find_or_create(token, site, hello.tz, network=network, wait=wait)
+        return self._known(site, row, key=token, token=None if cookie else token)
+
+    async def _greet_signed(self, site: Site, signed: str, *, key: str | None, tz: str) -> Known:
+        """A signature outlives no hour, a screen that comes back may be older: its own token still tells.
+
+        If it is of the same person: on a shared computer the token may be of whoever was here before.
+        """
+        try:
+            identity = self._read(site, signed)
+        except IdentityExpired as expired:
+            row = await self._store.find(key) if key is not None and wire.is_token(key) else None
+            if row is None or not row.identified or row.place != expired.place:
+                raise
+            return self._known(site, row, key=key or "")
+        return await self._signed_in(site, identity, key=key, tz=tz)
+
+    async def identify(self, known: Known, signed: str) -> Known:
+        """Who is here has signed in; raises BadIdentity, StillAnswering, StorageUnavailable."""
+        site = (await self.sites()).get(known.site.name, known.site)
+        signed_in = await self._signed_in(site, self._read(site, signed), key=known.key, tz="")
+        return replace(signed_in, network=known.network)
+
+    async def sign_out(self, known: Known) -> Known:
+        """Anonymous again, with a new token; raises IdentityRequired where nobody may be."""
+        if not known.row.identified:
+            return replace(known, token=None, moved=False)
+        await self._store.revoke(known.key)
+        site = (await self.sites()).get(known.site.name, known.site)
+        if site.config.verified == "required":
+            raise IdentityRequired
+        token = new_token()
+        row = await self._find_or_create(token, site, "", network=known.network)
+        return replace(self._known(site, row, key=token, token=token), network=known.network)
+
+    def _read(self, site: Site, signed: str) -> Identity:
+        if site.config.verified == "off":
+            raise BadIdentity("this site has no signed-in people")
+        return read_identity(signed, site=site.name, secrets=site.secrets, now=self._clock())
+
+    async def _signed_in(self, site: Site, identity: Identity, *, key: str | None, tz: str) -> Known:
+        former = key if key is not None and wire.is_token(key) else None
+        done = await self._identities.identify(
+            site=site.name, place=identity.place, name=identity.name, timezone=_zone(tz), former=former
+        )
+        if done == "later" and former is not None:
+            return await self._as_they_are(site, identity, former, tz)
+        if done == "busy":
+            raise StillAnswering
+        if isinstance(done, str):
+            raise UnknownSite(site.name)
+        row, token = done
+        known = self._known(site, row, key=token, token=token)
+        return replace(known, locale=identity.locale, moved=former is not None)
+
+    async def _as_they_are(self, site: Site, identity: Identity, former: str, tz: str) -> Known:
+        """Nobody is kept out: they go on as who they are, and are signed in when they come back.
+
+        Where nobody may be anonymous, their anonymous conversation stays behind.
+        """
+        if site.config.verified == "required":
+            return await self._signed_in(site, identity, key=None, tz=tz)
+        return self._known(site, await self._by_token(former, site.name), key=former)
+
+    async def caller(self, request: web.Request, *, site: str | None = None) -> Known | None:
+        """The visitor of a REST call: a bearer token, else the page's cookie.
+
+        One browser may be a visitor of several sites: then the page says as whose it asks. The dashboard
+        asks as nobody's visitor.
+
+        Raises IdentityRequired.
+        """
+        kind, _, token = request.headers.get("Authorization", "").partition(" ")
+        if kind:
+            # Whoever says by what they come is not let in by another thing.
+            bearer = kind.lower() == "bearer" and wire.is_token(token.strip())
+            return await self._bearer(token.strip(), self._network_of(request)) if bearer else None
+        if DESK_HEADER in request.headers:
+            return None
+        named = site or request.headers.get(SITE_HEADER)
+        found = [
+            known
+            for name in (await self.sites() if named is None else (named,))
+            if (cookie := self.cookie(request, name))
+            and (known := await self._bearer(cookie, self._network_of(request))) is not None
+        ]
+        return found[0] if len(found) == 1 else None
+
+    async def known(self, row: VisitorRow) -> Known:
+        """A visitor who was let in before; raises UnknownToken, IdentityRequired."""
+        site = (await self.sites()).get(row.site)
+        if site is None:
+            raise UnknownToken
+        return self._known(site, row, key="")
+
+    async def _bearer(self, token: str, network: str | None) -> Known | None:
+        row = await self._store.find(token, network=network)
+        site = (await self.sites()).get(row.site) if row is not None else None
+        if row is None or site is None:
+            return None
+        try:
+            return self._known(site, row, key=token)
+        except UnknownToken:
+            return None
+
+    def cookie_name(self, request: web.Request, site: str) -> str:
+        """`__Host-` needs https; on plain loopback http Safari would drop it."""
+        name = COOKIE if site == "default" else f"{COOKIE}_{site}"
+        return f"__Host-{name}" if self._proxies.scheme(request) == "https" else name
+
+    def cookie(self, request: web.Request, site: str) -> str | None:
+        token = request.cookies.get(self.cookie_name(request, site), "")
+        return token if len(token) >= 40 and wire.is_token(token) else None
+
+    def set_cookie(
+        self, request: web.Request, response: web.StreamResponse, site: str, *, token: str = ""
+    ) -> None:
+        """One year from now, the same token as before; its row is made when somebody says hello."""
+        response.set_cookie(
+            self.cookie_name(request, site),
+            token or self.cookie(request, site) or new_token(),
+            max_age=YEAR_SECONDS,
+            path="/",
+            httponly=True,
+            secure=self._proxies.scheme(request) == "https",
+            samesite="Lax",
+        )
+
+    def from_our_page(self, request: web.Request) -> bool:
+        origin: Origin | None = parse_origin(request.headers.get("Origin", ""))
+        return origin is not None and self._proxies.is_same_origin(request, origin)
+
+    def _network_of(self, request: web.Request) -> str | None:
+        """A hash that nobody without our key can look up; None where no cap asks for it."""
+        network = self._proxies.network(request) if self._settings.profile == "public" else None
+        if network is None:
+            return None
+        if self._key is None:
+            self._key = resolve_secret_key(self._settings)
+        return hmac.digest(self._key, b"evertalk.network.1 " + network.encode(), "sha256").hex()[:32]
+
+    async def _by_token(self, token: str, site: str, *, network: str | None = None) -> VisitorRow:
+        row = await self._store.find(token, network=network) if wire.is_token(token) else None
+        if row is None or row.site != site:
+            raise UnknownToken
+        return row
+
+    async def _find_or_create(
+        self,
+        token: str,
+        site: Site,
+        tz: str,
+        *,
+        network: str | None = None,
+        wait: Callable[[], float] = lambda: 0.0,
+    ) -> VisitorRow:
+        row = await self._store.find(token, network=network)
+        if row is None or row.site != site.name:
+            if site.config.verified == "required":
+                raise IdentityRequired
+            if seconds := wait():
+                raise wire.RateLimited(retry_after_seconds=seconds, what="newcomers")
+            row = await self._store.create(token, site=site.name, timezone=_zone(tz), network=network)
+        if row is None:
+            raise UnknownSite(site.name)
+        return row
+
+    def _known(self, site: Site, row: VisitorRow, *, key: str, token: str | None = None) -> Known:
+        if site.config.verified == "required" and not row.identified:
+            raise IdentityRequired
+        if site.config.verified == "off" and row.identified:
+            raise UnknownToken
+        public = "public" in (self._settings.profile, row.audience)
+        return Known(
+            row=row, audience="public" if public else "personal", site=site, token=token, key=key,
+            admitted_by=token_hash(key) if key else None,
+        )  # fmt: skip
+
+
+def _zone(name: str) -> str | None:
+    try:
+        ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return None
+    return name
+
+
+def describe(known: Known) -> dict[str, Any]:
+    """For logs: ids, never tokens."""
+    return {"session_id": known.row.session_id, "site": known.row.site}

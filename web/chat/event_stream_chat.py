@@ -1,0 +1,281 @@
+"""The same talk without a WebSocket: an event stream goes out, requests come in."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import secrets
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import structlog
+from aiohttp import web
+
+from shared.adapters.postgres.people.tickets import TICKET_SECONDS, Admitted
+from shared.core.values.errors import StorageUnavailable
+from web.auth.visitors import Known, UnknownToken
+from web.chat.handshake import Handshake, TooManySockets
+from web.chat.socket_session import STEP_SECONDS, Closed, SignedAnew, SocketSession
+from web.parts import PARTS, Parts
+from web.protocol import wire
+from web.security import HttpRefusal, cross_origin_headers, json_answer, read_json
+from web.server.http_server import HEADERS, Connection
+from web.server.rate_limits import ClientLimits
+from web.server.send_queue import SendQueue
+
+log = structlog.get_logger(__name__)
+
+STREAM = "/api/v1/stream"
+SEND = "/api/v1/stream/send"
+COMMENT_SECONDS = 15.0
+MAX_FRAMES = 32
+"""In one request."""
+STILL_HERE = wire.encode(wire.pong(0))
+_NAME = re.compile(r"[a-z0-9]{16,64}")
+_NUMBER = re.compile(r"[0-9]{1,15}")
+
+
+async def open_stream(request: web.Request) -> web.StreamResponse:
+    """`hello` → a ticket: the address of an event stream is written into logs, so no token may be in it."""
+    parts = request.app[PARTS]
+    _refuse_while_draining(parts)
+    limits = parts.limits_for(request)
+    if wait := parts.stream_windows.take(parts.proxies.client_key(request), limits.sockets_per_address):
+        raise wire.RateLimited(retry_after_seconds=wait, what="streams")
+    hello = wire.read_frame(await read_json(request))
+    if not isinstance(hello, wire.Hello) or hello.version != wire.VERSION:
+        raise wire.BadFrame("hello of version 1 is needed")
+    name = secrets.token_hex(12)
+    wishes: dict[str, Any] = {
+        "last_seq": hello.last_seq, "session": hello.session, "locale": hello.locale, "name": name,
+    }  # fmt: skip
+    try:
+        async with asyncio.timeout(STEP_SECONDS):
+            known = await parts.visitors.greet(request, hello, wait=lambda: parts.wait_of_newcomer(request))
+            if known.moved:
+                parts.hub.moved()
+            if isinstance(known.admitted_by, bytes):
+                wishes["admitted_by"] = known.admitted_by.hex()
+            ticket = await parts.tickets.issue(known.row, wishes)
+    except TimeoutError:
+        raise StorageUnavailable("greeting took too long") from None
+    answer: dict[str, Any] = {"ticket": ticket, "stream": name, "expires_in": TICKET_SECONDS}
+    return await json_answer(request, {**answer, "token": known.token} if known.token else answer)
+
+
+async def stream(request: web.Request) -> web.StreamResponse:
+    """What a WebSocket would say, as server-sent events; `Last-Event-ID` resumes as `last_seq` does."""
+    parts = request.app[PARTS]
+    _refuse_while_draining(parts)
+    if "Origin" in request.headers and not await parts.visitors.admits(request):
+        raise HttpRefusal(403, "foreign_origin", "This page is not allowed to use the chat.")
+    admitted = await _redeemed(parts, request.query.get("ticket", ""))
+    admitted_by = bytes.fromhex(str(admitted.wishes.get("admitted_by", "")))
+    known = replace(await parts.visitors.known(admitted.row), admitted_by=admitted_by or None)
+    response = web.StreamResponse(
+        headers={
+            **HEADERS,
+            **await cross_origin_headers(request),
+            "Content-Type": "text/event-stream; charset=utf-8",
+            "Cache-Control": "no-store",
+            "X-Accel-Buffering": "no",
+        }
+    )
+    await response.prepare(request)
+    await _Stream(request, response, parts, admitted, known).run()
+    return response
+
+
+async def send(request: web.Request) -> web.StreamResponse:
+    """`{site, stream?, locale?, frames: […]}` → `{frames: […], close?}`: what each frame is answered with."""
+    parts = request.app[PARTS]
+    _refuse_while_draining(parts)
+    body = await read_json(request)
+    frames = body.get("frames")
+    if not isinstance(frames, list) or not 0 < len(frames) <= MAX_FRAMES:
+        raise wire.BadFrame(f"`frames` are 1 to {MAX_FRAMES} frames")
+    known = await _sender(request, parts, body.get("site"))
+    said = _Said(parts, known.row.session_id, _word(body, "stream", _NAME))
+    limits = parts.limits_for(request)
+    talk = SocketSession(
+        parts, known, limits=limits, address=parts.proxies.client_key(request),
+        language=_word(body, "locale", wire.WORDS), send=said,
+        take_frame=lambda: parts.frame_windows.take(str(known.row.session_id), limits.frames),
+    )  # fmt: skip
+    closed = await _heard(talk, frames)
+    if talk.signed_out:
+        parts.hub.left(known.row.session_id, known.row.address_id)
+    answer: dict[str, Any] = {"frames": said.close()}
+    if closed is not None:
+        answer["frames"] += closed.frames(public=known.audience == "public")
+        answer["close"] = {"code": closed.code, "reason": closed.reason}
+    return await json_answer(request, answer)
+
+
+class _Said:
+    """Frames for the one who asks: in the answer while it is open, on their stream afterwards."""
+
+    def __init__(self, parts: Parts, session_id: int, name: str) -> None:
+        self._parts = parts
+        self._session_id = session_id
+        self._name = name
+        self._frames: list[Mapping[str, Any]] | None = []
+
+    def __call__(self, frame: Mapping[str, Any]) -> None:
+        if self._frames is not None:
+            self._frames.append(frame)
+        elif self._name:
+            self._parts.hub.tell(self._session_id, frame, to=self._name)
+
+    def close(self) -> list[Mapping[str, Any]]:
+        frames, self._frames = self._frames or [], None
+        return frames
+
+
+class _Stream:
+    def __init__(
+        self,
+        request: web.Request,
+        response: web.StreamResponse,
+        parts: Parts,
+        admitted: Admitted,
+        known: Known,
+    ) -> None:
+        self._request = request
+        self._parts = parts
+        self._limits: ClientLimits = parts.limits_for(request)
+        self._address = parts.proxies.client_key(request)
+        self._known = known
+        self._hello = _hello(admitted, request.headers.get("Last-Event-ID", ""))
+        self._name = str(admitted.wishes.get("name", ""))
+        self._outbox = SendQueue(EventLine(response), spawn=parts.tasks.start, abort=self._abort)
+
+    async def run(self) -> None:
+        if not self._parts.address_places.take(self._address, self._limits.sockets_per_address):
+            self._end(Closed(wire.CLOSE_RATE, "too many sockets", error=TooManySockets()))
+            await self._until_closed(once=True)
+            return
+        place = Handshake(self._parts, self._known, self._outbox, name=self._name)
+        connection = self._request.protocol
+        try:
+            if isinstance(connection, Connection):
+                connection.on_lost = lambda: self._outbox.cut()
+            await place.take(self._hello, self._limits)
+            await self._until_closed()
+        except Closed as closed:
+            self._end(closed)
+            await self._until_closed(once=True)
+        finally:
+            if isinstance(connection, Connection):
+                connection.on_lost = None
+            self._parts.address_places.leave(self._address)
+            await place.leave()
+
+    async def _until_closed(self, *, once: bool = False) -> None:
+        """Proxies cut off what is silent, and a browser's script hears no comments: so both are said."""
+        while not self._outbox.is_closed:
+            try:
+                async with asyncio.timeout(COMMENT_SECONDS):
+                    await self._outbox.closed()
+            except TimeoutError:
+                if once:
+                    self._abort()
+                    return
+                self._outbox.put(STILL_HERE, passing=True)
+
+    def _end(self, closed: Closed) -> None:
+        for frame in closed.frames(public=self._known.audience == "public"):
+            self._outbox.put(wire.encode(frame))
+        self._outbox.close(closed.code, closed.reason)
+
+    def _abort(self) -> None:
+        if self._request.transport is not None:
+            self._request.transport.abort()
+
+
+class EventLine:
+    """The part of an event stream's response that an outbox needs."""
+
+    def __init__(self, response: web.StreamResponse) -> None:
+        self._response = response
+
+    async def send_str(self, data: str) -> None:
+        await self._response.write(event(data).encode())
+
+    async def close(self, *, code: int = 1000, message: bytes = b"") -> bool:
+        """A stream has no close code of its own, so the last event says it."""
+        said = json.dumps({"code": code, "reason": message.decode(errors="replace")})
+        await self._response.write(f"event: close\ndata: {said}\n\n".encode())
+        await self._response.write_eof()
+        return True
+
+
+def event(data: str) -> str:
+    """One frame as a server-sent event: what has a place in the conversation has its number as id."""
+    if data == STILL_HERE:
+        return f": still here\ndata: {data}\n\n"
+    frame = json.loads(data)
+    number = frame.get("head") if frame["t"] == "welcome" else frame.get("event_seq")
+    return f"id: {number}\ndata: {data}\n\n" if isinstance(number, int) else f"data: {data}\n\n"
+
+
+async def _heard(talk: SocketSession, frames: list[Any]) -> Closed | None:
+    try:
+        for frame in frames:
+            await talk.hear(frame if isinstance(frame, dict) else {})
+    except Closed as closed:
+        return closed
+    except SignedAnew:
+        # The stream belongs to whoever this was; its screen says hello again, as whom it is now.
+        return Closed(wire.CLOSE_RESTART, "signed anew")
+    return None
+
+
+async def _redeemed(parts: Parts, ticket: str) -> Admitted:
+    admitted = None
+    if wire.is_token(ticket):
+        try:
+            async with asyncio.timeout(STEP_SECONDS):
+                admitted = await parts.tickets.redeem(ticket)
+        except TimeoutError:
+            raise StorageUnavailable("redeeming took too long") from None
+    if admitted is None:
+        raise HttpRefusal(401, "spent_ticket", "This ticket is used or too old. Say hello again.")
+    return admitted
+
+
+async def _sender(request: web.Request, parts: Parts, site: Any) -> Known:
+    if not isinstance(site, str) or not wire.is_site(site):
+        raise wire.BadFrame("`site` is missing or malformed")
+    try:
+        async with asyncio.timeout(STEP_SECONDS):
+            known = await parts.visitors.caller(request, site=site)
+    except TimeoutError:
+        raise StorageUnavailable("finding the visitor took too long") from None
+    if known is None or known.row.site != site:
+        raise UnknownToken("no visitor of this site")
+    return known
+
+
+def _hello(admitted: Admitted, last_event_id: str) -> wire.Hello:
+    wishes = admitted.wishes
+    seen = int(last_event_id) if _NUMBER.fullmatch(last_event_id) else int(wishes.get("last_seq", 0))
+    return wire.Hello(
+        version=wire.VERSION,
+        site=admitted.row.site,
+        last_seq=seen,
+        locale=str(wishes.get("locale", "")),
+        session=str(wishes.get("session", "")),
+    )
+
+
+def _word(body: Mapping[str, Any], name: str, pattern: re.Pattern[str]) -> str:
+    value = body.get(name)
+    return value if isinstance(value, str) and pattern.fullmatch(value) else ""
+
+
+def _refuse_while_draining(parts: Parts) -> None:
+    if parts.readiness.draining:
+        raise HttpRefusal(503, "restarting", "The server restarts. Please come back in a moment.")

@@ -1,0 +1,135 @@
+"""Lets a visitor in: who they are, their place among the screens, and the frame that they start from."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import structlog
+
+from shared.core.values.errors import BadInput, StorageUnavailable
+from web.auth.visitors import Known, UnknownToken, describe
+from web.chat.socket_session import STEP_SECONDS, Closed, away
+from web.parts import Parts
+from web.protocol import wire
+from web.server.hub import Subscriber
+from web.server.rate_limits import ClientLimits
+from web.server.send_queue import SendQueue
+
+log = structlog.get_logger(__name__)
+
+BACKLOG = 500
+HISTORY = 50
+
+
+class TooManySockets(BadInput):
+    """This conversation is open in too many places."""
+
+    code = "too_many_sockets"
+    advice = "Close some of the other tabs, then reload this one."
+    retry_after_seconds = 15.0
+
+
+class Handshake:
+    """One screen's place in its session; `leave` after every `take`, even one that failed."""
+
+    def __init__(self, parts: Parts, known: Known, outbox: SendQueue, *, name: str = "") -> None:
+        self._parts = parts
+        self._known = known
+        self._public = known.audience == "public"
+        self._seat: Subscriber | None = None
+        self._outbox = outbox
+        self._name = name
+
+    async def take(self, hello: wire.Hello, limits: ClientLimits) -> None:
+        """The welcome is sent, and everything that follows it; raises Closed."""
+        row = self._known.row
+        if not self._parts.session_places.take(str(row.session_id), limits.sockets_per_session):
+            raise Closed(wire.CLOSE_RATE, "too many sockets", error=TooManySockets())
+        seat = self._seat = Subscriber(
+            self._outbox, public=self._public, address_id=row.address_id, name=self._name,
+            admitted_by=self._known.admitted_by,
+        )  # fmt: skip
+        await self._parts.hub.join(row.session_id, seat)
+        await self._welcome(seat, hello)
+
+    async def leave(self) -> None:
+        if self._seat is not None:
+            session_id = self._known.row.session_id
+            self._parts.session_places.leave(str(session_id))
+            await asyncio.shield(self._parts.hub.leave(session_id, self._seat))
+
+    async def _welcome(self, seat: Subscriber, hello: wire.Hello) -> None:
+        """The seat is taken before the head is read: what happens in between is held back, not lost."""
+        parts, known = self._parts, self._known
+        session_id = known.row.session_id
+        try:
+            async with asyncio.timeout(STEP_SECONDS):
+                head = await parts.events.head(session_id)
+                if head is None:
+                    raise Closed(wire.CLOSE_TOKEN, "unknown session", error=UnknownToken())
+                seen = hello.last_seq if hello.session in ("", str(known.row.session_public_id)) else 0
+                resumed, events = await self._backlog(session_id, seen, head.event_seq)
+                state = dict(await parts.events.running(session_id))
+                read = await parts.events.read_up_to(known.row.address_id)
+                measured = None
+                pinned: tuple[str, ...] = ()
+                if known.audience == "personal":
+                    measured = await parts.conversation.measure_context(session_id)
+                    pinned = await parts.events.pinned(session_id)
+        except (StorageUnavailable, TimeoutError) as error:
+            raise away(error) from None
+        public = self._public
+        frame = wire.welcome(
+            session=str(known.row.session_public_id),
+            token=known.token,
+            log_epoch=head.log_epoch,
+            head=head.event_seq,
+            resumed=resumed,
+            events=_for_public(events) if public else events,
+            commands=[
+                command.entry(hello.locale) for command in parts.commands_for(known.audience, site=known.site)
+            ],
+            pinned=pinned,
+            ctx=None if measured is None else wire.ctx(measured),
+            state=self._state(session_id, state, public=public),
+            audience=known.audience,
+            model={"name": "" if public else parts.model.name, "offline": parts.model.offline},
+            read=read,
+            files=parts.uploads.offered(known),
+            site=known.shown_site(hello.locale),
+            identified=known.row.place[-12:] if known.row.identified else "",
+        )
+        seat.begin(wire.encode(frame), head.event_seq)
+        parts.hub.begun(session_id, head.event_seq)
+        log.debug("visitor_greeted", **describe(known), resumed=resumed)
+
+    async def _backlog(
+        self, session_id: int, last_seq: int, head: int
+    ) -> tuple[bool, Sequence[Mapping[str, Any]]]:
+        """What this screen missed, or, when that is too much or impossible, the newest messages."""
+        if 0 < last_seq <= head and head - last_seq <= BACKLOG:
+            rows = await self._parts.events.after(session_id, last_seq, limit=BACKLOG)
+            resumed = True
+        else:
+            rows = await self._parts.events.newest(session_id, messages=HISTORY, limit=BACKLOG)
+            resumed = False
+        shown = [row for row in rows if row.event_seq <= head]
+        return resumed, [wire.durable(row.event_seq, row.kind, row.payload) for row in shown]
+
+    def _state(self, session_id: int, stored: dict[str, Any], *, public: bool) -> dict[str, Any]:
+        """What runs, as Postgres knows it, with the text that only memory has."""
+        draft = self._parts.hub.draft(session_id)
+        run = stored.get("run")
+        if draft is not None and (run is None or run.get("turn") == draft.turn):
+            stored["run"] = {**(run or {}), **draft.state()}
+        stored.setdefault("queued", [])
+        if public:
+            stored.pop("compaction", None)
+        return {name: value for name, value in stored.items() if value is not None}
+
+
+def _for_public(events: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """A welcome need not name what its visitor may not see."""
+    return [wire.for_public(event) for event in events if event["t"] not in wire.HIDDEN_FROM_PUBLIC]

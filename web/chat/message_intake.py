@@ -1,0 +1,116 @@
+"""One way in for messages: how often, with which files, under which id; the same on every wire."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from shared.core.session.client_payloads import iso
+from shared.core.session.events import Accepted, Inbound
+from shared.core.values.errors import BadInput, StorageUnavailable
+from web.auth.visitors import Known
+from web.parts import Parts
+from web.protocol import wire
+from web.server.rate_limits import ClientLimits
+
+ACCEPT_SECONDS = 15.0
+
+
+class CidUsed(BadInput):
+    """This cid was used for another message."""
+
+    code = "cid_used"
+    advice = "Take a new one."
+
+
+def dedupe_key(cid: str) -> str:
+    """The same message is the same on either wire."""
+    return f"web:{cid}"
+
+
+async def check_messages(
+    parts: Parts, limits: ClientLimits, known: Known, *, cid: str, address: str | None
+) -> None:
+    """What was accepted before is never refused: its browser would take the refusal for a loss.
+
+    Without an address a program asks, for many people. Raises RateLimited.
+    """
+    session_id = known.row.session_id
+    wait = parts.session_windows.take(str(session_id), limits.messages)
+    if address is not None:
+        wait = wait or parts.address_windows.take(address, limits.messages)
+    if wait and not await parts.events.stored_message(session_id, dedupe_key(cid)):
+        raise wire.RateLimited(retry_after_seconds=wait)
+
+
+async def inbound_of(parts: Parts, known: Known, *, text: str, cid: str, files: Sequence[str]) -> Inbound:
+    """What a visitor or a program says, with its files; raises UnreadableMessage, UnknownFile."""
+    session_id, key = known.row.session_id, dedupe_key(cid)
+    words = wire.clean(text) if text.strip() or not files else ""
+    try:
+        async with asyncio.timeout(ACCEPT_SECONDS):
+            more, attached = await parts.uploads.of_message(session_id, files, dedupe_key=key)
+    except TimeoutError:
+        raise StorageUnavailable("finding the files took too long") from None
+    return Inbound(
+        session_id=session_id,
+        address_id=known.row.address_id,
+        text=words,
+        dedupe_key=key,
+        cid=cid,
+        more=more,
+        attached=attached,
+    )
+
+
+async def store(parts: Parts, inbound: Inbound) -> Accepted:
+    """Raises CidUsed, and StorageUnavailable for whatever nobody expected while storage was not well.
+
+    `tell` comes next.
+    """
+    try:
+        async with parts.asking_storage(), asyncio.timeout(ACCEPT_SECONDS):
+            accepted = await parts.conversation.accept_and_claim(inbound)
+            if accepted.repeated and await _is_other(parts, inbound, accepted):
+                raise CidUsed(inbound.cid or "")
+    except TimeoutError:
+        raise StorageUnavailable("accept took too long") from None
+    return accepted
+
+
+def tell(parts: Parts, inbound: Inbound, accepted: Accepted) -> None:
+    """Every screen shows it, and the answer begins."""
+    if not accepted.repeated:
+        parts.hub.durable(inbound.session_id, accepted.event_seq, "msg", message_payload(inbound, accepted))
+    parts.replies.answer(inbound.session_id)
+
+
+async def accept(parts: Parts, inbound: Inbound) -> Accepted:
+    """Raises CidUsed."""
+    accepted = await store(parts, inbound)
+    tell(parts, inbound, accepted)
+    return accepted
+
+
+async def _is_other(parts: Parts, inbound: Inbound, accepted: Accepted) -> bool:
+    """What had its id before must not swallow another message unheard; an erased one is no longer known."""
+    rows = await parts.events.after(inbound.session_id, accepted.event_seq - 1, limit=1)
+    stored = rows[0].payload.get("text") if rows and rows[0].event_seq == accepted.event_seq else None
+    return bool(stored) and stored != inbound.text
+
+
+def message_payload(inbound: Inbound, accepted: Accepted) -> dict[str, Any]:
+    """A message that was accepted just now, as screens get it."""
+    payload: dict[str, Any] = {
+        "mid": accepted.mid,
+        "cid": inbound.cid,
+        "role": "person",
+        "text": inbound.text,
+        "at": iso(datetime.fromtimestamp(accepted.at_ms / 1000, UTC)),
+        "turn": accepted.turn,
+    }
+    if inbound.attached:
+        payload["attachments"] = [one.shown() for one in inbound.attached]
+    return payload

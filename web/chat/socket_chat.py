@@ -1,0 +1,148 @@
+"""One WebSocket: hello, then messages and commands in, everything that happens in the session out."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from aiohttp import WSMsgType, web
+
+from shared.core.values.errors import EvertalkError, UnreadableMessage
+from web.auth.visitors import Known
+from web.chat.handshake import Handshake, TooManySockets
+from web.chat.socket_session import STEP_SECONDS, Closed, SignedAnew, SocketSession, let_in
+from web.parts import PARTS, Parts
+from web.protocol import wire
+from web.security import HttpRefusal
+from web.server.rate_limits import ClientLimits, Window
+from web.server.send_queue import SendQueue
+
+HELLO_SECONDS = 10.0
+HARD_FRAME_BYTES = 4 * wire.MAX_FRAME_BYTES
+"""aiohttp closes without a word beyond this; up to here we say why."""
+
+
+async def chat(request: web.Request) -> web.StreamResponse:
+    """The origin is checked before the upgrade: afterwards a foreign page would have its answer."""
+    parts = request.app[PARTS]
+    if parts.readiness.draining:
+        raise HttpRefusal(503, "restarting", "The server restarts. Please come back in a moment.")
+    if not await parts.visitors.admits(request):
+        raise HttpRefusal(403, "foreign_origin", "This page is not allowed to use the chat.")
+    socket = web.WebSocketResponse(
+        timeout=5.0,
+        heartbeat=wire.HEARTBEAT_SECONDS,
+        compress=False,
+        max_msg_size=HARD_FRAME_BYTES,
+        writer_limit=64 * 1024,
+    )
+    if not socket.can_prepare(request):
+        raise HttpRefusal(426, "upgrade_needed", "This address speaks WebSocket only.")
+    await socket.prepare(request)
+    await _Chat(request, socket, parts).run()
+    return socket
+
+
+class _Chat:
+    def __init__(self, request: web.Request, socket: web.WebSocketResponse, parts: Parts) -> None:
+        self._request = request
+        self._socket = socket
+        self._parts = parts
+        self._limits: ClientLimits = parts.limits_for(request)
+        self._address = parts.proxies.client_key(request)
+        self._outbox = SendQueue(socket, spawn=parts.tasks.start, abort=self._abort)
+        self._public = False
+
+    async def run(self) -> None:
+        if not self._parts.address_places.take(self._address, self._limits.sockets_per_address):
+            self._end(Closed(wire.CLOSE_RATE, "too many sockets", error=TooManySockets()))
+            await self._wait_for_close()
+            return
+        try:
+            await self._talk()
+        except Closed as closed:
+            self._end(closed)
+            await self._wait_for_close()
+        finally:
+            self._parts.address_places.leave(self._address)
+
+    async def _talk(self) -> None:
+        hello = await self._hello()
+        parts, request = self._parts, self._request
+        greeting = parts.visitors.greet(request, hello, wait=lambda: parts.wait_of_newcomer(request))
+        known: Known | None = await let_in(parts, greeting)
+        while known is not None:
+            known = await self._stay(known, hello)
+
+    async def _stay(self, known: Known, hello: wire.Hello) -> Known | None:
+        """Until the socket closes, or somebody signs in or out: then as whom it goes on."""
+        self._public = known.audience == "public"
+        talk = SocketSession(
+            self._parts, known, limits=self._limits, address=self._address, language=hello.locale,
+            take_frame=Window(self._limits.frames, self._limits.frames_seconds).take, send=self._send,
+        )  # fmt: skip
+        place = Handshake(self._parts, known, self._outbox)
+        try:
+            await place.take(hello, self._limits)
+            await self._listen(talk)
+        except SignedAnew as anew:
+            return anew.known
+        finally:
+            await place.leave()
+            if talk.signed_out:
+                self._parts.hub.left(known.row.session_id, known.row.address_id)
+        return None
+
+    async def _hello(self) -> wire.Hello:
+        try:
+            async with asyncio.timeout(HELLO_SECONDS):
+                message = await self._socket.receive()
+        except TimeoutError:
+            raise Closed(wire.CLOSE_NO_HELLO, "no hello") from None
+        if message.type in (WSMsgType.CLOSE, WSMsgType.CLOSING, WSMsgType.CLOSED, WSMsgType.ERROR):
+            raise Closed(1000, "gone")
+        try:
+            frame = wire.read_frame(message.data) if message.type is WSMsgType.TEXT else None
+        except EvertalkError as error:
+            raise Closed(wire.CLOSE_BAD_HELLO, "bad hello", error=error) from None
+        if not isinstance(frame, wire.Hello) or frame.version != wire.VERSION:
+            failure = wire.BadFrame("hello of version 1 comes first")
+            raise Closed(wire.CLOSE_BAD_HELLO, "bad hello", error=failure)
+        return frame
+
+    async def _listen(self, talk: SocketSession) -> None:
+        async for message in self._socket:
+            if self._outbox.closing:
+                return
+            if message.type is WSMsgType.BINARY:
+                failure = UnreadableMessage("a binary frame")
+                raise Closed(wire.CLOSE_BINARY, "text frames only", error=failure)
+            if message.type is not WSMsgType.TEXT:
+                return
+            await talk.hear(message.data)
+            if self._outbox.crowded:
+                # Frames that came together are read without a pause: their replies must get away in between.
+                await asyncio.sleep(0)
+
+    # The ends.
+
+    def _end(self, closed: Closed) -> None:
+        for frame in closed.frames(public=self._public):
+            self._send(frame)
+        self._outbox.close(closed.code, closed.reason)
+
+    async def _wait_for_close(self) -> None:
+        """The outbox closes the socket; until then it belongs to this handler."""
+        try:
+            async with asyncio.timeout(STEP_SECONDS):
+                await self._outbox.closed()
+        except TimeoutError:
+            self._abort()
+
+    def _send(self, frame: Mapping[str, Any]) -> None:
+        self._outbox.put(wire.encode(frame))
+
+    def _abort(self) -> None:
+        if self._request.transport is not None:
+            self._request.transport.abort()

@@ -1,0 +1,198 @@
+"""Logging in and out: by password, or once by a link; both work without any script."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from urllib.parse import quote
+
+from aiohttp import web
+
+from shared.adapters.postgres.people.operator_auth import (
+    SESSION_HOURS,
+    CodeNeeded,
+    TooManyTries,
+    WeakPassword,
+)
+from shared.core.identity.operators import OfTheProvider
+from web.dashboard.access import (
+    AuthedRequest,
+    DashboardContext,
+    DashboardRefusal,
+    answer,
+    can_keep_login,
+    cookie_name,
+    is_secure,
+)
+from web.dashboard.requests.request_json import FORM_BYTES, read_form, read_json
+
+PAGES = Path(__file__).resolve().parents[2] / "static" / "dash"
+_TOKEN = re.compile(r"[A-Za-z0-9_-]{20,200}")
+_NEXT = re.compile(r"/dashboard(/[A-Za-z0-9/_-]*)?(\?[A-Za-z0-9=&_.%+-]*)?")
+
+_MESSAGES = {
+    "": "",
+    "wrong": "Name or password are wrong.",
+    "used": "This link was used, or is too old. Ask an admin for another, or make one: ./evertalk login-link",
+    "plain": "Logging in needs https, or a browser on the machine itself (http://127.0.0.1).",
+    "out": "You are logged out.",
+    "again": "Logging in did not work. Please begin again.",
+    "away": "Your identity provider does not answer just now. Try again in a minute.",
+    "groups": "Your account is in no group that may use this dashboard. Ask whoever runs it.",
+    "code": "That code is not right, or was used already. Wait for the next one.",
+    "late": "That took too long. Please begin again.",
+    "sealed": "The second factor cannot be read: EVERTALK_SECRET_KEY is another one, or is missing. "
+    "On the server, ./evertalk operator totp reset NAME takes it away.",
+    "locked": "Your account is locked here. Ask an admin.",
+}
+
+
+async def login_page(visit: AuthedRequest) -> web.StreamResponse:
+    """Shows; a preview of a link in some chat must not use it up."""
+    query = visit.request.query
+    if visit.who is not None and "token" not in query:
+        return see_other(next_of(query.get("next", "")))
+    return _page(
+        token=query.get("token", ""),
+        following=query.get("next", ""),
+        message=query.get("m", ""),
+        desk=visit.desk,
+    )
+
+
+async def log_in(visit: AuthedRequest) -> web.StreamResponse:
+    request, desk = visit.request, visit.desk
+    if not can_keep_login(request, desk.settings):
+        return login_again(visit, "plain", status=403)
+    form = await read_form(visit)
+    token, source = form.get("token", ""), desk.address(request)
+    browser = request.headers.get("User-Agent", "")
+    if token:
+        outcome = await desk.operators.use_link(token=token, source=source, browser=browser)
+    else:
+        outcome = await desk.operators.log_in(
+            name=form.get("name", ""), password=form.get("password", ""), source=source, browser=browser
+        )
+    if isinstance(outcome, TooManyTries):
+        return wait_longer(outcome.retry_after_seconds, desk=desk)
+    if isinstance(outcome, CodeNeeded):
+        return code_page(outcome.token, following=form.get("next", ""))
+    if outcome is None:
+        message = "used" if token else "wrong"
+        return login_again(visit, message, following=form.get("next", ""), status=401)
+    return await keep_login(visit, outcome, following=form.get("next", ""))
+
+
+async def keep_login(visit: AuthedRequest, token: str, *, following: str) -> web.Response:
+    """A new login, in place of the one that was."""
+    request, desk = visit.request, visit.desk
+    await _end(visit)
+    response = see_other(next_of(following))
+    response.set_cookie(
+        cookie_name(request, desk.settings),
+        token,
+        path="/",
+        httponly=True,
+        secure=is_secure(request, desk.settings),
+        samesite="Lax",
+        max_age=SESSION_HOURS * 3600,
+    )
+    return response
+
+
+async def log_out(visit: AuthedRequest) -> web.StreamResponse:
+    await _end(visit)
+    if visit.desk.live is not None:
+        await visit.desk.live.signed_out()
+    name = cookie_name(visit.request, visit.desk.settings)
+    response = see_other("/dashboard/login?m=out")
+    response.del_cookie(name, path="/", secure=name.startswith("__Host-"), httponly=True, samesite="Lax")
+    return response
+
+
+async def set_password(visit: AuthedRequest) -> web.StreamResponse:
+    """JSON `{password}`; every other login of this operator ends."""
+    if visit.operator.by_provider:
+        raise DashboardRefusal(
+            409, OfTheProvider.code, "Your password is your identity provider's; change it there."
+        )
+    password = (await read_json(visit, most=FORM_BYTES)).get("password")
+    if not isinstance(password, str):
+        raise DashboardRefusal(400, "bad_input", "Send a password; it is text.")
+    token = visit.request.cookies.get(cookie_name(visit.request, visit.desk.settings), "")
+    try:
+        await visit.desk.operators.set_password(visit.operator.operator_id, password, keep=token)
+    except WeakPassword as error:
+        raise DashboardRefusal(422, "weak_password", str(error)) from None
+    await visit.desk.operators.record(actor=visit.operator.name, action="password.set")
+    return answer({"success": True})
+
+
+async def _end(visit: AuthedRequest) -> None:
+    """A login never goes on under its old number."""
+    old = visit.request.cookies.get(cookie_name(visit.request, visit.desk.settings))
+    if old:
+        await visit.desk.operators.log_out(old)
+
+
+def next_of(path: str) -> str:
+    return path if _NEXT.fullmatch(path) else "/dashboard"
+
+
+def see_other(location: str) -> web.Response:
+    return web.Response(status=303, headers={"Location": location})
+
+
+def wait_longer(seconds: int, *, desk: DashboardContext | None = None) -> web.Response:
+    minutes = -(-seconds // 60)
+    text = f"Too many tries. Please wait {minutes} minute{'s' if minutes > 1 else ''}."
+    return _fill(text, status=429, headers={"Retry-After": str(seconds)}, desk=desk)
+
+
+def login_again(
+    visit: AuthedRequest, message: str, *, following: str = "", status: int = 200
+) -> web.Response:
+    return _page(following=following, message=message, status=status, desk=visit.desk)
+
+
+def code_page(step: str, *, following: str, message: str = "", status: int = 200) -> web.Response:
+    """Asks for the code of the authenticator app; `step` stands for what was right so far."""
+    return _fill(_MESSAGES[message], step=step, following=following, status=status)
+
+
+def _page(
+    *, desk: DashboardContext, token: str = "", following: str = "", message: str = "", status: int = 200
+) -> web.Response:
+    return _fill(_MESSAGES.get(message, ""), token=token, following=following, status=status, desk=desk)
+
+
+def _fill(
+    message: str,
+    *,
+    token: str = "",
+    step: str = "",
+    following: str = "",
+    status: int = 200,
+    headers: dict[str, str] | None = None,
+    desk: DashboardContext | None = None,
+) -> web.Response:
+    """Only words of ours, and values of harmless characters, are ever put into the page."""
+    page = (PAGES / "login.html").read_text(encoding="utf-8")
+    link = token if _TOKEN.fullmatch(token) else ""
+    half = step if _TOKEN.fullmatch(step) else ""
+    asked = "code" if half else "link" if link else "password"
+    for other in {"code", "link", "password"} - {asked}:
+        page = re.sub(rf"<!--{other}-->.*?<!--end-->", "", page, flags=re.DOTALL)
+    if link or half or desk is None or desk.provider is None:
+        page = re.sub(r"<!--provider-->.*?<!--end-->", "", page, flags=re.DOTALL)
+    if not message:
+        page = re.sub(r"<!--message-->.*?<!--end-->", "", page, flags=re.DOTALL)
+    filled = (
+        page.replace("[[token]]", link)
+        .replace("[[step]]", half)
+        .replace("[[next]]", next_of(following).replace("&", "&amp;"))
+    )
+    filled = filled.replace("[[next-part]]", quote(next_of(following), safe=""))
+    return web.Response(
+        status=status, text=filled.replace("[[message]]", message), content_type="text/html", headers=headers
+    )

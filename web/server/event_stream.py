@@ -1,0 +1,73 @@
+"""Server-sent events for one request: named events as JSON, comments as heartbeats, each wait with an end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from aiohttp import web
+
+from web.server.http_server import HEADERS
+
+MEDIA_TYPE = "text/event-stream"
+HEARTBEAT_SECONDS = 15.0
+SEND_SECONDS = 10.0
+
+
+def wants_events(request: web.Request) -> bool:
+    accepted = request.headers.get("Accept", "").lower()
+    return any(part.partition(";")[0].strip() == MEDIA_TYPE for part in accepted.split(","))
+
+
+class EventStream:
+    """After its reader has gone, `send` does nothing: whoever works on goes on working."""
+
+    def __init__(self, request: web.Request, *, request_id: str, headers: Mapping[str, str]) -> None:
+        self._request = request
+        self._response = web.StreamResponse(
+            headers={
+                **HEADERS,
+                **headers,
+                "Content-Type": f"{MEDIA_TYPE}; charset=utf-8",
+                "Cache-Control": "no-store",
+                "X-Accel-Buffering": "no",
+                "X-Request-Id": request_id,
+            }
+        )
+        self._gone = False
+
+    @property
+    def gone(self) -> bool:
+        transport = self._request.transport
+        return self._gone or transport is None or transport.is_closing()
+
+    async def open(self) -> None:
+        async with asyncio.timeout(SEND_SECONDS):
+            await self._response.prepare(self._request)
+
+    async def send(self, event: str, data: Mapping[str, Any]) -> None:
+        await self._write(f"event: {event}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n")
+
+    async def beat(self) -> None:
+        """A comment, which readers skip and proxies take for life."""
+        await self._write(": \n\n")
+
+    async def end(self) -> web.StreamResponse:
+        if not self.gone:
+            try:
+                async with asyncio.timeout(SEND_SECONDS):
+                    await self._response.write_eof()
+            except (ConnectionError, TimeoutError):
+                self._gone = True
+        return self._response
+
+    async def _write(self, text: str) -> None:
+        if self.gone:
+            return
+        try:
+            async with asyncio.timeout(SEND_SECONDS):
+                await self._response.write(text.encode())
+        except (ConnectionError, TimeoutError):
+            self._gone = True

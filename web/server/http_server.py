@@ -1,0 +1,179 @@
+"""Listens, and cuts off what aiohttp would wait for too long: slow headers, too many connections."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import socket
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import structlog
+from aiohttp import web
+
+from web.server.origins import network_key
+from web.server.rate_limits import Places
+
+log = structlog.get_logger(__name__)
+
+CSP = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
+    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; "
+    "require-trusted-types-for 'script'; trusted-types 'none'"
+)
+HEADERS: Mapping[str, str] = {
+    "Server": "Evertalk",
+    "Content-Security-Policy": CSP,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+"""On every response; a handler that says otherwise (static files for foreign pages) wins."""
+
+HEADER_SECONDS = 15.0
+"""From the first byte of a request until its headers are whole; also from connecting to the first request."""
+KEEPALIVE_SECONDS = 75.0
+MAX_CONNECTIONS = 4_096
+MAX_OF_ONE_ADDRESS = 256
+"""Of the connections above; this machine and trusted proxies speak for many and are not counted."""
+MAX_HEADER_BYTES = 8 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Door:
+    """How many connections each address has open."""
+
+    is_counted: Callable[[str], bool]
+    places: Places = field(default_factory=Places)
+
+
+class Connection(web.RequestHandler):
+    """One client connection with a time limit on getting a request said."""
+
+    __slots__ = ("_busy", "_deadline", "_door", "_peer", "on_lost")
+
+    def __init__(self, manager: web.Server, *, door: Door, **kwargs: Any) -> None:
+        super().__init__(manager, **kwargs)
+        self._door = door
+        self._peer: str | None = None
+        """Whose place is taken; None without one."""
+        self._busy = 0
+        self._deadline: asyncio.TimerHandle | None = None
+        self.on_lost: Callable[[], None] | None = None
+        """Called when the other side is gone while an answer is still being written."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        peer = transport.get_extra_info("peername")
+        peer = str(peer[0]) if isinstance(peer, tuple) and peer else ""
+        super().connection_made(transport)
+        if not self._door.is_counted(peer):
+            self._expect()
+        elif self._door.places.take(key := network_key(peer), MAX_OF_ONE_ADDRESS):
+            self._peer = key
+            self._expect()
+        else:
+            self.force_close()
+            cast("asyncio.Transport", transport).abort()
+
+    def data_received(self, data: bytes) -> None:
+        if not self._busy and self._deadline is None:
+            self._expect()
+        super().data_received(data)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._heard()
+        if self._peer is not None:
+            self._door.places.leave(self._peer)
+            self._peer = None
+        if self.on_lost is not None:
+            self.on_lost()
+        super().connection_lost(exc)
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """What could not even be read as HTTP: as typed and as strict as every other answer."""
+        del message
+        if status >= 500:
+            log.error("connection_failed", exc_info=exc)
+        if request.writer.output_size > 0:
+            raise ConnectionError("a response was begun already")
+        code, words = ("bad_request", "The request could not be read.")
+        if status >= 500:
+            code, words = ("internal_error", "Something went wrong on our side.")
+        body = {"code": code, "message": words, "request_id": secrets.token_hex(8)}
+        response = web.json_response(body, status=status, headers=HEADERS)
+        response.force_close()
+        return response
+
+    def busy(self) -> None:
+        """A request's headers are whole; whoever handles it minds the time from here on."""
+        self._busy += 1
+        self._heard()
+
+    def idle(self) -> None:
+        self._busy -= 1
+
+    def _expect(self) -> None:
+        self._deadline = asyncio.get_running_loop().call_later(HEADER_SECONDS, self._cut)
+
+    def _heard(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _cut(self) -> None:
+        self._deadline = None
+        if self.transport is not None and not self._busy:
+            self.transport.abort()
+
+
+class _Refused(asyncio.Protocol):
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        transport.abort()
+
+
+class Listener:
+    """One listening address for an application whose runner is set up."""
+
+    def __init__(self, runner: web.AppRunner, *, is_counted: Callable[[str], bool] | None = None) -> None:
+        """`is_counted`: whether an address may have so many connections only, by default nobody's."""
+        self._runner = runner
+        self._door = Door(is_counted=is_counted or (lambda address: False))
+        self._server: asyncio.Server | None = None
+
+    async def start(self, host: str, port: int) -> int:
+        """The port that is really used; raises OSError when it is taken."""
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(self._connection, host or None, port, backlog=256)
+        bound: socket.socket = self._server.sockets[0]
+        return int(bound.getsockname()[1])
+
+    async def stop_listening(self) -> None:
+        """Nobody new; who is connected stays."""
+        if self._server is not None:
+            self._server.close()
+
+    def _connection(self) -> asyncio.Protocol:
+        server = self._runner.server
+        if server is None or len(server.connections) >= MAX_CONNECTIONS:
+            return _Refused()
+        return Connection(
+            server,
+            door=self._door,
+            loop=asyncio.get_running_loop(),
+            auto_decompress=False,  # packed bodies are refused; until then they must not grow
+            access_log=None,
+            keepalive_timeout=KEEPALIVE_SECONDS,
+            max_line_size=MAX_HEADER_BYTES,
+            max_field_size=MAX_HEADER_BYTES,
+            max_headers=64,
+        )

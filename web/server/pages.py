@@ -1,0 +1,148 @@
+"""Pages and files: the chat page, the widget's loader, static modules, and whether this process is well."""
+
+from __future__ import annotations
+
+import functools
+import gzip
+import hashlib
+import mimetypes
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+from aiohttp import web
+
+from web.bundling.modules import PackingRefused
+from web.bundling.packing import pack, squeeze
+
+STATIC = Path(__file__).resolve().parents[1] / "static"
+_CONTENT_TYPES = {
+    ".js": "text/javascript",
+    ".css": "text/css",
+    ".html": "text/html",
+    ".svg": "image/svg+xml",
+    ".json": "application/json",
+}
+_SQUEEZED = frozenset(_CONTENT_TYPES)
+FOR_EVER = "public, max-age=31536000, immutable"
+ASK_AGAIN = "no-cache"
+"""Kept by the browser, but only used after asking whether it is still the newest."""
+FIRST = (
+    ("w/main.js",),
+    ("w/chat.js", "w/panel.js"),
+    ("w/page.js",),
+    ("w/words.js",),
+    ("w/rare.js",),
+    ("w/md.js", "w/acts.js", "w/highlight.js"),
+    ("w/menu.js", "w/sheet.js", "w/keep.js", "w/toast.js", "w/shares.js", "w/card.js", "w/opinion.js",
+     "w/slash.js"),
+)  # fmt: skip
+"""What a browser asks for in the usual order: the launcher, the open chat, what the full page adds; then,
+each when it is needed, words and requests, answers, and all that is done beside talking."""
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class File:
+    body: bytes
+    squeezed: bytes | None
+    content_type: str
+    etag: str
+
+
+class Files:
+    """Everything below `static`, read once: nothing else can be reached by any path.
+
+    `/static/…` holds the sources as they are. `/static-<digest>/…` holds what browsers are sent to: the
+    widget packed into few files, under a name that changes with any of them, so that browsers may keep them
+    for ever.
+    `../../` from a module leads to the server's root in both forms.
+    """
+
+    def __init__(self, folder: Path = STATIC) -> None:
+        paths = sorted(path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
+        bodies = {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
+        packed = bodies | _packed(tuple(bodies.items()))
+        self.digest = hashlib.sha256(
+            b"".join(name.encode() + hashlib.sha256(body).digest() for name, body in packed.items())
+        ).hexdigest()[:16]
+        self._files = {name: _file(name, body) for name, body in bodies.items()}
+        self._packed = {
+            name: self._files[name] if body is bodies[name] else _file(name, body)
+            for name, body in packed.items()
+        }
+        self.chat = self._pointing_at_digest("chat.html")
+        self.widget = self._pointing_at_digest("widget.js")
+
+    def get(self, path: str, *, packed: bool = False) -> File | None:
+        return (self._packed if packed else self._files).get(path)
+
+    def _pointing_at_digest(self, name: str) -> File | None:
+        found = self._packed.get(name)
+        if found is None:
+            return None
+        text = found.body.decode().replace('"static/w/', f'"static-{self.digest}/w/')
+        return _file(name, text.encode())
+
+
+@functools.lru_cache(maxsize=1)
+def _packed(files: tuple[tuple[str, bytes], ...]) -> dict[str, bytes]:
+    """The widget in few and small files; nothing where that is not safe: the chat works in any case."""
+    bodies = dict(files)
+    sources = {
+        name: body.decode()
+        for name, body in bodies.items()
+        if name.startswith(("w/", "shared/")) and name.endswith(".js")
+    }
+    first = [present for group in FIRST if (present := [name for name in group if name in sources])]
+    try:
+        texts = _short_or_long(sources, first)
+        if "widget.js" in bodies:
+            texts["widget.js"] = squeeze(bodies["widget.js"].decode())
+    except PackingRefused as refused:
+        log.warning("widget not packed", reason=str(refused), advice=refused.advice)
+        return {}
+    return {name: text.encode() for name, text in texts.items()}
+
+
+def _short_or_long(sources: Mapping[str, str], first: Sequence[Sequence[str]]) -> dict[str, str]:
+    try:
+        return pack(sources, first)
+    except PackingRefused as refused:
+        texts = pack(sources, first, short_names=False)
+        log.warning("widget keeps its long names", reason=str(refused), advice=refused.advice)
+        return texts
+
+
+@functools.lru_cache(maxsize=512)
+def _file(name: str, body: bytes) -> File:
+    suffix = Path(name).suffix
+    squeezed = gzip.compress(body, 9, mtime=0) if suffix in _SQUEEZED and len(body) > 600 else None
+    return File(
+        body=body,
+        squeezed=squeezed,
+        content_type=_CONTENT_TYPES.get(suffix)
+        or mimetypes.guess_type(name)[0]
+        or "application/octet-stream",
+        etag=hashlib.sha256(body).hexdigest()[:32],
+    )
+
+
+def serve(request: web.Request, file: File, *, cache: str, foreign: bool) -> web.Response:
+    """`foreign` files may be loaded by pages of other origins: they hold nothing of anybody."""
+    headers = {"Cache-Control": cache, "Vary": "Accept-Encoding"}
+    if foreign:
+        headers |= {"Access-Control-Allow-Origin": "*", "Cross-Origin-Resource-Policy": "cross-origin"}
+    known = request.if_none_match
+    if known is not None and any(tag.value in (file.etag, "*") for tag in known):
+        response = web.Response(status=304, headers=headers)
+    else:
+        body = file.body
+        if file.squeezed is not None and "gzip" in request.headers.get("Accept-Encoding", "").lower():
+            body, headers["Content-Encoding"] = file.squeezed, "gzip"
+        charset = "utf-8" if file.content_type.startswith(("text/", "application/json")) else None
+        response = web.Response(body=body, headers=headers, content_type=file.content_type, charset=charset)
+    response.etag = file.etag
+    return response

@@ -1,0 +1,68 @@
+"""Limits that hold over all web processes: each tells the others each second what it has let in.
+
+Nobody who asks waits for it. While Redis is away a process counts alone, and what it knew of others fades.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from web.server.rate_limits import RateWindows
+
+EVERY_SECONDS = 1.0
+SLICES = 6
+"""Of a window; the oldest is let go as a whole."""
+MOST_KEYS = 2_000
+"""Told in one exchange: those that took most."""
+
+
+class Counts(Protocol):
+    async def add(
+        self,
+        kind: str,
+        added: Mapping[str, int],
+        *,
+        slices: Sequence[int],
+        asked: Sequence[str],
+        seconds: float,
+    ) -> Mapping[str, int] | None: ...
+
+
+class CommonCounts:
+    def __init__(
+        self, counts: Counts, windows: Mapping[str, RateWindows], *, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._counts = counts
+        self._windows = windows
+        self._clock = clock
+        self._told: dict[str, dict[int, Counter[str]]] = {kind: {} for kind in windows}
+
+    async def watch(self) -> None:
+        while True:
+            await asyncio.sleep(EVERY_SECONDS)
+            await self.exchange()
+
+    async def exchange(self) -> None:
+        for kind, windows in self._windows.items():
+            await self._exchange(kind, windows)
+
+    async def _exchange(self, kind: str, windows: RateWindows) -> None:
+        now = int(self._clock() * SLICES / windows.seconds)
+        slices = range(now - SLICES + 1, now + 1)
+        added = dict(windows.newly_taken().most_common(MOST_KEYS))
+        told = {one: counts for one, counts in self._told[kind].items() if one in slices}
+        told.setdefault(now, Counter()).update(added)
+        self._told[kind] = told
+        ours = sum(told.values(), Counter[str]())
+        if not ours:
+            return
+        asked = list(ours)
+        found = await self._counts.add(kind, added, slices=slices, asked=asked, seconds=windows.seconds)
+        if found is not None:
+            windows.hear(
+                {key: found.get(key, 0) - ours[key] for key in asked if found.get(key, 0) > ours[key]}
+            )
