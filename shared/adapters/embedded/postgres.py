@@ -17,7 +17,7 @@ import asyncpg
 
 from shared.adapters.embedded.data_dir import ServerConfig
 from shared.adapters.embedded.errors import EmbeddedServerFailed
-from shared.adapters.embedded.process import spawn, stop, stop_leftover, tail, until
+from shared.adapters.embedded.process import size_of, spawn, stop, stop_leftover, tail, until, written_since
 from shared.adapters.embedded.process_user import Account
 
 DATABASE = "evertalk"
@@ -121,6 +121,7 @@ class EmbeddedPostgres:
             )
 
     async def _started(self) -> bool:
+        before = size_of(self._log)
         process = self._process = spawn(
             [self._place.binaries.postgres, "-D", self._cluster, *_as_options(self._options())],
             log=self._log,
@@ -136,7 +137,9 @@ class EmbeddedPostgres:
             raise self._failure(f"was not ready after {_START_SECONDS:.0f} s")
         if process.poll() is None:
             return True
-        if not any(trouble in tail(self._log, 600) for trouble in _PASSING_TROUBLES):
+        # Each process of the killed server writes a line of its own meanwhile: a tail may hold only theirs.
+        said = written_since(self._log, before)
+        if not any(trouble in said for trouble in _PASSING_TROUBLES):
             raise self._failure("ended at once")
         return False
 

@@ -121,6 +121,20 @@ def tail(log: Path, chars: int = 1500) -> str:
         return f"(no log: {error})"
 
 
+def written_since(log: Path, offset: int, chars: int = 65_536) -> str:
+    """What follows the first `offset` bytes; the whole log where it was rotated meanwhile."""
+    try:
+        with log.open("rb") as file:
+            file.seek(offset if log.stat().st_size >= offset else 0)
+            return file.read(chars).decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def size_of(log: Path) -> int:
+    return log.stat().st_size if log.exists() else 0
+
+
 def _read_pid(pid_file: Path) -> int | None:
     try:
         return int(pid_file.read_text().split("\n", 1)[0])

@@ -16,8 +16,11 @@ import pytest
 from redis.asyncio import Redis
 
 from shared.adapters.embedded import EmbeddedServerFailed, EmbeddedServers, Wanted
+from shared.adapters.embedded.binaries import POSTGRES_MAJOR, Binaries
+from shared.adapters.embedded.data_dir import ServerConfig
 from shared.adapters.embedded.errors import FolderInUse
 from shared.adapters.embedded.folders import LONGEST_SOCKET_BYTES, FolderLock, is_held, socket_folder
+from shared.adapters.embedded.postgres import EmbeddedPostgres
 from shared.adapters.embedded.process import rotate, stop_leftover
 from shared.adapters.embedded.process_user import Account, account_for
 from shared.adapters.embedded.servers import are_running
@@ -146,6 +149,37 @@ async def test_a_server_that_falls_is_started_again(folder: Path) -> None:
                 await asyncio.sleep(0.05)
         watching.cancel()
         await asyncio.gather(watching, return_exceptions=True)
+
+
+_LINGERING = """#!/bin/sh
+echo run >> "{runs}"
+if [ "$(wc -l < "{runs}")" = 1 ]; then
+    echo 'FATAL:  pre-existing shared memory block (key 2150, ID 32815) is still in use'
+    for number in $(seq 60); do echo 'FATAL:  terminating connection, unexpected postmaster exit'; done
+else
+    echo 'FATAL:  something else'
+fi
+exit 1
+"""
+
+
+async def test_a_killed_server_is_waited_for_however_much_its_processes_say(folder: Path) -> None:
+    """Sixty connections write their last lines below the one that says why the new server did not start."""
+    cluster, programs, runs = folder / "pg", folder / "bin", folder / "runs"
+    for made in (cluster, programs, folder / "sockets"):
+        made.mkdir(parents=True)
+    (cluster / "PG_VERSION").write_text(f"{POSTGRES_MAJOR}\n")
+    (programs / "postgres").write_text(_LINGERING.format(runs=runs))
+    (programs / "postgres").chmod(0o755)
+    server = EmbeddedPostgres(
+        ServerConfig(
+            folder=folder, sockets=folder / "sockets", account=Account(),
+            binaries=Binaries(postgres_bin=programs, valkey_server=programs),
+        )
+    )  # fmt: skip
+    with pytest.raises(EmbeddedServerFailed, match="something else"):
+        await server.start()
+    assert runs.read_text().split() == ["run", "run"], "it was tried again"
 
 
 async def _try_to_add_one(servers: EmbeddedServers) -> tuple[int, int] | None:
