@@ -353,6 +353,19 @@ def test_a_folder_can_be_read_at_a_glance() -> None:
     )
 
 
+ROWS = "shared.adapters.postgres.schema.tables"
+
+
+def test_no_class_name_stands_twice() -> None:
+    """Whoever reads a name knows what it is; only a table may be called as what its rows hold."""
+    places: dict[str, list[str]] = {}
+    for name, path in modules().items():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef) and name != ROWS:
+                places.setdefault(node.name, []).append(f"{name}:{node.lineno}")
+    _complain([f"{name} is at {', '.join(found)}" for name, found in places.items() if len(found) > 1])
+
+
 def test_every_module_has_a_floor() -> None:
     _complain([f"{name} is on no floor" for name in modules() if _floor(name) is None])
 

@@ -56,7 +56,7 @@ class Names:
 
 def read(tokens: Sequence[Token]) -> Names:
     """Raises NotUnderstood where it is not clear how far a function goes or what a name means."""
-    return _Reader(tokens).read()
+    return _ScopeReader(tokens).read()
 
 
 def owner(name: str, scope: Scope, top: Container[str]) -> Scope | None:
@@ -99,7 +99,7 @@ class _Arrow:
     ternaries: int
 
 
-class _Reader:
+class _ScopeReader:
     def __init__(self, tokens: Sequence[Token]) -> None:
         self._tokens = tokens
         self._frames = [_Frame(kind="block", start=-1)]

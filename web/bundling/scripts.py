@@ -48,10 +48,10 @@ _PAIRS = {")": "(", "]": "[", "}": "{"}
 
 def tokens(text: str) -> list[Token]:
     """Raises NotUnderstood where a slash or a bracket could mean two things."""
-    return list(_Reader(text).read())
+    return list(_TokenReader(text).read())
 
 
-class _Reader:
+class _TokenReader:
     def __init__(self, text: str) -> None:
         self._text = text
         self._at = 0
