@@ -1,0 +1,5 @@
+"""Sends alerts by mail and to webhooks.
+
+What an alert says and whom it concerns is decided in `core/ops/alerts`; `services/admin/alert_sender`
+sends each once.
+"""

@@ -1,0 +1,4 @@
+"""What operators look after.
+
+Alerts and when they open, the names of backups, service units, and the figures of the dashboard.
+"""

@@ -1,0 +1,5 @@
+"""A conversation as plain values.
+
+`session` has the log and the view, `turns` what a turn costs and how it ends, `policy` and `presets` the
+numbers of a context, `budget` how full it is, `pruning` what is shortened. Begin with `session`.
+"""
