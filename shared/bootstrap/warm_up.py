@@ -25,7 +25,8 @@ class WarmUp:
         """Also when something cannot be loaded: whoever needs it says why, and waiting would not bring it."""
 
     async def run(self) -> None:
-        self._models.start_loading()
+        # One after the other: two that load at once are no sooner done, and leave holes in memory.
         await asyncio.to_thread(self._counter.count_tokens, "warm")
+        self._models.start_loading()
         await self._models.wait_until_loaded()
         self.is_done = True

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import unicodedata
 from pathlib import Path
 
@@ -15,6 +17,8 @@ from shared.adapters.models.token_counter import (
     load_vocabulary,
 )
 from shared.core.values.tokens import by_script
+
+ROOT = Path(__file__).resolve().parents[4]
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +68,21 @@ def test_nothing_is_loaded_before_the_first_count() -> None:
 
 def test_a_process_holds_the_vocabulary_once() -> None:
     assert load_vocabulary(VOCABULARY, sha256=SHA256) is load_vocabulary(VOCABULARY, sha256=SHA256)
+
+
+def test_the_encoder_holds_the_vocabulary_and_python_does_not() -> None:
+    """Sixty-five thousand words: 7 MB as a mapping of Python's."""
+    program = (
+        "import tracemalloc, tiktoken\n"
+        "from shared.adapters.models.token_counter import VocabularyCounter\n"
+        "tracemalloc.start()\n"
+        "assert VocabularyCounter().count_tokens('hello world') == 2\n"
+        "print(tracemalloc.get_traced_memory()[0])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
+    )
+    assert int(done.stdout) < 1_000_000
 
 
 @pytest.mark.control("S45")
