@@ -76,7 +76,7 @@ async def _start(settings: dict[str, str], ada: Person) -> Start:
     bot, began = Program("bot", settings), time.monotonic()
     await bot.start()
     try:
-        await bot.said("bot_serving")
+        await bot.said("bot_serves")
         serves = time.monotonic() - began
         await bot.said("bots_warmed_up")
         warm = time.monotonic() - began

@@ -352,7 +352,7 @@ async def two_bots_at_once(telegram: Telegram, recovery: Recovery) -> None:
         async with telegram.bot() as other:
             await ada.ask("I live by the river.")
             await asyncio.sleep(1.5)
-            assert logged([other], "bot_serving") == 0, "it stands by"
+            assert logged([other], "bot_serves") == 0, "it stands by"
             await one.kill_for_good()
             await ada.say("And I have a boat there.")
             await telegram.serves(other)

@@ -129,7 +129,7 @@ class BotRunner:
             if left:
                 log.warning("deliveries_unknown_after_takeover", bot=self._desk.bot_id, count=left)
             self._taken = True
-            log.info("bot_serving", bot=self._desk.bot_id, username=self._desk.identity.username)
+            log.info("bot_serves", bot=self._desk.bot_id, username=self._desk.identity.username)
             self._on_serving()
         if self._reading is None or self._reading.done():
             self._reading = self._tasks.start(self._read())

@@ -129,7 +129,7 @@ class Telegram:
             await asyncio.sleep(0.05)
 
     async def serves(self, bot: Process, *, times: int = 1) -> None:
-        await self.says(bot, "bot_serving", times=times)
+        await self.says(bot, "bot_serves", times=times)
 
     async def says(self, bot: Process, event: str, *, times: int = 1) -> None:
         """A line of this event is in its log."""

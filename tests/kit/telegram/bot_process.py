@@ -132,7 +132,7 @@ class TelegramHouse:
     async def start(self, **more: str) -> None:
         self.bot = Program("bot", {**self.settings, **more})
         await self.bot.start()
-        await self.bot.said("bot_serving")
+        await self.bot.said("bot_serves")
 
 
 @asynccontextmanager
