@@ -20,11 +20,15 @@ from shared.config.settings import BadSettings, Settings, load_settings
 ROOT = Path(__file__).resolve().parent.parent
 MOST_TEST_WORKERS = 4
 """Each has a PostgreSQL and a Valkey of its own."""
+NEEDS_CHECKOUT = ("demo", "replay", "test")
+"""Verbs whose code is in `tests`, which only a checkout has."""
 Verb = Callable[[Settings, Sequence[str]], int]
 
 
 def main(arguments: Sequence[str]) -> int:
     verb, rest = _parse(arguments)
+    if verb in NEEDS_CHECKOUT and _lacks_checkout(verb):
+        return 2
     if verb == "test":
         return _test(rest)
     if verb == "version":
@@ -348,15 +352,27 @@ def _with_database(settings: Settings, work: Callable[[str], Awaitable[int]]) ->
 
 
 def _replay(settings: Settings, rest: Sequence[str]) -> int:
-    from shared.replay import main as replay
+    from tests.kit.replay import main as replay
 
     return int(replay(rest) or 0)
 
 
 def _demo(settings: Settings, rest: Sequence[str]) -> int:
-    from shared.demo import main as demo
+    from tests.kit.demo import main as demo
 
     return demo(rest, settings)
+
+
+def _lacks_checkout(verb: str) -> bool:
+    """True when `verb` needs the folder `tests`, which a container image leaves out; says so."""
+    if (ROOT / "tests" / "kit").is_dir():
+        return False
+    print(
+        f"evertalk: `{verb}` needs the folder tests/ of a checkout, which is not in this installation.\n"
+        "  Clone the repository and run the command there.",
+        file=sys.stderr,
+    )
+    return True
 
 
 def _setup() -> int:

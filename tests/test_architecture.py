@@ -32,8 +32,6 @@ FLOORS: tuple[tuple[str, int, str], ...] = (
     ("shared.bootstrap", 5, "the only place where parts are put together"),
     ("shared.cli", 6, "one module per verb of the command line"),
     ("shared.diagnostics", 7, "the doctor and the security review"),
-    ("shared.replay", 6, "talks to the running system like a person"),
-    ("shared.demo", 7, "one person at a terminal, and the running system"),
     ("shared.__main__", 8, "the command line calls all of these"),
     ("bot", 6, "a process"),
     ("web", 6, "a process"),
@@ -98,13 +96,12 @@ HOMES: tuple[tuple[str, tuple[str, ...], str], ...] = (
             "shared.config.sites",
             "shared.config.bots",
             "shared.bootstrap.logs",
-            "shared.replay",
             "shared.cli.setup",
             "shared.adapters",
             "web",
             "bot.telegram.client.aiogram_loader",
         ),
-        "checks at the doors only; the replay writes settings for its own system; aiogram is built on it",
+        "checks at the doors only; aiogram is built on it",
     ),
     ("pydantic_settings", ("shared.config.settings",), "settings are read in one place"),
     (
@@ -240,6 +237,17 @@ def test_strangers_stay_strangers() -> None:
             for each in imports()
             for importer, imported, reason in STRANGERS
             if _is_in(each.importer, importer) and _is_in(each.imported, imported)
+        ]
+    )
+
+
+def test_only_the_command_line_knows_the_tests() -> None:
+    """A container image has no folder `tests`; the command line says so where a verb needs it."""
+    _complain(
+        [
+            f"{each}: an installation may have no tests"
+            for each in imports()
+            if _is_in(each.imported, "tests") and not (each.importer == "shared.__main__" and each.late)
         ]
     )
 

@@ -17,11 +17,11 @@ from aiohttp import ClientSession, DummyCookieJar
 from shared.adapters.embedded.servers import urls_of
 from shared.adapters.postgres.db.pool import open_pool
 from shared.config.settings import Settings
-from shared.replay.play import play
-from shared.replay.scripts import ConversationScript
-from shared.replay.system import environment_of, is_ready
 from shared.supervision.child_process import ROOT
 from tests.kit.fakes.messages_api.harness import running_fake
+from tests.kit.replay.play import play
+from tests.kit.replay.scripts import ConversationScript
+from tests.kit.replay.system import environment_of, is_ready
 
 UP_SECONDS = 60.0
 JOB_SECONDS = 30.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncpg
 
 from shared.adapters.postgres.operations.invariants import Violation, check_activity, check_invariants
-from shared.replay.evidence import DatabaseProbe, Evidence
+from tests.kit.replay.evidence import DatabaseProbe, Evidence
 
 SQL_SECONDS = 20.0
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from shared.config.settings import load_settings
-from shared.replay.system import ReplayTarget, TemporaryInstallation
 from tests.acceptance.local_model.__main__ import NAME
 from tests.acceptance.local_model.running import RunningModel, missing
+from tests.kit.replay.system import ReplayTarget, TemporaryInstallation
 
 HERE = Path(__file__).parent
 LONGEST_ANSWER = 24

@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from urllib.parse import urlsplit
 
-from shared.replay.system import ReplayTarget
 from tests.acceptance.local_model.__main__ import WINDOW
 from tests.acceptance.local_model.books import Books
 from tests.acceptance.local_model.running import RunningModel
 from tests.acceptance.local_model.talk import diary, foreign_letter
 from tests.kit.deployment.person import Person
+from tests.kit.replay.system import ReplayTarget
 
 TIMES_THE_WINDOW = 3
 ANSWER_SECONDS = 240.0

@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 
 from shared.config.settings import load_settings
-from shared.demo import main
-from shared.demo.glance import ButtonNumbers, ScreenMessage, ScreenView, parse_screen
-from shared.demo.paper import ChatPrinter
-from shared.replay import fake_telegram
+from tests.kit.demo import main
+from tests.kit.demo.glance import ButtonNumbers, ScreenMessage, ScreenView, parse_screen
+from tests.kit.demo.paper import ChatPrinter
 from tests.kit.telegram.bot_process import ROOT
 
 
@@ -115,14 +114,6 @@ def test_a_demo_of_something_else_is_refused_in_one_line(
         main(arguments, load_settings(data_dir=tmp_path))
     assert left.value.code == 2
     assert len(capsys.readouterr().err.splitlines()) == 1
-
-
-def test_without_the_folder_of_tests_there_is_no_demo(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(fake_telegram, "ROOT", tmp_path)
-    assert main(["telegram"], load_settings(data_dir=tmp_path / "data")) == 2
-    assert "there is no stand-in for Telegram here" in capsys.readouterr().err
 
 
 def test_one_talks_with_the_real_bot_by_lines_alone() -> None:

@@ -13,13 +13,13 @@ import pytest
 from aiohttp import ClientSession, DummyCookieJar
 
 from shared.config.settings import load_settings
-from shared.replay import main
-from shared.replay.evidence import DatabaseProbe
-from shared.replay.play import play, steps
-from shared.replay.scripts import BadScript, ConversationScript, read_scripts
-from shared.replay.system import TemporaryInstallation
-from shared.replay.verdict import ReplayVerdict, judge, total
-from shared.replay.visitor import VisitorScreen
+from tests.kit.replay import main
+from tests.kit.replay.evidence import DatabaseProbe
+from tests.kit.replay.play import play, steps
+from tests.kit.replay.scripts import BadScript, ConversationScript, read_scripts
+from tests.kit.replay.system import TemporaryInstallation
+from tests.kit.replay.verdict import ReplayVerdict, judge, total
+from tests.kit.replay.visitor import VisitorScreen
 
 LONG = "I walked along the river to the old bridge, then bought three pears and a map of the northern hills. "
 

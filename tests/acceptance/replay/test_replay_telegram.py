@@ -9,12 +9,12 @@ import pytest
 
 from shared.adapters.postgres.turns.deliveries import DeliveryState, EndedTurn, PartRow
 from shared.config.settings import load_settings
-from shared.replay import fake_telegram, main
-from shared.replay.chat_evidence import ChatEvidence
-from shared.replay.report import as_table
-from shared.replay.transcript import ChatLine, ChatReading, is_whole, read
-from shared.replay.verdict import judge_chat, total
 from tests.acceptance.replay.test_replay import recording
+from tests.kit.replay import main
+from tests.kit.replay.chat_evidence import ChatEvidence
+from tests.kit.replay.report import as_table
+from tests.kit.replay.transcript import ChatLine, ChatReading, is_whole, read
+from tests.kit.replay.verdict import judge_chat, total
 
 
 def turn(
@@ -150,17 +150,6 @@ def test_the_table_has_columns_of_telegrams_own() -> None:
     assert "2 restarts of the bot in the middle of an answer, 3 × 429 sendMessage." in table
     assert "4 answers were missing, and came when the button was pressed" in table
     assert total([verdict]).uncertain == 0
-
-
-def test_without_the_folder_of_tests_there_is_no_telegram_to_play_on(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(fake_telegram, "ROOT", tmp_path)
-    settings = load_settings(data_dir=tmp_path / "data")
-    assert main([str(recording(tmp_path)), "--channel", "telegram"], settings) == 2
-    words = capsys.readouterr()
-    assert "there is no stand-in for Telegram here" in words.err
-    assert not words.out
 
 
 @pytest.mark.faults

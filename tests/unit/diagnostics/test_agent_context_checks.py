@@ -13,7 +13,7 @@ from shared.config.bots import BotConfig
 from shared.config.settings import BadSettings, load_policy_overrides, load_settings
 from shared.core.session.presets import PRESETS
 from shared.diagnostics.doctor import check_agent_remarks, check_agent_rows, check_bot_remarks
-from shared.replay.system import window_settings
+from tests.kit.replay.system import window_settings
 
 
 def test_agents_that_can_be_used_are_fine() -> None:

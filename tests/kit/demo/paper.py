@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from textwrap import indent
 from typing import TextIO
 
-from shared.demo.glance import ScreenMessage
+from tests.kit.demo.glance import ScreenMessage
 
 _PROMPT = "you: "
 _BOT, _QUIET = "bot: ", "bot (silently): "

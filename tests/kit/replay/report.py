@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 
-from shared.replay.verdict import ReplayVerdict, total
+from tests.kit.replay.verdict import ReplayVerdict, total
 
 _COLUMNS = {
     "id": "conversation", "sent": "sent", "answered": "answered", "lost": "lost", "doubled": "doubled",

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from shared.replay.command import main
+from tests.kit.replay.command import main
 
 __all__ = ["main"]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from shared.replay.fake_telegram import FakeTelegram
+from tests.kit.replay.fake_telegram import FakeTelegram
 
 BUBBLE_SECONDS = 8.0
 GLANCE_SECONDS = 0.03

@@ -6,14 +6,14 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from shared.replay.chat_evidence import ChatDatabaseProbe, ChatEvidence
-from shared.replay.evidence import Evidence
-from shared.replay.fake_telegram import FakeTelegram
-from shared.replay.mishaps import Mishaps
-from shared.replay.play import ANSWER_SECONDS, CHARS_PER_SECOND, LONGEST_TYPING_SECONDS, Speed, steps
-from shared.replay.scripts import ConversationScript
-from shared.replay.transcript import ChatReading, is_whole, lines_of, read
-from shared.replay.verdict import ReplayVerdict, judge_chat
+from tests.kit.replay.chat_evidence import ChatDatabaseProbe, ChatEvidence
+from tests.kit.replay.evidence import Evidence
+from tests.kit.replay.fake_telegram import FakeTelegram
+from tests.kit.replay.mishaps import Mishaps
+from tests.kit.replay.play import ANSWER_SECONDS, CHARS_PER_SECOND, LONGEST_TYPING_SECONDS, Speed, steps
+from tests.kit.replay.scripts import ConversationScript
+from tests.kit.replay.transcript import ChatReading, is_whole, lines_of, read
+from tests.kit.replay.verdict import ReplayVerdict, judge_chat
 
 FIRST_PERSON = 1_001
 LOOK_SECONDS = 0.05

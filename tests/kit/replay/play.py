@@ -9,8 +9,8 @@ from typing import Literal
 
 from aiohttp import ClientSession
 
-from shared.replay.scripts import ConversationScript
-from shared.replay.visitor import AnswerTimeout, SimulatedVisitor, VisitorRejected
+from tests.kit.replay.scripts import ConversationScript
+from tests.kit.replay.visitor import AnswerTimeout, SimulatedVisitor, VisitorRejected
 
 Speed = Literal["max", "real"]
 

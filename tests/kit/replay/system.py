@@ -25,7 +25,7 @@ from shared.adapters.embedded.servers import are_running, urls_of
 from shared.config.settings import ENV_FILE_NAME, Settings, list_setting_names
 from shared.core.session.presets import preset
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 READY_SECONDS = 120.0
 STOP_SECONDS = 20.0
 PROBE_SECONDS = 3.0

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from shared.demo.command import main
+from tests.kit.demo.command import main
 
 __all__ = ["main"]

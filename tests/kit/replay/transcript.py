@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 from shared.adapters.postgres.turns.deliveries import EndedTurn, PartRow
-from shared.replay.chat_evidence import ChatEvidence
+from tests.kit.replay.chat_evidence import ChatEvidence
 
 _LINK = re.compile(r"\]\([^)\s]*\)")
 _NOT_SAID = re.compile(r"[\W_]+")

@@ -9,16 +9,16 @@ from collections.abc import Sequence
 from aiohttp import ClientError
 
 from shared.config.settings import Settings
-from shared.replay.chat import FIRST_PERSON, PlayedChat, play_chat, read_chat, verdict_of
-from shared.replay.chat_evidence import ChatDatabaseProbe
-from shared.replay.evidence import DatabaseProbe
-from shared.replay.fake_telegram import FakeTelegram, FakeTelegramRefused
-from shared.replay.mishaps import Mishaps
-from shared.replay.play import Speed
-from shared.replay.progress import ProgressBar
-from shared.replay.scripts import ConversationScript
-from shared.replay.system import NoReplayTarget, TemporaryInstallation
-from shared.replay.verdict import ReplayVerdict
+from tests.kit.replay.chat import FIRST_PERSON, PlayedChat, play_chat, read_chat, verdict_of
+from tests.kit.replay.chat_evidence import ChatDatabaseProbe
+from tests.kit.replay.evidence import DatabaseProbe
+from tests.kit.replay.fake_telegram import FakeTelegram, FakeTelegramRefused
+from tests.kit.replay.mishaps import Mishaps
+from tests.kit.replay.play import Speed
+from tests.kit.replay.progress import ProgressBar
+from tests.kit.replay.scripts import ConversationScript
+from tests.kit.replay.system import NoReplayTarget, TemporaryInstallation
+from tests.kit.replay.verdict import ReplayVerdict
 
 
 async def replay_on_telegram(

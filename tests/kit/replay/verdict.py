@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Any
 
-from shared.replay.evidence import Evidence
-from shared.replay.transcript import ChatReading
-from shared.replay.visitor import VisitorScreen
+from tests.kit.replay.evidence import Evidence
+from tests.kit.replay.transcript import ChatReading
+from tests.kit.replay.visitor import VisitorScreen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,12 +19,12 @@ from shared.adapters.embedded import EmbeddedServerFailed
 from shared.config.settings import Settings, load_settings
 from shared.core.session.policy import ContradictoryPolicy, with_overrides
 from shared.core.session.presets import preset
-from shared.replay.evidence import DatabaseProbe, Evidence
-from shared.replay.play import PlayedConversation, Speed, play
-from shared.replay.progress import ProgressBar
-from shared.replay.report import as_json, as_table
-from shared.replay.scripts import BadScript, ConversationScript, read_scripts
-from shared.replay.system import (
+from tests.kit.replay.evidence import DatabaseProbe, Evidence
+from tests.kit.replay.play import PlayedConversation, Speed, play
+from tests.kit.replay.progress import ProgressBar
+from tests.kit.replay.report import as_json, as_table
+from tests.kit.replay.scripts import BadScript, ConversationScript, read_scripts
+from tests.kit.replay.system import (
     NoReplayTarget,
     ReplayTarget,
     TemporaryInstallation,
@@ -32,8 +32,8 @@ from shared.replay.system import (
     running_here,
     window_settings,
 )
-from shared.replay.telegram import replay_on_telegram
-from shared.replay.verdict import ReplayVerdict, judge
+from tests.kit.replay.telegram import replay_on_telegram
+from tests.kit.replay.verdict import ReplayVerdict, judge
 
 EXIT_BROKEN = 1
 EXIT_BAD_INPUT = 2

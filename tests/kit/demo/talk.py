@@ -6,10 +6,10 @@ import asyncio
 import re
 from contextlib import suppress
 
-from shared.demo.glance import ButtonNumbers, ScreenChange, ScreenView, parse_screen
-from shared.demo.keyboard import LineReader
-from shared.demo.paper import ChatPrinter
-from shared.replay.fake_telegram import FakeTelegram, FakeTelegramRefused
+from tests.kit.demo.glance import ButtonNumbers, ScreenChange, ScreenView, parse_screen
+from tests.kit.demo.keyboard import LineReader
+from tests.kit.demo.paper import ChatPrinter
+from tests.kit.replay.fake_telegram import FakeTelegram, FakeTelegramRefused
 
 QUIT = "/quit"
 LOOK_SECONDS = 1.0

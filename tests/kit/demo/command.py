@@ -12,11 +12,11 @@ from aiohttp import ClientError
 
 from shared.adapters.embedded import EmbeddedServerFailed
 from shared.config.settings import Settings
-from shared.demo.keyboard import LineReader
-from shared.demo.paper import ChatPrinter
-from shared.demo.talk import DemoConversation
-from shared.replay.fake_telegram import FakeTelegram
-from shared.replay.system import NoReplayTarget, TemporaryInstallation
+from tests.kit.demo.keyboard import LineReader
+from tests.kit.demo.paper import ChatPrinter
+from tests.kit.demo.talk import DemoConversation
+from tests.kit.replay.fake_telegram import FakeTelegram
+from tests.kit.replay.system import NoReplayTarget, TemporaryInstallation
 
 EXIT_CANNOT = 2
 PERSON = 1_001
