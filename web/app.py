@@ -12,7 +12,7 @@ from aiohttp import web
 
 from shared.adapters.models.breaker import BreakerState
 from shared.adapters.postgres.db.readiness import PostgresReadiness
-from shared.adapters.postgres.db.wellness import asking_storage
+from shared.adapters.postgres.db.wellness import storage_limiter
 from shared.adapters.postgres.memory.notes import PostgresNotes
 from shared.adapters.postgres.people.account_links import PostgresPeople
 from shared.adapters.postgres.people.api_keys import PostgresApiKeys
@@ -143,7 +143,7 @@ def make_parts(
         recovery_tries=Tries(),
         admissions=TokenRevocation(hub, visitors),
         crash_point=services.crash_point,
-        asking_storage=partial(asking_storage, services.pool),
+        storage_limiter=partial(storage_limiter, services.pool),
     )
 
 

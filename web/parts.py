@@ -154,7 +154,7 @@ class Parts:
     recovery_tries: Tries
     admissions: TokenRevocation
     crash_point: CrashPoint
-    asking_storage: StorageLimiter
+    storage_limiter: StorageLimiter
     readiness: Readiness = field(default_factory=Readiness)
 
     @property

@@ -40,7 +40,7 @@ from shared.adapters.postgres.dashboard.session_stats import PostgresFigures
 from shared.adapters.postgres.db.listing import PostgresSessionList
 from shared.adapters.postgres.db.pool import longest_wait_of, open_pool
 from shared.adapters.postgres.db.readiness import PostgresReadiness
-from shared.adapters.postgres.db.wellness import asking_storage
+from shared.adapters.postgres.db.wellness import storage_limiter
 from shared.adapters.postgres.db.workers import PostgresWorkers
 from shared.adapters.postgres.memory.consolidation import PostgresTidying
 from shared.adapters.postgres.memory.knowledge import PostgresKnowledge
@@ -249,7 +249,7 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
     models.trace(tracer)
     pool = await open_pool(database_url)
     await PostgresReadiness(pool).refuse_unknown()
-    asking = partial(asking_storage, pool)
+    asking = partial(storage_limiter, pool)
     turns = PostgresTurns(pool, slice_taken=partial(crash_point, "after_slice"))
     upkeep = PostgresUpkeep(pool)
     health = build_health(settings, models)
@@ -296,7 +296,7 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
         *tools,
         OpenArtifactTool(artifacts),
     ]
-    prompting = RequestBuilder(
+    requests = RequestBuilder(
         policy=policy,
         chat_model=models.chat,
         summary_model=models.summary,
@@ -310,7 +310,7 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
     )
     delegate = DelegateTool(
         model=models,
-        prompting=prompting,
+        requests=requests,
         toolbox_of=Toolbox(plain, source=mcp_tools, images=images).for_agent,
         spend=turns,
         ledger=turns,
@@ -326,11 +326,11 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
         caps=caps,
         summary_model=models.summary,
     )
-    assistant = AgentLoop(
+    agent_loop = AgentLoop(
         store=turns,
         states=upkeep,
         model=models,
-        prompting=prompting,
+        requests=requests,
         toolbox=toolbox,
         spend=turns,
         caps=caps,
@@ -338,15 +338,15 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
         pictures=pictures,
         clock=clock,
         crash_point=crash_point,
-        recalling=Retriever(store=recall, prompting=prompting),
+        retriever=Retriever(store=recall, requests=requests),
         tracer=tracer,
     )
     conversation = SessionService(
         channel=_CHANNELS[role],
         worker_id=worker_id,
         turns=turns,
-        pulse=heart,
-        assistant=assistant,
+        heartbeat=heart,
+        agent_loop=agent_loop,
         counter=counter,
         doorbell=doorbell,
         caps=caps,
@@ -362,7 +362,7 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
         ),
         handovers=HandoverExpiry(handovers, announcer, build_handover_limits(settings)),
         answered=models.take_answered,
-        asking_storage=asking,
+        storage_limiter=asking,
     )
     health.tell_turns(conversation.list_active_sessions)
     forgetting = ErasureService(store=PostgresErasure(pool), announcer=announcer, crash_point=crash_point)
@@ -379,7 +379,7 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
         pins=PostgresPins(pool),
         figures=figures,
         conversation=conversation,
-        prompting=prompting,
+        requests=requests,
         announcer=announcer,
         doorbell=doorbell,
         caps=caps,
@@ -389,7 +389,7 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
             BudgetCommands(
                 spending=figures,
                 states=upkeep,
-                prompting=prompting,
+                requests=requests,
                 model=models,
                 caps=caps,
                 clock=clock,
@@ -397,7 +397,7 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
             MemoryCommands(notes, everything=EraseEverythingCommand(forgetting).forget),
             ExportCommand(exporting),
             RetryCommand(PostgresEdits(pool), announcer),
-            SettingsCommands(store=PostgresChoices(pool), prompting=prompting),
+            SettingsCommands(store=PostgresChoices(pool), requests=requests),
             ReminderCommands(reminders, timezone=settings.timezone),
             FeedbackCommands(PostgresFeedback(pool)),
             HandoverCommands(handovers, announcer, enabled=settings.has_handover),
@@ -420,7 +420,7 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
         owed=flushes,
         spend=turns,
         model=models,
-        prompting=prompting,
+        requests=requests,
         toolbox=toolbox,
         pictures=pictures,
         caps=caps,
@@ -428,7 +428,12 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
         crash_point=crash_point,
     )
     writers = WriterSelector(
-        flusher=flusher, spend=turns, model=models, prompting=prompting, toolbox=toolbox, caps=caps
+        flusher=flusher,
+        spend=turns,
+        model=models,
+        requests=requests,
+        toolbox=toolbox,
+        caps=caps,
     )
     pace = PostgresPace(pool)
     compactor = Compactor(
@@ -462,7 +467,7 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
         doorbell=doorbell,
         crash_point=crash_point,
         tracer=tracer,
-        asking_storage=asking,
+        storage_limiter=asking,
     )
     alerts = PostgresAlerts(pool)
     return App(
@@ -512,7 +517,7 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
             states=upkeep,
             replays=PostgresReplays(pool),
             model=models,
-            prompting=prompting,
+            requests=requests,
             toolbox=toolbox,
             body=models.body,
         ),

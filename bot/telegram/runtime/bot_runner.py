@@ -48,7 +48,7 @@ class BotRunner:
         webhook: WebhookConfig | None,
         library: AiogramLoader,
         on_serving: Callable[[], None] = lambda: None,
-        asking_storage: StorageLimiter = nullcontext,
+        storage_limiter: StorageLimiter = nullcontext,
         crash_point: CrashPoint = ignore_crash_point,
     ) -> None:
         self._desk = desk
@@ -71,7 +71,7 @@ class BotRunner:
         self._reader = InboxReader(
             desk.stores.inbox, lanes, bot=desk.identity, on_other=hearing.handle_update,
             look_seconds=UPDATE_POLL_SECONDS,
-            asking_storage=asking_storage,
+            storage_limiter=storage_limiter,
         )  # fmt: skip
 
     @property

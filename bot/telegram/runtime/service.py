@@ -246,12 +246,12 @@ class TelegramService:
         hold = LeaseGuard()
         lanes = MessageBatcher(
             hearing.handle_batch, now=now, on_failed=hearing.handle_failed_batch, patience=BatchTimeouts(),
-            is_command=commanding.is_command, sure=hold.wait_until_valid, asking_storage=app.limit_storage,
+            is_command=commanding.is_command, sure=hold.wait_until_valid, storage_limiter=app.limit_storage,
         )  # fmt: skip
         runner = self._runners[bot_id] = BotRunner(
             desk, hearing, lanes, hold=hold, worker_id=app.worker_id, webhook=self._webhook_of(desk.config),
             library=self._library, on_serving=self._answering.on_bot_serving, crash_point=app.crash_point,
-            asking_storage=app.limit_storage,
+            storage_limiter=app.limit_storage,
         )  # fmt: skip
         runner.start()
         return voice

@@ -27,19 +27,13 @@ from shared.core.session.session import Entry, View
 from shared.core.session.session_state import SessionState
 from shared.core.session.turns import Caps, Claim, JobOrder, Outcome, Spending
 from shared.core.values.errors import CapReached, ContextBudgetExceeded
-from shared.core.values.messages import Block, Text, text_of, tool_uses
+from shared.core.values.messages import Text, text_of, tool_uses
 from shared.core.values.money import micro_per_input_token, worst_case_micro
 from shared.core.values.tokens import estimate_blocks
-from shared.ports import ChatModel, Clock, Doorbell, ModelCard, ModelReply
+from shared.ports import ChatModel, Clock, Doorbell, ModelReply
 from shared.runtime.crash_points import CrashPoint
 from shared.runtime.tracing import NULL_TRACER, Tracer
-from shared.services.turns.model_caller import (
-    ModelCaller,
-    TurnAttempt,
-    TurnStopped,
-    select_open_turn_entries,
-    sum_cost_micro,
-)
+from shared.services.turns.model_caller import ModelCaller
 from shared.services.turns.pictures import PictureOwner, PictureService, UndescribedPictures, find_undescribed
 from shared.services.turns.request_builder import (
     PreparedRequest,
@@ -51,14 +45,20 @@ from shared.services.turns.retrieval import Retriever
 from shared.services.turns.spend_tracker import CallCosts, TurnSpendStore
 from shared.services.turns.tool_rounds import ToolRounds, ToolRoundStore
 from shared.services.turns.toolbox import Toolbox
+from shared.services.turns.turn_attempt import (
+    ContextMeter,
+    StreamState,
+    TurnAttempt,
+    TurnInput,
+    TurnStopped,
+    select_open_turn_entries,
+)
 from shared.services.turns.turn_outcomes import (
     TurnResult,
     audit_refusal,
     audit_stop,
     build_entry,
     build_refusal,
-    count_turn_tokens,
-    estimate_context_growth,
     has_requested_summary,
     learn_token_ratio,
     select_storable_blocks,
@@ -119,7 +119,7 @@ class AgentLoop:
         store: TurnLogStore,
         states: TurnStateStore,
         model: ChatModel,
-        prompting: RequestBuilder,
+        requests: RequestBuilder,
         toolbox: Toolbox,
         spend: TurnSpendStore,
         caps: Caps,
@@ -127,14 +127,14 @@ class AgentLoop:
         pictures: PictureService,
         clock: Clock,
         crash_point: CrashPoint,
-        recalling: Retriever,
+        retriever: Retriever,
         tracer: Tracer = NULL_TRACER,
     ) -> None:
         self._tracer = tracer
-        self._recalling = recalling
-        self._calling = ModelCaller(
+        self._retriever = retriever
+        self._model_caller = ModelCaller(
             model=model,
-            prompting=prompting,
+            requests=requests,
             spend=spend,
             caps=caps,
             store=store,
@@ -142,7 +142,11 @@ class AgentLoop:
             crash_point=crash_point,
         )
         self._tool_rounds = ToolRounds(
-            store=store, prompting=prompting, pictures=pictures, clock=clock, crash_point=crash_point
+            store=store,
+            requests=requests,
+            pictures=pictures,
+            clock=clock,
+            crash_point=crash_point,
         )
         self._pictures = pictures
         self._spend = spend
@@ -151,83 +155,62 @@ class AgentLoop:
         self._store = store
         self._states = states
         self._model = model
-        self._prompting = prompting
+        self._requests = requests
         self._toolbox = toolbox
         self._clock = clock
         self._crash_point = crash_point
         self._stored_parts: set[str] = set()
 
     async def load_prices(self) -> ClaimPrices:
-        card = await self._model.load_card(self._prompting.chat_model)
+        card = await self._model.load_card(self._requests.chat_model)
         if card.prices is None:
             return ClaimPrices(micro_per_input_token=0.0, micro_output=0.0)
-        longest = min(self._prompting.max_output, card.max_output)
+        longest = min(self._requests.max_output, card.max_output)
         return ClaimPrices(
             micro_per_input_token=micro_per_input_token(card.prices),
             micro_output=worst_case_micro(0, longest, card.prices),
         )
 
     async def answer(
-        self, claim: Claim, *, emit: Emit, stop: asyncio.Future[None], bill: CallCosts | None = None
+        self, claim: Claim, *, emit: Emit, stop: asyncio.Future[None], costs: CallCosts | None = None
     ) -> TurnResult:
-        """Raises ModelError, CapHeld, Fenced, StorageUnavailable; `bill` tells what it cost."""
+        """Raises ModelError, CapHeld, Fenced, StorageUnavailable; `costs` tells what it cost."""
         about = {"session": claim.session_id, "turn": claim.turn, "attempt": claim.attempt}
         with self._tracer.span("turn", {**about, "channel": claim.channel}):
-            return await self._answer(claim, emit, stop, bill or CallCosts(claim=claim))
+            return await self._answer(claim, emit, stop, costs or CallCosts(claim=claim))
 
     async def _answer(
-        self, claim: Claim, emit: Emit, stop: asyncio.Future[None], bill: CallCosts
+        self, claim: Claim, emit: Emit, stop: asyncio.Future[None], costs: CallCosts
     ) -> TurnResult:
-        card = await self._model.load_card(self._prompting.resolve_model(claim.agent_config))
-        about = {"session_id": claim.session_id, "turn": claim.turn}
-        view, former = await self._live_view(claim, claim.view)
-        state = TurnAttempt(
-            bill=bill,
-            view=view,
-            previous_answer=former,
-            emit=emit,
-            stop=stop,
-            spent=bill.unpaid,
-            spent_before=bill.stored,
-            toolbox=self._toolbox.for_agent(claim.agent_config),
-            ratio=find_token_ratio(card.name, claim),
-            anchor=claim.context_tokens if claim.measured_by in ("", card.name) else None,
-            cache_life=cache_life(claim.turn_times),
-            circumstances=self._prompting.load_circumstances(claim, view),
-        )
-        state.anchor = state.anchor or None
-        state.texts = [text for text in map(text_of, _list_assistant_blocks(state.view)) if text]
-        mine = [block for entry in select_open_turn_entries(state.view) for block in entry.blocks]
-        state.pictures = await self._pictures.load_pictures(mine)
-        state.pending = sum(entry.tokens for entry in select_open_turn_entries(state.view))
-        window = min(card.window, self._prompting.resolve_policy(claim.agent_config).context_window)
-        state.recalled = await self._recalling.recall_for_turn(claim, state.view, window=window)
+        state = await self._begin(claim, emit, stop, costs)
+        card = state.given.card
         await self._tool_rounds.finish_interrupted(state)
         try:
-            self._prune(state, card)
+            self._prune(state)
             if claim.attempt > 1:
-                tokens = self._calling.prepare(state, card).estimate
+                tokens = self._model_caller.prepare(state).estimate
                 await self._store.record_lost(claim, model=card.name, input_tokens=tokens)
-            await self._wait_for_compaction(state, card)
-            prepared, reply = await self._run_rounds(state, card)
+            await self._wait_for_compaction(state)
+            prepared, reply = await self._run_rounds(state)
         except TurnStopped as stopped:
             return self._build_stopped(state, stopped)
         except (CapReached, ContextBudgetExceeded, ContradictoryPolicy) as error:
             if isinstance(error, ContradictoryPolicy):
                 log.error(
                     "context_window_too_small",
-                    **about,
+                    session_id=claim.session_id,
+                    turn=claim.turn,
                     model=card.name,
                     window=card.window,
                     reason=str(error),
                 )
             return build_refusal(
                 error,
-                spent=state.spent,
-                settled_micro=sum_cost_micro([*state.spent_before, *state.spent]),
-                audit=audit_refusal(state, card, error),
-                grown=estimate_context_growth(state, 0, pruned=False),
-                turn_tokens=count_turn_tokens(state, 0),
+                spent=state.costs.unpaid,
+                settled_micro=state.costs.micro,
+                audit=audit_refusal(state, error),
+                grown=state.meter.estimate_growth(state.prepared, 0, pruned=False),
+                turn_tokens=state.count_turn_tokens(0),
                 view_epoch=state.view.view_epoch,
             )
         answered = self._build_answer(state, prepared, reply)
@@ -235,6 +218,38 @@ class AgentLoop:
             return answered
         unseen = find_undescribed(state.view.entries, whose=self._picture_owner(claim), turn=claim.turn)
         return replace(answered, unseen=unseen)
+
+    async def _begin(
+        self, claim: Claim, emit: Emit, stop: asyncio.Future[None], costs: CallCosts
+    ) -> TurnAttempt:
+        """What the turn is answered with: view, model, tools, pictures, and what is recalled."""
+        card = await self._model.load_card(self._requests.resolve_model(claim.agent_config))
+        view, former = await self._live_view(claim, claim.view)
+        mine = select_open_turn_entries(view)
+        texts = [text_of(entry.blocks) for entry in mine if entry.author == "assistant"]
+        window = min(card.window, self._requests.resolve_policy(claim.agent_config).context_window)
+        anchor = claim.context_tokens if claim.measured_by in ("", card.name) else None
+        return TurnAttempt(
+            given=TurnInput(
+                card=card,
+                emit=emit,
+                stop=stop,
+                toolbox=self._toolbox.for_agent(claim.agent_config),
+                circumstances=self._requests.load_circumstances(claim, view),
+                cache_life=cache_life(claim.turn_times),
+                recalled=await self._retriever.recall_for_turn(claim, view, window=window),
+                previous_answer=former,
+            ),
+            costs=costs,
+            meter=ContextMeter(
+                ratio=find_token_ratio(card.name, claim),
+                anchor=anchor or None,
+                pending=sum(entry.tokens for entry in mine),
+            ),
+            stream=StreamState(texts=[text for text in texts if text]),
+            view=view,
+            pictures=await self._pictures.load_pictures([block for entry in mine for block in entry.blocks]),
+        )
 
     async def _live_view(self, claim: Claim, view: View) -> tuple[View, str | None]:
         """The view with everything up to the turn that is being answered, and the answer it is to replace."""
@@ -252,24 +267,23 @@ class AgentLoop:
         live = replace(view, entries=entries[hidden:], pins=entries[:hidden], open_turn=claim.turn)
         return live, former_answer(stored, claim.turn)
 
-    def _prune(self, state: TurnAttempt, card: ModelCard) -> None:
+    def _prune(self, state: TurnAttempt) -> None:
         """Decisions about the prefix are taken once, at the start of the turn, never between tool calls."""
-        entries, policy = state.view.entries, self._prompting.resolve_policy(state.claim.agent_config)
-        if policy.prune_first and state.anchor:
-            plain = self._calling.prepare(state, card)
+        entries, policy = state.view.entries, self._requests.resolve_policy(state.claim.agent_config)
+        if policy.prune_first and state.meter.anchor:
+            plain = self._model_caller.prepare(state)
             state.prunes = clear_first(state.view, plain.budget, policy, plain.estimate, ratio=plain.ratio)
         else:
-            cold = is_cache_cold(state.view, state.cache_life)
+            cold = is_cache_cold(state.view, state.given.cache_life)
             state.prunes = plan_pruning(entries, policy, cache_cold=cold, open_turn=state.claim.turn)
-        state.pruned_tokens = saved_by(entries, state.prunes, policy)
-        state.pending -= state.pruned_tokens
+        state.meter.prune(saved_by(entries, state.prunes, policy))
         if state.prunes:
             state.view = replace(state.view, entries=with_decisions(entries, state.prunes))
         if policy.hide_chatter_at is not None:
-            self._trim_filler(state, card)
+            self._trim_filler(state)
 
-    def _trim_filler(self, state: TurnAttempt, card: ModelCard) -> None:
-        prepared = self._calling.prepare(state, card)
+    def _trim_filler(self, state: TurnAttempt) -> None:
+        prepared = self._model_caller.prepare(state)
         hides = plan_hiding(
             state.view,
             prepared.policy,
@@ -278,13 +292,13 @@ class AgentLoop:
             ratio=prepared.ratio,
         )
         state.view = replace(state.view, entries=with_decisions(state.view.entries, hides))
-        state.prunes, state.filler_trimmed = state.prunes + hides, bool(hides)
+        state.prunes, state.meter.filler_trimmed = state.prunes + hides, bool(hides)
 
-    async def _wait_for_compaction(self, state: TurnAttempt, card: ModelCard) -> None:
+    async def _wait_for_compaction(self, state: TurnAttempt) -> None:
         """For policies that look before the call: wait for a summary that is due, but not for ever."""
-        if not self._prompting.resolve_policy(state.claim.agent_config).compact_before_call:
+        if not self._requests.resolve_policy(state.claim.agent_config).compact_before_call:
             return
-        prepared = state.prepared = self._calling.prepare(state, card)
+        prepared = state.prepared = self._model_caller.prepare(state)
         job = self._due_job(state, prepared, prepared.estimate, open_turn=state.view.open_turn)
         if job is None or not is_due_summary(job):
             return
@@ -295,7 +309,7 @@ class AgentLoop:
         )
         if job_id is None:
             return
-        await state.emit(Organizing(turn=state.claim.turn, job_id=job_id))
+        await state.given.emit(Organizing(turn=state.claim.turn, job_id=job_id))
         await self._doorbell.ring(job_id, 0)
         if not await self._done_in_time(state, job_id):
             return
@@ -305,8 +319,8 @@ class AgentLoop:
         view, _ = await self._live_view(state.claim, moved.view)
         state.view = replace(view, entries=with_decisions(view.entries, state.prunes))
         state.organised = True
-        state.anchor = moved.view.context_tokens
-        state.pending = sum(entry.tokens for entry in select_open_turn_entries(state.view))
+        state.meter.anchor = moved.view.context_tokens
+        state.meter.pending = sum(entry.tokens for entry in select_open_turn_entries(state.view))
 
     async def _done_in_time(self, state: TurnAttempt, job_id: int) -> bool:
         loop = asyncio.get_running_loop()
@@ -317,8 +331,8 @@ class AgentLoop:
                 return True
             if ended == "due" and loop.time() > until - COMPACTION_WAIT_SECONDS + JOB_PICKUP_SECONDS:
                 return False
-            await asyncio.wait([state.stop], timeout=_LOOK_SECONDS)
-            if state.stop.done():
+            await asyncio.wait([state.given.stop], timeout=_LOOK_SECONDS)
+            if state.given.stop.done():
                 raise TurnStopped("")
         return False
 
@@ -330,7 +344,7 @@ class AgentLoop:
         return PictureOwner(
             session_id=claim.session_id,
             party_id=claim.party_id,
-            chat_model=self._prompting.resolve_model(claim.agent_config),
+            chat_model=self._requests.resolve_model(claim.agent_config),
         )
 
     def mark_stored(self, outcome: Outcome) -> None:
@@ -359,18 +373,18 @@ class AgentLoop:
         return RequestLimits(hard=prepared.budget.hard, left_out=left_out)
 
     async def _next_request(self, state: SessionState) -> PreparedRequest:
-        card = await self._model.load_card(self._prompting.resolve_model(state.agent_config))
+        card = await self._model.load_card(self._requests.resolve_model(state.agent_config))
         tools = self._toolbox.for_agent(state.agent_config).specs
-        return self._prompting.build_next(state, card=card, tools=tools)
+        return self._requests.build_next(state, card=card, tools=tools)
 
-    async def _run_rounds(self, state: TurnAttempt, card: ModelCard) -> tuple[PreparedRequest, ModelReply]:
+    async def _run_rounds(self, state: TurnAttempt) -> tuple[PreparedRequest, ModelReply]:
         for _ in range(MAX_TOOL_ROUNDS):
-            prepared, reply = await self._calling.call(state, card)
+            prepared, reply = await self._model_caller.call(state)
             calls = tool_uses(reply.blocks)
             if not calls or reply.stop_reason != "tool_use":
                 return prepared, reply
             await self._tool_rounds.run(state, prepared, reply, calls)
-        return await self._calling.call(state, card, tools=False)
+        return await self._model_caller.call(state, tools=False)
 
     async def _ask_for_compaction(self, state: TurnAttempt, prepared: PreparedRequest) -> None:
         """A request above the limit means that a compaction is due: it may begin while the model answers.
@@ -378,7 +392,7 @@ class AgentLoop:
         One is asked for per turn; after a refusal of the provider it is forced, whatever it gains.
         """
         full = pressure(prepared.budget, prepared.estimate + prepared.left_out) in ("compact", "overflow")
-        refused = state.restarts > 0
+        refused = state.meter.restarts > 0
         if state.compaction_asked or not (refused or (full and not state.calls)):
             return
         job = build_overflow_job(state.view) if refused else None
@@ -392,7 +406,7 @@ class AgentLoop:
 
     def _build_answer(self, state: TurnAttempt, prepared: PreparedRequest, reply: ModelReply) -> TurnResult:
         blocks = select_storable_blocks(reply)
-        count = self._prompting.counter.count_tokens
+        count = self._requests.counter.count_tokens
         tokens = self._tool_rounds.count_tokens(reply, blocks, prepared)
         ratio, used = learn_token_ratio(reply, prepared, tokens)
         mine = select_open_turn_entries(state.view)
@@ -400,8 +414,10 @@ class AgentLoop:
         whole = max(0, used + prepared.left_out - round(ratio * (fades + prepared.built.volatile)))
         turn_tokens = tokens + sum(entry.tokens for entry in mine) - fades
         parts = collect_prompt_parts(prepared)
-        screen = {} if not state.texts else {"text": "\n\n".join([*state.texts, text_of(blocks)])}
-        screen |= state.replacement
+        screen = (
+            {} if not state.stream.texts else {"text": "\n\n".join([*state.stream.texts, text_of(blocks)])}
+        )
+        screen |= state.given.replacement
         job = self._due_job(state, prepared, whole)
         known = reply.usage.known
         outcome = Outcome(
@@ -409,8 +425,8 @@ class AgentLoop:
             blocks=blocks,
             tokens=tokens,
             screen=screen,
-            spent=tuple(state.spent),
-            settled_micro=sum_cost_micro([*state.spent_before, *state.spent]),
+            spent=tuple(state.costs.unpaid),
+            settled_micro=state.costs.micro,
             audit=build_audit(
                 prepared,
                 state.view,
@@ -445,30 +461,30 @@ class AgentLoop:
             context_tokens=used,
             ratio=prepared.ratio,
             model=prepared.card.name,
-            cache_seconds=state.cache_life.total_seconds(),
+            cache_seconds=state.given.cache_life.total_seconds(),
         )
         return None if wish is None else wish.order
 
     def _build_stopped(self, state: TurnAttempt, stopped: TurnStopped) -> TurnResult:
         audit, parts = audit_stop(state)
-        words = "\n\n".join([*state.texts, stopped.text] if stopped.text else state.texts)
+        words = "\n\n".join([*state.stream.texts, stopped.text] if stopped.text else state.stream.texts)
         screen: dict[str, Any] = {"partial": True} if words else {"text": "Stopped.", "partial": True}
         blocks = (Text(text=stopped.text or words),) if words else None
-        if words and state.texts:
+        if words and state.stream.texts:
             screen["text"] = words
         if words:
-            screen |= state.replacement
-        tokens = estimate_blocks(blocks, self._prompting.counter.count_tokens) if blocks else 0
+            screen |= state.given.replacement
+        tokens = estimate_blocks(blocks, self._requests.counter.count_tokens) if blocks else 0
         outcome = Outcome(
             state="stopped",
             blocks=blocks,
             tokens=tokens,
-            context_tokens=estimate_context_growth(state, tokens, pruned=True),
-            turn_tokens=count_turn_tokens(state, tokens),
+            context_tokens=state.meter.estimate_growth(state.prepared, tokens, pruned=True),
+            turn_tokens=state.count_turn_tokens(tokens),
             view_epoch=state.view.view_epoch,
             screen=screen,
-            spent=tuple(state.spent),
-            settled_micro=sum_cost_micro([*state.spent_before, *state.spent]),
+            spent=tuple(state.costs.unpaid),
+            settled_micro=state.costs.micro,
             audit=audit,
             prompt_parts=self._select_unstored(parts, state.claim),
             prunes=state.prunes,
@@ -523,7 +539,3 @@ def build_overflow_job(view: View) -> JobOrder:
         trigger="overflow",
         payload={"cycle": view.cycle, "force": True, "focus": None, "flush_first": True},
     )
-
-
-def _list_assistant_blocks(view: View) -> list[tuple[Block, ...]]:
-    return [entry.blocks for entry in select_open_turn_entries(view) if entry.author == "assistant"]

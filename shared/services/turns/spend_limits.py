@@ -40,7 +40,7 @@ class SpendLimiter:
 
     async def reserve(
         self,
-        bill: CallCosts,
+        costs: CallCosts,
         prepared: PreparedRequest,
         *,
         stop: asyncio.Future[None],
@@ -51,16 +51,16 @@ class SpendLimiter:
         person asks to stop it returns at once.
         """
         prices = prepared.card.prices
-        if bill.claim.reservation_id is None and bill.claim.refused_scope is None:
+        if costs.claim.reservation_id is None and costs.claim.refused_scope is None:
             return prepared
         if prices is None:
-            return _refuse_unpriced(bill.claim, prepared, self._caps)
-        offer = _CallOffer(whole=prepared, prices=prices, spent_micro=bill.micro)
+            return _refuse_unpriced(costs.claim, prepared, self._caps)
+        offer = _CallOffer(whole=prepared, prices=prices, spent_micro=costs.micro)
         until, tries = asyncio.get_running_loop().time() + WAIT_SECONDS, 0
         asked = prepared
         while not stop.done():
             try:
-                await self._reserve_micro(bill, offer.micro(asked))
+                await self._reserve_micro(costs, offer.micro(asked))
                 return asked
             except CapReached as error:
                 refused = error
@@ -90,23 +90,23 @@ class SpendLimiter:
             raise CapHeld(str(refused)) from refused
         raise refused
 
-    async def _reserve_micro(self, bill: CallCosts, micro: int) -> None:
+    async def _reserve_micro(self, costs: CallCosts, micro: int) -> None:
         """The claim has done so for most first calls; one reservation grows with the turn.
 
         The claim could not know the message, the agent's model or how long the prefix is to be kept; where a
         cap refused it, what it got in other scopes is given back, and it is asked anew and whole.
         """
-        claim = bill.claim
+        claim = costs.claim
         if claim.refused_scope is None and claim.reservation_id is not None:
-            if micro > max(bill.held_micro, claim.reserved_micro):
+            if micro > max(costs.held_micro, claim.reserved_micro):
                 await self._spend.raise_reservation(claim.reservation_id, micro, caps=self._caps)
-                bill.held_micro = micro
+                costs.held_micro = micro
             return
         if claim.reservation_id is not None:
             await self._spend.release_reservation(claim.reservation_id)
-            bill.claim = replace(claim, reservation_id=None)
+            costs.claim = replace(claim, reservation_id=None)
         id_ = await self._spend.reserve(claim.session_id, micro, caps=self._caps, turn=claim.turn)
-        bill.claim = replace(
+        costs.claim = replace(
             claim, reservation_id=id_, reserved_micro=micro, refused_scope=None, near_caps=True
         )
 

@@ -33,6 +33,12 @@ class CallCosts:
     def micro(self) -> int:
         return sum(call.cost_micro or 0 for call in (*self.stored, *self.unpaid))
 
+    def take_unpaid(self) -> tuple[Spending, ...]:
+        """For the ledger, which has them once, whatever cuts this attempt off."""
+        taken = tuple(self.unpaid)
+        self.unpaid.clear()
+        return taken
+
 
 class SpendStore(Protocol):
     async def reserve(

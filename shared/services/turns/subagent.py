@@ -28,9 +28,9 @@ from shared.ports import (
     ToolSpec,
     Usage,
 )
-from shared.services.turns.model_caller import lower_ceiling
 from shared.services.turns.spend_tracker import SpendTracker, build_spending, list_spending
 from shared.services.turns.toolbox import Toolbox
+from shared.services.turns.turn_attempt import lower_ceiling
 
 RESULT_CHARS = 60_000
 TOOL_RESULT_CHARS = 24_000

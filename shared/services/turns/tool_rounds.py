@@ -16,10 +16,10 @@ from shared.core.values.messages import Author, Block, ToolResult, ToolUse, text
 from shared.core.values.tokens import estimate_blocks, reply_tokens
 from shared.ports import Clock, ModelReply, ToolContext
 from shared.runtime.crash_points import CrashPoint
-from shared.services.turns.model_caller import TurnAttempt, TurnStopped, select_open_turn_entries
 from shared.services.turns.pictures import PictureService
 from shared.services.turns.request_builder import PreparedRequest, RequestBuilder
 from shared.services.turns.toolbox import ToolCallResult
+from shared.services.turns.turn_attempt import TurnAttempt, TurnStopped, select_open_turn_entries
 
 THREAD_CHARS = 50_000
 """Results of this size together are counted beside the loop, so that nobody else waits for it."""
@@ -60,13 +60,13 @@ class ToolRounds:
         self,
         *,
         store: ToolRoundStore,
-        prompting: RequestBuilder,
+        requests: RequestBuilder,
         pictures: PictureService,
         clock: Clock,
         crash_point: CrashPoint,
     ) -> None:
         self._store = store
-        self._prompting = prompting
+        self._requests = requests
         self._pictures = pictures
         self._clock = clock
         self._crash_point = crash_point
@@ -76,22 +76,22 @@ class ToolRounds:
     ) -> None:
         """Intent, run, result: two commits, so that a crash in between is known for what it is."""
         tokens = self.count_tokens(reply, reply.blocks, prepared)
-        spent = state.take_spent()
+        spent = state.costs.take_unpaid()
         seq = await self._store.record_tool_calls(
             state.claim, blocks=reply.blocks, tokens=tokens, calls=calls, spent=spent
         )
-        state.spent_before += spent
+        state.costs.stored += spent
         self._add(state, seq, "assistant", reply.blocks, tokens)
         if reply.usage.known and not prepared.left_out and reply.model == prepared.card.name:
-            state.anchor, state.anchored, state.pending = reply.usage.context_tokens, True, 0
+            state.meter.anchor_at(reply.usage.context_tokens)
         if text := text_of(reply.blocks):
-            state.texts.append(text)
+            state.stream.texts.append(text)
         self._crash_point("after_tool_calls")
         for call in calls:
-            about = state.toolbox.describe_subject(call)
-            await state.emit(ToolRunning(turn=state.claim.turn, name=call.name, subject=about))
+            about = state.given.toolbox.describe_subject(call)
+            await state.given.emit(ToolRunning(turn=state.claim.turn, name=call.name, subject=about))
         await self._finish_calls(state, calls, lost=False)
-        if state.stop.done():
+        if state.given.stop.done():
             raise TurnStopped("")
 
     def count_tokens(self, reply: ModelReply, blocks: Sequence[Block], prepared: PreparedRequest) -> int:
@@ -100,7 +100,7 @@ class ToolRounds:
             exact=prepared.policy.exact_outputs,
             reported=reply.usage.output_tokens if reply.usage.known else None,
             ratio=prepared.ratio,
-            estimate=estimate_blocks(blocks, self._prompting.counter.count_tokens),
+            estimate=estimate_blocks(blocks, self._requests.counter.count_tokens),
         )
 
     async def finish_interrupted(self, state: TurnAttempt) -> None:
@@ -115,7 +115,7 @@ class ToolRounds:
         results, artifacts = await self._move_to_artifacts(state, calls, [one.result for one in ran])
         images = tuple(image for one in ran for image in one.images)
         blocks: tuple[Block, ...] = (*results, *images)
-        tokens = estimate_blocks(blocks, self._prompting.counter.count_tokens)
+        tokens = estimate_blocks(blocks, self._requests.counter.count_tokens)
         outcomes = {call.id: one.status for call, one in zip(calls, ran, strict=True)}
         seq = await self._store.record_tool_results(
             state.claim, blocks=blocks, tokens=tokens, outcomes=outcomes, artifacts=artifacts
@@ -132,7 +132,7 @@ class ToolRounds:
         tasks = [asyncio.ensure_future(self._finish_call(state, call, lost=lost)) for call in calls]
         running = asyncio.gather(*tasks, return_exceptions=True)
         try:
-            either: tuple[asyncio.Future[Any], ...] = (running, state.stop)
+            either: tuple[asyncio.Future[Any], ...] = (running, state.given.stop)
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for task in tasks:
@@ -143,7 +143,7 @@ class ToolRounds:
     def _ended(self, state: TurnAttempt, call: ToolUse, task: asyncio.Task[ToolCallResult]) -> ToolCallResult:
         if task.done() and not task.cancelled():
             return task.result()
-        harmless = state.toolbox.is_idempotent(call.name)
+        harmless = state.given.toolbox.is_idempotent(call.name)
         result = ToolResult(tool_use_id=call.id, text=_ENDED if harmless else _UNCLEAR, is_error=True)
         return ToolCallResult(result=result, status="failed" if harmless else "unknown")
 
@@ -151,16 +151,16 @@ class ToolRounds:
         self, state: TurnAttempt, calls: Sequence[ToolUse], results: Sequence[ToolResult]
     ) -> tuple[tuple[ToolResult, ...], tuple[Artifact, ...]]:
         """What is too long for the log becomes an artifact; a portion of one is not spilled again."""
-        policy = self._prompting.resolve_policy(state.claim.agent_config)
+        policy = self._requests.resolve_policy(state.claim.agent_config)
         portions = {call.id for call in calls if call.name in _ARTIFACT_READERS}
-        count = self._prompting.counter.count_tokens
+        count = self._requests.counter.count_tokens
         if sum(len(result.text) for result in results) < THREAD_CHARS:
             return spill_results(results, policy, count, spare=portions)
         async with asyncio.timeout(ARTIFACT_SECONDS):
             return await asyncio.to_thread(spill_results, results, policy, count, spare=portions)
 
     async def _finish_call(self, state: TurnAttempt, call: ToolUse, *, lost: bool) -> ToolCallResult:
-        if lost and not state.toolbox.is_idempotent(call.name):
+        if lost and not state.given.toolbox.is_idempotent(call.name):
             return ToolCallResult(
                 result=ToolResult(tool_use_id=call.id, text=_LOST, is_error=True), status="unknown"
             )
@@ -180,7 +180,7 @@ class ToolRounds:
             timezone=state.claim.timezone,
             agent_config=state.claim.agent_config,
         )
-        return await state.toolbox.run(call, context=context)
+        return await state.given.toolbox.run(call, context=context)
 
     def _add(
         self, state: TurnAttempt, seq: int, author: Author, blocks: Sequence[Block], tokens: int
@@ -196,4 +196,4 @@ class ToolRounds:
             at=self._clock.now(),
         )
         state.view = replace(state.view, entries=(*state.view.entries, entry))
-        state.pending += tokens
+        state.meter.pending += tokens

@@ -11,10 +11,10 @@ from shared.core.session.turns import ContextAudit, JobOrder, Outcome, Spending
 from shared.core.values.errors import CapReached, EvertalkError
 from shared.core.values.messages import Block, Text, ToolUse
 from shared.core.values.tokens import learned_ratio, observed_ratio
-from shared.ports import ModelCard, ModelReply
-from shared.services.turns.model_caller import TurnAttempt, select_open_turn_entries
+from shared.ports import ModelReply
 from shared.services.turns.pictures import UndescribedPictures
 from shared.services.turns.request_builder import PreparedRequest, build_audit, collect_prompt_parts
+from shared.services.turns.turn_attempt import TurnAttempt
 
 _EMPTY = "I have no words for that. Please ask in another way."
 
@@ -57,13 +57,13 @@ def build_refusal(
     return TurnResult(outcome=outcome, measured=None)
 
 
-def audit_refusal(state: TurnAttempt, card: ModelCard, error: EvertalkError) -> ContextAudit:
+def audit_refusal(state: TurnAttempt, error: EvertalkError) -> ContextAudit:
     """Nothing was sent, or nothing that was taken: the row says by how much it did not fit."""
     overflow = not isinstance(error, CapReached)
     if state.prepared is None:
         return ContextAudit(
-            model_alias=card.name,
-            model_context_limit=card.window,
+            model_alias=state.given.card.name,
+            model_context_limit=state.given.card.window,
             input_budget=0,
             hard_limit=0,
             estimated_before=state.claim.context_tokens,
@@ -80,7 +80,7 @@ def audit_refusal(state: TurnAttempt, card: ModelCard, error: EvertalkError) -> 
         reported=None,
         context_tokens=state.claim.context_tokens,
         summary_triggered=has_requested_summary(state, None),
-        prune_triggered=state.pruned_tokens > 0,
+        prune_triggered=state.meter.pruned_tokens > 0,
         overflow_rejected=overflow,
     )
 
@@ -97,7 +97,7 @@ def audit_stop(state: TurnAttempt) -> tuple[ContextAudit | None, dict[str, str]]
         reported=None,
         context_tokens=state.claim.context_tokens,
         summary_triggered=has_requested_summary(state, None),
-        prune_triggered=state.pruned_tokens > 0,
+        prune_triggered=state.meter.pruned_tokens > 0,
     )
     return audit, parts
 
@@ -121,29 +121,6 @@ def learn_token_ratio(reply: ModelReply, prepared: PreparedRequest, tokens: int)
     if reply.model != prepared.card.name:
         return observed_ratio(counted, estimate, prepared.ratio), usage.context_tokens
     return learned_ratio(prepared.ratio, counted, estimate), usage.context_tokens
-
-
-def estimate_context_growth(state: TurnAttempt, tokens: int, *, pruned: bool) -> int | None:
-    """The view with a turn that nobody counted: its words stay, whatever became of the answer.
-
-    `pruned`: whether this turn's decisions are stored with it, so that what they save stays saved.
-    """
-    if state.anchor is None:
-        return None
-    if pruned and state.filler_trimmed and not state.anchored and state.prepared is not None:
-        return state.prepared.estimate + round(_ratio_now(state) * tokens)
-    back = 0 if pruned or state.anchored else state.pruned_tokens
-    pending = state.pending + back + tokens
-    return max(0, state.anchor + round(_ratio_now(state) * pending))
-
-
-def count_turn_tokens(state: TurnAttempt, tokens: int) -> int:
-    mine = sum(entry.tokens for entry in select_open_turn_entries(state.view))
-    return round(_ratio_now(state) * (mine + tokens))
-
-
-def _ratio_now(state: TurnAttempt) -> float:
-    return state.ratio if state.prepared is None else state.prepared.ratio
 
 
 def has_requested_summary(state: TurnAttempt, job: JobOrder | None) -> bool:

@@ -139,12 +139,12 @@ async def _replays(guest: Visit, sent: Mapping[str, Any], *, turn: int) -> None:
     state = await app.upkeep.load_state(guest.session_id)
     view = replace(state.view, entries=entries[:-1], open_turn=turn)  # the answer came after
     card = await app.models.load_card(app.models.chat)
-    prompting = RequestBuilder(
+    requests = RequestBuilder(
         policy=build_policy(settings), chat_model=app.models.chat, summary_model=app.models.summary,
         max_output=build_policy(settings).max_output, counter=VocabularyCounter(),
     )  # fmt: skip
     tools = Toolbox([ReadReport(), *map(_Named, OTHER_TOOLS)]).specs
-    prepared = prompting.build(
+    prepared = requests.build(
         view, card=card, agent_config=state.agent_config, tools=tools, token_ratio=1.0,
         runtime_facts=render_runtime_facts(view),
     )  # fmt: skip
@@ -282,7 +282,7 @@ async def test_a_result_that_was_lost_with_its_process_is_fetched_and_spilled_ag
         await connection.close(timeout=30)
 
 
-async def _recalling(guest: Visit, provider: RunningFake, *wishes: Mapping[str, Any]) -> list[ToolResult]:
+async def _retriever(guest: Visit, provider: RunningFake, *wishes: Mapping[str, Any]) -> list[ToolResult]:
     """What the model hears when it reads the report and then recalls."""
     read, calls = _reads()[0], [{"name": RECALL.name, "input": dict(wish)} for wish in wishes]
     match = {"anywhere": "Kept whole as"}
@@ -295,7 +295,7 @@ async def test_recall_opens_an_artifact_and_goes_to_the_words_of_its_query(
     guest: Visit, provider: RunningFake
 ) -> None:
     artifact = artifact_id(REPORT)
-    found, later = await _recalling(
+    found, later = await _retriever(
         guest,
         provider,
         {"artifact": artifact, "query": "code word"},
@@ -310,7 +310,7 @@ async def test_recall_opens_only_so_many_portions_and_only_those_of_its_own_sess
     guest: Visit, provider: RunningFake
 ) -> None:
     wish = {"artifact": artifact_id(REPORT)}
-    opened = await _recalling(guest, provider, *[wish] * (RECALLS_PER_TURN + 2))
+    opened = await _retriever(guest, provider, *[wish] * (RECALLS_PER_TURN + 2))
     assert len([result for result in opened if not result.is_error]) == RECALLS_PER_TURN
     stranger = await visit(guest.app)
     call = {"name": RECALL.name, "input": wish}
@@ -329,7 +329,7 @@ async def test_recall_opens_only_so_many_portions_and_only_those_of_its_own_sess
 async def test_what_recall_cannot_open_is_told_with_advice(
     guest: Visit, provider: RunningFake, wish: dict[str, Any], words: str
 ) -> None:
-    (result,) = await _recalling(guest, provider, wish)
+    (result,) = await _retriever(guest, provider, wish)
     assert result.is_error
     assert words in result.text
 

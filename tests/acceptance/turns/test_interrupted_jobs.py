@@ -119,7 +119,7 @@ async def test_a_turn_whose_storage_failed_waits_without_a_fault(
 
     with monkeypatch.context() as meanwhile:
         meanwhile.setattr(app.pool, "answers", _no_answer)
-        meanwhile.setattr(app.sessions._assistant, "answer", fails)
+        meanwhile.setattr(app.sessions._agent_loop, "answer", fails)
         await guest.say("Hello")
         for _ in range(4):
             await app.pool.execute("UPDATE sessions SET retry_at = NULL")

@@ -92,7 +92,7 @@ async def test_a_process_that_dies_over_it_leaves_one_answer(guest: Visit) -> No
     assert lost is not None
     await guest.app.pool.execute("UPDATE sessions SET leased_by = NULL")
     await guest.answered()
-    answered = await guest.app.sessions._assistant.answer(
+    answered = await guest.app.sessions._agent_loop.answer(
         lost, emit=guest.hear, stop=asyncio.get_running_loop().create_future()
     )
     with pytest.raises(LeaseLost):
@@ -110,7 +110,7 @@ async def test_one_that_fails_leaves_everything_as_it_was(
         raise RuntimeError("out of order")
 
     with monkeypatch.context() as broke:
-        broke.setattr(guest.app.sessions._assistant, "answer", broken)
+        broke.setattr(guest.app.sessions._agent_loop, "answer", broken)
         for _ in range(3):
             await guest.answered()
             await guest.app.pool.execute("UPDATE sessions SET retry_at = NULL")

@@ -22,7 +22,7 @@ def inspecting_over(pool: asyncpg.Pool[asyncpg.Record]) -> ContextInspector:
         states=PostgresUpkeep(pool),
         replays=PostgresReplays(pool),
         model=models,
-        prompting=RequestBuilder(
+        requests=RequestBuilder(
             policy=policy,
             chat_model=models.chat,
             summary_model=models.summary,

@@ -269,7 +269,7 @@ async def test_a_button_is_no_failure_before_storage_was_seen_to_be_well(
 
     reader = InboxReader(
         inbox, MessageBatcher(_nobody, now=lambda: datetime.now(UTC)), bot=BOT, on_other=press,
-        asking_storage=storage.asking,
+        storage_limiter=storage.asking,
     )  # fmt: skip
     for number, well in ((1, False), (2, True)):
         storage.well = well

@@ -69,13 +69,13 @@ class House:
         self.turns = Turns()
         self.heart = Heart()
         parts: dict[str, Any] = {
-            "assistant": Prices(),
+            "agent_loop": Prices(),
             "counter": None,
             "doorbell": None,
             "turns": self.turns,
         }
         self.conversation = SessionService(
-            channel="web", worker_id=WORKER, pulse=self.heart, crash_point=ignore_crash_point,
+            channel="web", worker_id=WORKER, heartbeat=self.heart, crash_point=ignore_crash_point,
             caps=Caps(total=None, person=None, visitor=None, session=None), **parts,
         )  # fmt: skip
 

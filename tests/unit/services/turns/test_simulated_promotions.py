@@ -229,8 +229,8 @@ class Nobody:
 class Process:
     def __init__(self, server: Server, worker_id: int, *, tells: bool) -> None:
         parts: dict[str, Any] = {
-            "assistant": Model(server.chance), "turns": Turns(server, worker_id), "doorbell": None,
-            "counter": SimpleNamespace(count_tokens=len), "pulse": Pulse(server, tells),
+            "agent_loop": Model(server.chance), "turns": Turns(server, worker_id), "doorbell": None,
+            "counter": SimpleNamespace(count_tokens=len), "heartbeat": Pulse(server, tells),
             "caps": Caps(total=None, person=None, visitor=None, session=None),
         }  # fmt: skip
         self.conversation = SessionService(

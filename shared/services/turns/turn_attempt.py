@@ -1,0 +1,227 @@
+"""What one attempt at a turn works with: its input, how full the window is, and what screens draw of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+
+from shared.core.context.agents import Circumstances
+from shared.core.memory.recall import NOTHING_RECALLED, Recalled
+from shared.core.session.events import Emit, utf16_units
+from shared.core.session.pruning import PruneDecision
+from shared.core.session.session import Entry, View
+from shared.core.session.turns import Claim
+from shared.core.values.errors import PromptTooLong
+from shared.core.values.tokens import measure, observed_ratio
+from shared.ports import ModelCard, PictureContent
+from shared.services.turns.request_builder import PreparedRequest
+from shared.services.turns.spend_tracker import CallCosts
+from shared.services.turns.toolbox import Toolbox
+
+OVERFLOW_TARGET_SHARE = 0.8
+"""After a refusal the request is cut to this share of what the provider accepts."""
+UNKNOWN_SIZE_FACTOR = 1.1
+"""How much larger a refused request is taken to be where the provider does not say."""
+
+
+class TurnStopped(Exception):
+    """The person asked to stop; carries what was written so far."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__("stopped")
+        self.text = text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnInput:
+    """What an attempt begins with. Whatever changes meanwhile holds from the next turn on."""
+
+    card: ModelCard
+    """The agent's model."""
+    emit: Emit
+    stop: asyncio.Future[None]
+    """Done as soon as the person asked to stop."""
+    toolbox: Toolbox
+    """The agent's tools: their list stands in the cached prefix."""
+    circumstances: Circumstances
+    cache_life: timedelta
+    """How long the provider keeps the prefix at the pace of this session."""
+    recalled: Recalled = NOTHING_RECALLED
+    """What this turn is reminded of: the same in all its rounds."""
+    previous_answer: str | None = None
+    """The answer that this one will take the place of, where a question is asked again."""
+
+    @property
+    def replacement(self) -> dict[str, str]:
+        """What its event says of the answer before it."""
+        return {"replaces": self.previous_answer} if self.previous_answer else {}
+
+
+@dataclass(slots=True, kw_only=True)
+class ContextMeter:
+    """How large the next request is: what the provider counted last, and an estimate of what came after it.
+
+    All sizes are tokens; estimates become the model's tokens by `ratio`.
+    """
+
+    ratio: float
+    """Learned for this session and model; 1.0 before anything was learned."""
+    anchor: int | None
+    """What the provider counted last, or None when that was another model's count."""
+    pending: int
+    """Estimate of what came after the anchor, less what will not be sent again."""
+    anchored: bool = False
+    """Whether the anchor is a call of this very turn."""
+    pruned_tokens: int = 0
+    """Estimate of what this turn's pruning has saved."""
+    filler_trimmed: bool = False
+    """Whether this turn began by leaving old chatter out."""
+    counted: bool = False
+    """The provider was asked to count."""
+    restarts: int = 0
+    """How often the provider refused a request of this turn as too long."""
+    ceiling: int | None = None
+    """After a refusal: how large requests of this turn may be."""
+    refused_size: int = 0
+    """What is known to be too large."""
+    insisted: bool = False
+    """What cannot be made smaller was sent once more as it was."""
+
+    def read(self, prepared: PreparedRequest) -> PreparedRequest:
+        """The request with its size, and the size that it would have without this turn's pruning."""
+        pending = self.pending + (0 if self.anchored else prepared.built.volatile)
+        # What was counted before this turn holds messages that are not sent any more.
+        narrower = prepared.selection.slides or bool(prepared.policy.history_turns)
+        moved = (self.filler_trimmed or narrower) and not self.anchored
+        anchor = None if self.restarts or moved else self.anchor
+        estimate = measure(anchor, pending, prepared.built.estimate, prepared.ratio)
+        before = estimate + round(prepared.ratio * self.pruned_tokens)
+        return replace(prepared, estimate=estimate, before=before, saved=before - estimate)
+
+    def prune(self, tokens: int) -> None:
+        self.pruned_tokens = tokens
+        self.pending -= tokens
+
+    def anchor_at(self, context_tokens: int) -> None:
+        """The provider has just counted everything that there is."""
+        self.anchor, self.anchored, self.pending = context_tokens, True, 0
+
+    def limit(self, prepared: PreparedRequest) -> int:
+        """The most that the next request may have."""
+        return min(prepared.budget.hard, self.ceiling or prepared.budget.hard)
+
+    def lower_ceiling(self, prepared: PreparedRequest, refusal: PromptTooLong) -> None:
+        """The provider refused a request: the next one is to be clearly smaller."""
+        tried = min(prepared.budget.hard, self.ceiling or prepared.estimate)
+        self.restarts += 1
+        steeper = prepared.ratio * UNKNOWN_SIZE_FACTOR
+        self.ratio = observed_ratio(refusal.tokens or 0, prepared.built.estimate, steeper)
+        self.ceiling = lower_ceiling(refusal.maximum, self.ceiling, tried)
+        size = round(self.ratio * prepared.built.estimate)
+        self.refused_size = min(size, refusal.maximum or size)
+
+    def estimate_growth(self, prepared: PreparedRequest | None, tokens: int, *, pruned: bool) -> int | None:
+        """The view with a turn that nobody counted: its words stay, whatever became of the answer.
+
+        `pruned`: whether this turn's decisions are stored with it, so that what they save stays saved.
+        """
+        if self.anchor is None:
+            return None
+        ratio = self.ratio_of(prepared)
+        if pruned and self.filler_trimmed and not self.anchored and prepared is not None:
+            return prepared.estimate + round(ratio * tokens)
+        back = 0 if pruned or self.anchored else self.pruned_tokens
+        return max(0, self.anchor + round(ratio * (self.pending + back + tokens)))
+
+    def ratio_of(self, prepared: PreparedRequest | None) -> float:
+        return self.ratio if prepared is None else prepared.ratio
+
+
+@dataclass(slots=True, kw_only=True)
+class StreamState:
+    """What screens draw of an answer while it is written."""
+
+    texts: list[str]
+    """The visible words of earlier rounds of this turn."""
+    draft: str = ""
+    """The words of the running call."""
+    attempt: int = 0
+    """Grows with every fresh beginning, so that a screen knows to replace its draft."""
+    _shown_attempt: int = -1
+    """The one that screens draw at the moment."""
+    _shown_units: int = 0
+    """How far they have drawn, with the earlier rounds; in UTF-16 units."""
+
+    def begin_call(self) -> None:
+        self.draft = ""
+
+    def add(self, piece: str, *, attempt: int) -> tuple[int, str]:
+        """Where screens go on, in UTF-16 units, and with which text."""
+        if attempt != self.attempt:
+            self.attempt, self.draft = attempt, ""
+        offset, text = self._follow(piece)
+        self._shown_units = offset + utf16_units(text)
+        self.draft += piece
+        return offset, text
+
+    def _follow(self, piece: str) -> tuple[int, str]:
+        if self.attempt == self._shown_attempt and self.draft:
+            return self._shown_units, piece
+        earlier = "\n\n".join(self.texts)
+        following = f"\n\n{piece}" if earlier else piece
+        if self.attempt == self._shown_attempt:
+            return utf16_units(earlier), following
+        # A screen that replaces its draft needs the earlier rounds again.
+        self._shown_attempt = self.attempt
+        return 0, earlier + following
+
+
+@dataclass(slots=True, kw_only=True)
+class TurnAttempt:
+    """It lives as long as the attempt, and belongs to nobody else."""
+
+    given: TurnInput
+    costs: CallCosts
+    meter: ContextMeter
+    stream: StreamState
+    view: View
+    pictures: Mapping[int, PictureContent] = field(default_factory=dict)
+    prunes: tuple[PruneDecision, ...] = ()
+    """Decided at the start of this turn, stored with its end."""
+    prepared: PreparedRequest | None = None
+    """The newest request, whatever became of it."""
+    calls: int = 0
+    model_seconds: float = 0.0
+    """How long the model was waited for."""
+    compaction_asked: bool = False
+    organised: bool = False
+    """A summary was made while the person waited."""
+
+    @property
+    def claim(self) -> Claim:
+        return self.costs.claim
+
+    def attempt_number(self, model_attempt: int) -> int:
+        """`model_attempt` counts what the model's adapter tried within one call."""
+        return self.claim.attempt * 100 + self.meter.restarts * 10 + model_attempt
+
+    def count_turn_tokens(self, tokens: int) -> int:
+        """What this turn adds to the view with an answer of `tokens`, in the model's tokens."""
+        mine = sum(entry.tokens for entry in select_open_turn_entries(self.view))
+        return round(self.meter.ratio_of(self.prepared) * (mine + tokens))
+
+
+def lower_ceiling(maximum: int | None, ceiling: int | None, tried: int) -> int:
+    """How large the next try may be: clearly below what the provider takes, and below the last try's aim."""
+    known = maximum or tried
+    return round(OVERFLOW_TARGET_SHARE * min(known, ceiling or known))
+
+
+def select_open_turn_entries(view: View) -> tuple[Entry, ...]:
+    """Entries stand in the order of their turns, and the open one is the last."""
+    start = len(view.entries)
+    while start and view.entries[start - 1].turn == view.open_turn:
+        start -= 1
+    return view.entries[start:]

@@ -1,0 +1,65 @@
+"""What a session's size becomes when a turn ends that nobody counted, and what screens draw of an answer."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from shared.services.turns.turn_attempt import ContextMeter, StreamState
+
+
+def meter(**values: Any) -> ContextMeter:
+    return ContextMeter(**{"ratio": 1.0, "anchor": 30_000, "pending": 100, **values})
+
+
+def test_what_was_never_counted_stays_unknown() -> None:
+    assert meter(anchor=None).estimate_growth(None, 50, pruned=True) is None
+
+
+def test_words_of_the_person_and_of_the_answer_are_added() -> None:
+    assert meter().estimate_growth(None, 50, pruned=True) == 30_150
+
+
+def test_what_pruning_saved_stays_saved_only_where_its_decisions_are_stored() -> None:
+    pruned = meter()
+    pruned.prune(20_000)
+    assert pruned.estimate_growth(None, 50, pruned=True) == 10_150
+    assert pruned.estimate_growth(None, 0, pruned=False) == 30_100
+
+
+def test_a_count_of_this_very_turn_already_leaves_out_what_was_pruned() -> None:
+    counted = meter()
+    counted.prune(20_000)
+    counted.anchor_at(30_000)
+    assert counted.estimate_growth(None, 10, pruned=True) == 30_010
+    assert counted.estimate_growth(None, 0, pruned=False) == 30_000
+
+
+def test_chatter_that_was_left_out_is_not_counted_again() -> None:
+    prepared: Any = SimpleNamespace(estimate=8_000, ratio=2.0)
+    assert meter(filler_trimmed=True).estimate_growth(prepared, 50, pruned=True) == 8_100
+
+
+def test_a_screen_goes_on_where_it_is_and_counts_as_browsers_do() -> None:
+    stream = StreamState(texts=[])
+    stream.begin_call()
+    assert stream.add("Hi 🙂", attempt=100) == (0, "Hi 🙂")
+    assert stream.add(" there", attempt=100) == (5, " there")
+    assert stream.draft == "Hi 🙂 there"
+
+
+def test_a_further_round_follows_behind_the_earlier_ones() -> None:
+    stream = StreamState(texts=[])
+    stream.begin_call()
+    stream.add("I look.", attempt=100)
+    stream.texts.append("I look.")
+    stream.begin_call()
+    assert stream.add("Found.", attempt=100) == (7, "\n\nFound.")
+
+
+def test_a_fresh_beginning_draws_the_earlier_rounds_again() -> None:
+    stream = StreamState(texts=["I look."])
+    stream.begin_call()
+    stream.add("Fou", attempt=100)
+    assert stream.add("Found.", attempt=101) == (0, "I look.\n\nFound.")
+    assert stream.draft == "Found."
