@@ -7,6 +7,7 @@ import asyncio
 import random
 import shutil
 import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
@@ -20,7 +21,7 @@ import asyncpg
 from shared.adapters.embedded import EmbeddedServers
 from shared.adapters.postgres.db.migrate import migrate
 from shared.adapters.postgres.operations.invariants import check_invariants
-from tests.faults.transcripts import Judgement, Texter, Transcript, Visitor, judged
+from tests.faults.transcripts import MARK, Judgement, Texter, Transcript, Visitor, judged
 from tests.faults.watch import percentiles
 from tests.kit.deployment.breakable_servers import Case, Plant, open_for_too_long
 from tests.kit.deployment.forks import Hatchery
@@ -38,6 +39,21 @@ PACE_MS = 20.0
 DOLLARS = "100000"
 MOST_LINES = 20
 """Of what is broken; the files of the transcripts have the rest."""
+_EVIDENCE = """
+WITH said AS (
+  SELECT DISTINCT te.session_id, te.turn_no
+    FROM entry_rows e JOIN turn_entries te USING (session_id, seq)
+   WHERE to_jsonb(e)::text LIKE '%' || $1 || '%'
+)
+SELECT 'update ' || to_jsonb(u)::text FROM telegram_updates u WHERE u.body::text LIKE '%' || $1 || '%'
+UNION ALL SELECT 'turn ' || to_jsonb(t)::text
+  FROM turns t JOIN said USING (session_id, turn_no)
+UNION ALL SELECT 'entry ' || to_jsonb(e)::text
+  FROM entry_rows e JOIN turn_entries USING (session_id, seq) JOIN said USING (session_id, turn_no)
+UNION ALL SELECT 'delivery ' || to_jsonb(d)::text FROM deliveries d JOIN said USING (session_id, turn_no)
+UNION ALL SELECT 'notice ' || to_jsonb(n)::text FROM uncertain_notices n JOIN said USING (session_id, turn_no)
+"""
+"""What the database says of a message that a person misses or has twice, by its mark."""
 _FAULTS = (
     """SELECT kind, trigger, id, faults, last_error FROM jobs WHERE faults > 0 AND trigger <> 'upgrade'"""
 )
@@ -284,6 +300,8 @@ class Chaos:
             )
             for channel in ("web", "Telegram")
         }
+        broken = [what for one in by_channel.values() for what in one.broken]
+        marks = dict.fromkeys(mark for what in broken for mark in MARK.findall(what))
         contradictions = [f"{one.name}: {what}" for one in self._visitors for what in one.contradictions]
         return Report(
             struck=dict(self._struck),
@@ -292,6 +310,10 @@ class Chaos:
             settled_seconds=settled,
             transcripts=tuple(people),
             logs={name: process.words() for name, process in self._processes.items()},
+            evidence={
+                mark: [str(row["?column?"]) for row in await self.case.rows(_EVIDENCE, mark)]
+                for mark in list(marks)[:MOST_LINES]
+            },
         )
 
     async def _invariants(self) -> list[str]:
@@ -316,6 +338,8 @@ class Report:
     settled_seconds: float
     transcripts: Sequence[Transcript]
     logs: Mapping[str, str]
+    evidence: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Rows of the database about each message that is broken, by its mark."""
 
     @property
     def broken(self) -> list[str]:
@@ -392,8 +416,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     report = asyncio.run(raged(plan, tell))
     print(report.table(), flush=True)
-    if asked.transcripts is not None:
-        _write(report, asked.transcripts)
+    folder = asked.transcripts
+    if folder is None and report.broken:
+        folder = Path(tempfile.mkdtemp(prefix="evertalk-chaos-"))
+    if folder is not None:
+        _write(report, folder)
+        tell(f"what each person sent and saw is in {folder}")
     return 1 if report.broken else 0
 
 
@@ -406,7 +434,9 @@ def _read(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--postgres-only", action="store_true", help="nothing but Postgres is killed, every 6 to 9 s"
     )
     parser.add_argument(
-        "--transcripts", type=Path, help="a folder: what each person sent and saw is written there"
+        "--transcripts",
+        type=Path,
+        help="a folder: what each person sent and saw is written there (a new one when it fails)",
     )
     return parser.parse_args(arguments)
 
@@ -429,10 +459,12 @@ def _people(word: str) -> int:
 
 
 def _write(report: Report, folder: Path) -> None:
-    """A file for each person, and one for the last words of each process."""
+    """A file for each person, for each message that is broken, and for the last words of each process."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, words in report.logs.items():
         (folder / f"{name}.log").write_text(f"{words}\n")
+    for mark, rows in report.evidence.items():
+        (folder / f"{mark}.rows").write_text("\n".join(rows) + "\n")
     for one in report.transcripts:
         lines = [f"sent: {' '.join(one.sent)}", "", *(f"{line.at:.3f}  {line.text}" for line in one.seen)]
         (folder / f"{one.person}.txt").write_text("\n".join(lines) + "\n")
