@@ -219,7 +219,7 @@ def _person(settings: Settings, rest: Sequence[str]) -> int:
 
 
 def _agent(settings: Settings, rest: Sequence[str]) -> int:
-    from shared.bootstrap.app import build_agent_defaults
+    from shared.bootstrap.from_settings import build_agent_defaults
     from shared.cli.agent import read_agent_arguments, run_agent
     from shared.cli.editor_session import Terminal
 

@@ -68,8 +68,8 @@ HOMES: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("arq", ("shared.adapters", "worker"), "behind one module, so that it can be replaced"),
     (
         "asyncpg",
-        ("shared.adapters", "shared.bootstrap.app", "shared.cli.up", "shared.diagnostics.doctor"),
-        "SQL belongs to the adapters; app opens the pool, start-up and doctor tell what a server says",
+        ("shared.adapters", "shared.bootstrap", "shared.cli.up", "shared.diagnostics.doctor"),
+        "SQL belongs to the adapters; bootstrap opens the pool, start-up and doctor tell what a server says",
     ),
     ("cryptography", ("shared.adapters.encryption",), "what is sealed is sealed in one place"),
     (
@@ -396,3 +396,44 @@ def test_connections_are_opened_in_one_place() -> None:
                 if permitted is not None and name not in permitted:
                     wrong.append(f"{name}:{node.lineno} opens a connection by itself")
     _complain(wrong)
+
+
+MAY_CONSTRUCT_STORES = {
+    "shared.adapters.postgres": "stores that are made of others",
+    "shared.adapters.telemetry.heart": "beats in a thread of its own, over a pool of its own",
+    "shared.bootstrap": "the one place",
+}
+
+
+def _stores() -> frozenset[str]:
+    """Classes of the database whose constructor takes a pool."""
+    found = set()
+    for name, path in modules().items():
+        if _is_in(name, "shared.adapters.postgres"):
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.ClassDef) and _takes_pool(node):
+                    found.add(node.name)
+    return frozenset(found)
+
+
+def _takes_pool(made: ast.ClassDef) -> bool:
+    return any(
+        isinstance(node, ast.FunctionDef)
+        and node.name == "__init__"
+        and "pool" in [argument.arg for argument in node.args.args]
+        for node in made.body
+    )
+
+
+def test_stores_are_constructed_in_bootstrap_only() -> None:
+    known = _stores()
+    assert len(known) > 40, "the rule has lost what it is about"
+    _complain(
+        [
+            f"{name}:{node.lineno} makes {node.func.id}: take it from `shared.bootstrap.stores`"
+            for name, path in modules().items()
+            if not any(_is_in(name, room) for room in MAY_CONSTRUCT_STORES)
+            for node in ast.walk(ast.parse(path.read_text()))
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in known
+        ]
+    )

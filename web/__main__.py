@@ -16,7 +16,8 @@ import structlog
 from aiohttp import web
 
 from shared.adapters.redis.counts import RedisCounts
-from shared.bootstrap.app import App, resolve_server_urls
+from shared.bootstrap.app import App
+from shared.bootstrap.from_settings import resolve_server_urls
 from shared.bootstrap.logs import configure_logs
 from shared.bootstrap.process import EXIT_BAD_SETTINGS, EXIT_CANNOT_START, run_process
 from shared.config.settings import BadSettings, Settings, load_settings

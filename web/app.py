@@ -11,20 +11,9 @@ import structlog
 from aiohttp import web
 
 from shared.adapters.models.breaker import BreakerState
-from shared.adapters.postgres.db.readiness import PostgresReadiness
 from shared.adapters.postgres.db.wellness import storage_limiter
-from shared.adapters.postgres.memory.notes import PostgresNotes
-from shared.adapters.postgres.people.account_links import PostgresPeople
-from shared.adapters.postgres.people.api_keys import PostgresApiKeys
-from shared.adapters.postgres.people.api_sessions import PostgresApiSessions
-from shared.adapters.postgres.people.identities import PostgresIdentities
-from shared.adapters.postgres.people.tickets import PostgresTickets
-from shared.adapters.postgres.people.visitors import PostgresVisitors
-from shared.adapters.postgres.privacy.export import PostgresExport
-from shared.adapters.postgres.turns.events import PostgresEvents
-from shared.adapters.postgres.turns.feedback import PostgresFeedback
-from shared.adapters.postgres.turns.uploads import PostgresUploads
-from shared.bootstrap.app import SystemClock
+from shared.bootstrap.foundation import SystemClock
+from shared.bootstrap.stores import Stores
 from shared.config.settings import Settings
 from shared.core.commands.commands import COMMANDS
 from shared.core.commands.texts import LANGUAGES, described
@@ -72,6 +61,8 @@ class Services(Protocol):
     @property
     def pool(self) -> Any: ...
     @property
+    def stores(self) -> Stores: ...
+    @property
     def announcer(self) -> Announcements: ...
     @property
     def sessions(self) -> Talking: ...
@@ -100,15 +91,15 @@ def make_parts(
     """`limits` for everybody replaces the usual ones, those of a person's own machine too."""
     settings, tasks = services.settings, BackgroundTasks()
     proxies = Proxies(settings.trusted_proxies, public_url=settings.public_url)
-    events = PostgresEvents(services.pool)
+    events = services.stores.events
     hub = Hub(
         announcer=services.announcer, events=events, measure=services.sessions.measure_context, tasks=tasks
     )
     usual = limits or ClientLimits()
-    people = PostgresPeople(services.pool, timezone=settings.timezone)
-    identities = PostgresIdentities(services.pool, people=people)
+    people = services.stores.account_links
+    identities = services.stores.identities
     replies = Replies(services.sessions, hub)
-    visitors = PostgresVisitors(services.pool)
+    visitors = services.stores.visitors
     hub.on_due = replies.look_now
     return Parts(
         settings=settings,
@@ -116,10 +107,10 @@ def make_parts(
         commands=services.commands,
         command_table=web_commands() if command_table is None else command_table,
         model=model,
-        exporting=DataExporter(store=PostgresExport(services.pool), clock=SystemClock()),
+        exporting=DataExporter(store=services.stores.export, clock=SystemClock()),
         events=events,
-        notes=PostgresNotes(services.pool),
-        schema=PostgresReadiness(services.pool),
+        notes=services.stores.notes,
+        schema=services.stores.readiness,
         visitors=Visitors(visitors, identities=identities, settings=settings, proxies=proxies),
         identities=identities,
         proxies=proxies,
@@ -127,7 +118,7 @@ def make_parts(
         hub=hub,
         replies=replies,
         people=people,
-        uploads=uploads.Uploads(PostgresUploads(services.pool), events),
+        uploads=uploads.Uploads(services.stores.uploads, events),
         tasks=tasks,
         limits=usual,
         local_limits=limits or LOCAL,
@@ -135,8 +126,8 @@ def make_parts(
         address_windows=RateWindows(usual.messages_seconds),
         session_places=Places(),
         address_places=Places(),
-        tickets=PostgresTickets(services.pool),
-        feedback=PostgresFeedback(services.pool),
+        tickets=services.stores.tickets,
+        feedback=services.stores.feedback,
         frame_windows=RateWindows(usual.frames_seconds),
         stream_windows=RateWindows(usual.messages_seconds),
         key_windows=RateWindows(KEY_SECONDS),
@@ -153,8 +144,8 @@ def make_web_app(services: Services, parts: Parts) -> web.Application:
     app[PARTS] = parts
     app[RUNS] = Runs()
     app[API] = ApiKeyAuth(
-        keys=PostgresApiKeys(services.pool),
-        sessions=PostgresApiSessions(services.pool),
+        keys=services.stores.api_keys,
+        sessions=services.stores.api_sessions,
         scope_of=scope_of,
         windows=parts.key_windows,
     )
@@ -225,6 +216,7 @@ def _add_dashboard(app: web.Application, services: Services) -> OperatorAuth:
     desk = add_dashboard(
         app,
         pool=services.pool,
+        stores=services.stores,
         settings=services.settings,
         commands=services.commands,
         news=services.dashboard_announcer,
@@ -235,7 +227,7 @@ def _add_dashboard(app: web.Application, services: Services) -> OperatorAuth:
         breakers=services.list_breakers,
     )
     return OperatorAuth(
-        who=partial(signed_in, desk=desk), audit=desk.operators.record, streams=desk.open_streams
+        who=partial(signed_in, desk=desk), audit=desk.admin.operators.record, streams=desk.open_streams
     )
 
 

@@ -12,7 +12,8 @@ import structlog
 
 from shared.adapters.models.catalog import ModelsFileBroken
 from shared.adapters.postgres.db.readiness import SchemaUnknown
-from shared.bootstrap.app import App, Role, open_app
+from shared.bootstrap.app import App, open_app
+from shared.bootstrap.foundation import Role
 from shared.config.settings import BadSettings, Settings
 from shared.core.session.policy import ContradictoryPolicy
 from shared.core.values.errors import EvertalkError

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.people.agents import AgentRow, PostgresAgents
 from shared.adapters.postgres.people.sites import PostgresSites
+from shared.bootstrap.stores import open_stores
 from shared.cli.editor_session import (
     EditorSession,
     Terminal,
@@ -54,15 +53,6 @@ def _named(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     return parser
 
 
-@contextlib.asynccontextmanager
-async def _stores(database_url: str) -> AsyncIterator[tuple[PostgresAgents, PostgresSites]]:
-    pool = await open_pool(database_url, size=2)
-    try:
-        yield PostgresAgents(pool), PostgresSites(pool)
-    finally:
-        await pool.close()
-
-
 async def run_agent(
     options: argparse.Namespace,
     *,
@@ -72,8 +62,8 @@ async def run_agent(
     terminal: Terminal,
 ) -> int:
     """0 when it was done, 1 when not, with lines that say why."""
-    async with _stores(database_url) as (agents, sites):
-        desk = AgentEditor(agents, sites, ground=defaults, drafts=editor, terminal=terminal)
+    async with open_stores(database_url) as stores:
+        desk = AgentEditor(stores.agents, stores.sites, ground=defaults, drafts=editor, terminal=terminal)
         match options.verb:
             case "list":
                 return await desk.list()
@@ -81,7 +71,7 @@ async def run_agent(
                 return await desk.import_file(options.file)
             case "create":
                 return await desk.create(options.name)
-        row = await agents.find(options.name)
+        row = await stores.agents.find(options.name)
         if row is None:
             return await desk.report_unknown(options.name)
         match options.verb:

@@ -6,8 +6,8 @@ import argparse
 import asyncio
 from collections.abc import Callable, Sequence
 
-from shared.adapters.postgres.dashboard.alerts import PostgresAlerts
 from shared.adapters.postgres.db.pool import open_pool
+from shared.bootstrap.stores import build_stores
 from shared.core.ops.alerts import advice_of
 
 PrintAlertLine = Callable[[str], None]
@@ -33,7 +33,7 @@ async def run_alert(
         return 1
     pool = await open_pool(database_url, size=2)
     try:
-        store = PostgresAlerts(pool)
+        store = build_stores(pool).alerts
         if not await store.somebody_sends():
             say("Evertalk does not run, and only it sends: start it with ./evertalk up, then try again.")
             return 1

@@ -31,8 +31,9 @@ from shared.adapters.files.erasure_file import ErasureFile
 from shared.adapters.mcp.tools import KNOWN_FILE
 from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.operations.dump import DumpFailed, counts_of, dump, facts_of, read_through
-from shared.adapters.postgres.privacy.erasure_log import PostgresErasureLog
-from shared.bootstrap.app import FAILED_BACKUP_FILE, WORKSPACES_FOLDER
+from shared.bootstrap.foundation import FAILED_BACKUP_FILE
+from shared.bootstrap.from_settings import WORKSPACES_FOLDER
+from shared.bootstrap.stores import open_stores
 from shared.config.settings import Settings, resolve_secret_key
 from shared.core.ops.backups import (
     DATABASE,
@@ -160,11 +161,8 @@ async def _make(
 
 async def copy_erasures(database_url: str, file: ErasureFile) -> int:
     """The log of erasures beside the backups as new as the database's; how many lines were added."""
-    pool = await open_pool(database_url, size=1)
-    try:
-        logged = await PostgresErasureLog(pool).everything()
-    finally:
-        await pool.close()
+    async with open_stores(database_url, size=1) as stores:
+        logged = await stores.erasure_log.everything()
     return file.add(logged)
 
 

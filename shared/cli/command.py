@@ -9,8 +9,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from shared.adapters.postgres.people.api_sessions import PostgresApiSessions
-from shared.adapters.postgres.people.people_directory import PostgresPersons
 from shared.bootstrap.app import App, open_app
 from shared.config.settings import Settings
 from shared.core.commands.arguments import RAW, read_value
@@ -74,7 +72,7 @@ async def run_command(wish: argparse.Namespace, *, settings: Settings, shell: Co
 
 
 async def _run(app: App, wish: argparse.Namespace, words: str, shell: CommandOutput) -> int:
-    reached = await PostgresApiSessions(app.pool).reach(wish.session)
+    reached = await app.stores.api_sessions.reach(wish.session)
     if reached is None:
         shell.write_note(f"No conversation has the id {wish.session}. The dashboard shows which has which.")
         return 1
@@ -82,7 +80,7 @@ async def _run(app: App, wish: argparse.Namespace, words: str, shell: CommandOut
     async def progress(message: str, percent: int | None) -> None:
         shell.write_note(message if percent is None else f"{message} {percent} %")
 
-    await PostgresPersons(app.pool).audited(f"command.{wish.name}", about=f"session:{wish.session}")
+    await app.stores.people_directory.audited(f"command.{wish.name}", about=f"session:{wish.session}")
     try:
         async with asyncio.timeout(RUN_SECONDS):
             result = await app.commands.run(

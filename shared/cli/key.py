@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.people.api_keys import ApiKey, PostgresApiKeys, UnknownLimit
+from shared.bootstrap.stores import build_stores
 from shared.core.identity.api_keys import SCOPES, BadKey, check_days, check_name, check_scopes
 
 PrintKeyLine = Callable[[str], None]
@@ -40,7 +41,7 @@ async def run_key(
     """0 when it was done; the key alone goes to `say`, words about it to `tell`."""
     pool = await open_pool(database_url, size=2)
     try:
-        keys = PostgresApiKeys(pool)
+        keys = build_stores(pool).api_keys
         match wish.verb:
             case "create":
                 return await _create(keys, wish, say=say, tell=tell)

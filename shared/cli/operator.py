@@ -10,6 +10,8 @@ from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.people.operator_admin import INVITATION_HOURS, Pool, Roster
 from shared.adapters.postgres.people.operator_auth import Operators, WeakPassword
 from shared.adapters.postgres.people.second_factors import reset_factor
+from shared.bootstrap.dashboard_stores import build_operators
+from shared.bootstrap.stores import build_stores
 from shared.core.identity.operators import ROLES
 from shared.core.values.errors import EvertalkError
 
@@ -50,13 +52,13 @@ async def run_operator(
 ) -> int:
     """0 when it was done; the link alone goes to `say`, words about it to `tell`; `ask` reads a password."""
     pool = await open_pool(database_url, size=2)
-    roster = Roster(pool)
+    roster = build_stores(pool).operator_admin
     try:
         match wish.verb:
             case "add":
                 return await _add(roster, wish, say=say, tell=tell, url=url)
             case "passwd":
-                return await _password(roster, Operators(pool), wish.name, tell=tell, ask=ask)
+                return await _password(roster, build_operators(pool), wish.name, tell=tell, ask=ask)
             case "list":
                 return _list(await roster.all(), say)
             case "totp":

@@ -5,35 +5,18 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
 
-from shared.adapters.postgres.dashboard.telegram import BotState, PostgresTelegramOverview
-from shared.adapters.postgres.db.pool import open_pool
-from shared.adapters.postgres.telegram.access import CODE_HOURS, AccessRow, PostgresTelegramAccess
+from shared.adapters.postgres.dashboard.telegram import BotState
+from shared.adapters.postgres.telegram.access import CODE_HOURS, AccessRow
+from shared.bootstrap.stores import Stores, open_stores
 from shared.config.bots import BotConfig
 from shared.core.values.errors import StorageUnavailable
 
 _BY = "./evertalk pairing"
 _LOOK_SECONDS = 0.1
 _NAME_CHARS = 32
-
-
-class PairingStores:
-    """The two tables of the database that pairing is about."""
-
-    def __init__(self, access: PostgresTelegramAccess, overview: PostgresTelegramOverview) -> None:
-        self.access = access
-        self.overview = overview
-
-
-@contextlib.asynccontextmanager
-async def _open_stores(database_url: str) -> AsyncIterator[PairingStores]:
-    pool = await open_pool(database_url, size=2)
-    try:
-        yield PairingStores(PostgresTelegramAccess(pool), PostgresTelegramOverview(pool))
-    finally:
-        await pool.close()
 
 
 def read_pairing_arguments(arguments: Sequence[str]) -> argparse.Namespace:
@@ -54,19 +37,19 @@ async def run_pairing(
     wish: argparse.Namespace, *, database_url: str, bots: Sequence[BotConfig], say: Callable[[str], None]
 ) -> int:
     """0 when it was done, 1 when not, with a line that says why."""
-    async with _open_stores(database_url) as rooms:
+    async with open_stores(database_url) as stores:
         if wish.verb == "list":
-            return await _list(rooms, say)
+            return await _list(stores, say)
         if wish.verb == "revoke":
-            return await _revoke(rooms, wish.id, say)
+            return await _revoke(stores, wish.id, say)
         if wish.verb == "owner":
-            return await _owner(rooms, bots, say)
-        return await _decide(rooms, wish.code, wish.verb == "approve", say)
+            return await _owner(stores, bots, say)
+        return await _decide(stores, wish.code, wish.verb == "approve", say)
 
 
-async def _list(rooms: PairingStores, say: Callable[[str], None]) -> int:
-    names = {bot.bot_id: f"@{bot.username}" for bot in await rooms.overview.bots()}
-    rows = [_cells(row, names.get(row.bot_id, str(row.bot_id))) for row in await rooms.access.all()]
+async def _list(stores: Stores, say: Callable[[str], None]) -> int:
+    names = {bot.bot_id: f"@{bot.username}" for bot in await stores.telegram_bots.bots()}
+    rows = [_cells(row, names.get(row.bot_id, str(row.bot_id))) for row in await stores.telegram_access.all()]
     if not rows:
         say("Nobody has asked yet. Whoever writes to the bot gets a code, which you can approve here.")
         return 0
@@ -82,8 +65,8 @@ def _cells(row: AccessRow, bot: str) -> tuple[str, ...]:
     return code, state, str(row.chat_id), format_person(row), f"{row.asked_at:%Y-%m-%d %H:%M}", bot
 
 
-async def _decide(rooms: PairingStores, code: str, allowed: bool, say: Callable[[str], None]) -> int:
-    row = await rooms.access.decide_by_code(code, allowed=allowed, by=_BY)
+async def _decide(stores: Stores, code: str, allowed: bool, say: Callable[[str], None]) -> int:
+    row = await stores.telegram_access.decide_by_code(code, allowed=allowed, by=_BY)
     if row is None:
         say(f"No request with the code {strip_unprintable(code)} is waiting. A code lasts {CODE_HOURS} hour.")
         say("Writing to the bot again creates a new one; `./evertalk pairing list` shows the requests.")
@@ -96,33 +79,33 @@ async def _decide(rooms: PairingStores, code: str, allowed: bool, say: Callable[
     return 0
 
 
-async def _revoke(rooms: PairingStores, chat_id: int, say: Callable[[str], None]) -> int:
+async def _revoke(stores: Stores, chat_id: int, say: Callable[[str], None]) -> int:
     found = 0
-    for bot in await rooms.overview.bots():
-        row = await rooms.access.find(bot.bot_id, chat_id)
+    for bot in await stores.telegram_bots.bots():
+        row = await stores.telegram_access.find(bot.bot_id, chat_id)
         if row is None or row.state == "refused":
             continue
         found += 1
-        await rooms.access.decide(bot.bot_id, chat_id, allowed=False, by=_BY)
+        await stores.telegram_access.decide(bot.bot_id, chat_id, allowed=False, by=_BY)
         say(f"{format_person(row)}, number {chat_id}, can no longer write to @{bot.username}.")
-        if row.owner and not await rooms.access.owners(bot.bot_id):
+        if row.owner and not await stores.telegram_access.owners(bot.bot_id):
             say(f"@{bot.username} has no owner now; ./evertalk pairing owner makes a link for a new one.")
     if not found:
         say(f"Nobody with the number {chat_id} can write to a bot; ./evertalk pairing list shows who can.")
     return 0 if found else 1
 
 
-async def _owner(rooms: PairingStores, bots: Sequence[BotConfig], say: Callable[[str], None]) -> int:
+async def _owner(stores: Stores, bots: Sequence[BotConfig], say: Callable[[str], None]) -> int:
     if not bots:
         say("No bot is set up. ./evertalk setup asks for the token of one.")
         return 1
-    known = {bot.bot_id: bot for bot in await rooms.overview.bots()}
+    known = {bot.bot_id: bot for bot in await stores.telegram_bots.bots()}
     for bot in bots:
         if bot.bot_id not in known:
             say(f"The bot of {bot.token_name} has not reached Telegram yet. Start it: ./evertalk up")
             continue
         state = known[bot.bot_id]
-        say(format_link(state, await rooms.access.owner_code(bot.bot_id)))
+        say(format_link(state, await stores.telegram_access.owner_code(bot.bot_id)))
         say("Open it in Telegram within an hour: whoever does so first owns the bot.")
     return 0 if all(bot.bot_id in known for bot in bots) else 1
 
@@ -134,22 +117,22 @@ async def describe_bots(
     if not bots:
         return [], ()
     lines: list[str] = []
-    async with _open_stores(database_url) as rooms:
-        states = await _wait_for_enrolment(rooms, bots, seconds=seconds)
+    async with open_stores(database_url) as stores:
+        states = await _wait_for_enrolment(stores, bots, seconds=seconds)
         for bot in bots:
             if bot.bot_id in states:
-                lines += await _lines(rooms, states[bot.bot_id])
+                lines += await _lines(stores, states[bot.bot_id])
     return lines, tuple(bot for bot in bots if bot.bot_id not in states)
 
 
 async def _wait_for_enrolment(
-    rooms: PairingStores, bots: Sequence[BotConfig], *, seconds: float
+    stores: Stores, bots: Sequence[BotConfig], *, seconds: float
 ) -> dict[int, BotState]:
     loop = asyncio.get_running_loop()
     ends = loop.time() + seconds
     wanted = {bot.bot_id for bot in bots}
     while True:
-        states = {bot.bot_id: bot for bot in await _retry_storage(rooms.overview.bots) if bot.username}
+        states = {bot.bot_id: bot for bot in await _retry_storage(stores.telegram_bots.bots) if bot.username}
         if (wanted <= states.keys() and not any(states[one].problem for one in wanted)) or loop.time() > ends:
             return states
         await asyncio.sleep(_LOOK_SECONDS)
@@ -162,12 +145,12 @@ async def _retry_storage(ask: Callable[[], Awaitable[list[BotState]]]) -> list[B
     return []
 
 
-async def _lines(rooms: PairingStores, bot: BotState) -> list[str]:
+async def _lines(stores: Stores, bot: BotState) -> list[str]:
     if bot.problem:
         return [f"@{bot.username}: {bot.problem}"]
-    if await rooms.access.owners(bot.bot_id):
+    if await stores.telegram_access.owners(bot.bot_id):
         return [format_link(bot)]
-    code = await rooms.access.owner_code(bot.bot_id)
+    code = await stores.telegram_access.owner_code(bot.bot_id)
     return [format_link(bot, code), "(open it in Telegram: whoever does so first owns the bot)"]
 
 

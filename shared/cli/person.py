@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.people.people_directory import PersonRow, PostgresPersons
 from shared.adapters.postgres.privacy.erasure import PostgresErasure
-from shared.adapters.postgres.privacy.export import PostgresExport
-from shared.bootstrap.app import SystemClock
+from shared.bootstrap.foundation import SystemClock
+from shared.bootstrap.stores import Stores, open_stores
 from shared.core.privacy.erasure import COUNTED
 from shared.core.privacy.export import ExportFormat
 from shared.core.values.errors import OnHold
@@ -66,38 +64,18 @@ def read_person_arguments(arguments: Sequence[str]) -> argparse.Namespace:
 
 async def run_person(wish: argparse.Namespace, *, database_url: str, terminal: PersonTerminal) -> int:
     """0 when it was done, 1 when not, with a line that says why."""
-    async with _open_stores(database_url) as rooms:
+    async with open_stores(database_url) as stores:
         if wish.verb == "list":
-            return _list(await rooms.persons.find(wish.search), terminal.say)
+            return _list(await stores.people_directory.find(wish.search), terminal.say)
         if wish.verb in ("hold", "release"):
-            return await _set_legal_hold(rooms.persons, wish.id, wish.verb == "hold", terminal.say)
-        session_id = await rooms.persons.session_of(wish.id)
+            return await _set_legal_hold(stores.people_directory, wish.id, wish.verb == "hold", terminal.say)
+        session_id = await stores.people_directory.session_of(wish.id)
         if session_id is None:
             terminal.say(_describe_unknown(wish.id))
             return 1
         if wish.verb == "export":
-            return await _export(rooms, session_id, wish, terminal)
-        return await _erase(rooms.erasure, session_id, str(wish.id), terminal)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PersonStores:
-    """The tables of the database that this is about."""
-
-    persons: PostgresPersons
-    erasure: PostgresErasure
-    export: PostgresExport
-
-
-@contextlib.asynccontextmanager
-async def _open_stores(database_url: str) -> AsyncIterator[PersonStores]:
-    pool = await open_pool(database_url, size=2)
-    try:
-        yield PersonStores(
-            persons=PostgresPersons(pool), erasure=PostgresErasure(pool), export=PostgresExport(pool)
-        )
-    finally:
-        await pool.close()
+            return await _export(stores, session_id, wish, terminal)
+        return await _erase(stores.erasure, session_id, str(wish.id), terminal)
 
 
 def _list(rows: Sequence[PersonRow], say: Callable[[str], None]) -> int:
@@ -138,12 +116,10 @@ def _describe_unknown(person: UUID) -> str:
     return f"Nobody has the id {person}; ./evertalk person list shows who has which."
 
 
-async def _export(
-    rooms: PersonStores, session_id: int, wish: argparse.Namespace, desk: PersonTerminal
-) -> int:
-    exporting = DataExporter(store=rooms.export, clock=SystemClock())
+async def _export(stores: Stores, session_id: int, wish: argparse.Namespace, desk: PersonTerminal) -> int:
+    exporting = DataExporter(store=stores.export, clock=SystemClock())
     kind: ExportFormat = "md" if wish.format == "md" else "json"
-    await rooms.persons.audited("person.export", about=str(wish.id))
+    await stores.people_directory.audited("person.export", about=str(wish.id))
     async for piece in exporting.stream(session_id, kind):
         desk.write(piece.encode())
     return 0

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from shared.adapters.encryption import Encryption
-from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.people.agents import PostgresAgents
 from shared.adapters.postgres.people.sites import PostgresSites, SiteShown, secret_about, site_from, whole_of
+from shared.bootstrap.stores import open_stores
 from shared.cli.editor_session import EditorSession, Terminal, format_columns, format_json, quote_name
 from shared.config.agents import AGENT_NAME
 from shared.config.bots import DEFAULT_AGENT
@@ -74,16 +74,13 @@ async def run_site(
     public_url: str | None = None,
 ) -> int:
     """0 when it was done, 1 when not, with lines that say why."""
-    pool = await open_pool(database_url, size=2)
-    try:
+    async with open_stores(database_url) as stores:
         desk = SiteEditor(
-            PostgresSites(pool), PostgresAgents(pool),
+            stores.sites, stores.agents,
             drafts=EditorSession("site", folder=drafts, terminal=terminal), say=terminal.say,
             vault=vault, public_url=public_url,
         )  # fmt: skip
         return await desk.run(wish)
-    finally:
-        await pool.close()
 
 
 class SiteEditor:

@@ -252,14 +252,10 @@ async def _load_agent_rules(database_url: str) -> Sequence[Finding]:
 
 async def _check_late_reminders(database_url: str) -> Sequence[Finding]:
     """Says nothing where every reminder comes in time."""
-    from shared.adapters.postgres.db.pool import open_pool
-    from shared.adapters.postgres.memory.reminders import PostgresReminders
+    from shared.bootstrap.stores import open_stores
 
-    pool = await open_pool(database_url, size=1)
-    try:
-        late = await PostgresReminders(pool).overdue(_LATE_MINUTES)
-    finally:
-        await pool.close()
+    async with open_stores(database_url, size=1) as stores:
+        late = await stores.reminders.overdue(_LATE_MINUTES)
     advice = "Whoever serves their channel tells them: does the bot run, and the web? ./evertalk up"
     what = f"reminders that are due for more than {_LATE_MINUTES} minutes: {late}"
     return [Finding(level="warn", what=what, advice=advice)] if late else []
@@ -367,7 +363,7 @@ async def _agents_and_public_places(
 
 
 def check_agent_rows(settings: Settings, configs: Mapping[str, Mapping[str, Any]]) -> Finding:
-    from shared.bootstrap.app import build_agent_defaults
+    from shared.bootstrap.from_settings import build_agent_defaults
 
     ground, problems = build_agent_defaults(settings), []
     for name, config in configs.items():
@@ -389,7 +385,7 @@ def check_agent_remarks(
 ) -> Iterator[str]:
     """What may not have been meant: unknown models, folders, files and knowledge that cannot be used."""
     from shared.adapters.files.knowledge_files import shelf_of
-    from shared.bootstrap.app import WORKSPACES_FOLDER, build_agent_defaults
+    from shared.bootstrap.from_settings import WORKSPACES_FOLDER, build_agent_defaults
 
     ground = build_agent_defaults(settings)
     for name, config in configs.items():

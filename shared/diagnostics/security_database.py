@@ -10,7 +10,7 @@ from typing import Any
 
 from shared.adapters.mcp.tools import configured_servers
 from shared.adapters.postgres.db.pool import open_pool
-from shared.adapters.postgres.people.operator_auth import Operators
+from shared.bootstrap.dashboard_stores import build_operators
 from shared.config.settings import Settings, find_mcp_file
 from shared.core.identity.api_keys import SCOPES
 from shared.diagnostics.security_findings import SecurityFinding
@@ -76,7 +76,7 @@ NO_ROWS = DeploymentRows(role="", superuser=False, operators=(), keys=(), sites=
 async def read_deployment_rows(database_url: str) -> DeploymentRows:
     """Raises StorageUnavailable, and asyncpg's errors where the schema is not the newest."""
     pool = await open_pool(database_url, size=2)
-    operators = Operators(pool)
+    operators = build_operators(pool)
     try:
         if not await pool.fetchval("SELECT to_regclass('operators') IS NOT NULL", timeout=_SECONDS):
             return NO_ROWS

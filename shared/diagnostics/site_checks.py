@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from shared.adapters.postgres.db.pool import open_pool
-from shared.adapters.postgres.people.visitors import PostgresVisitors, SiteRow
+from shared.adapters.postgres.people.visitors import SiteRow
+from shared.bootstrap.stores import open_stores
 from shared.config.sites import BadSiteConfig, read_site_config
 from shared.diagnostics.findings import Finding
 
 
 async def check_sites(database_url: str) -> Finding:
     """Sites whose rows cannot be used let nobody in, and say so only in the log."""
-    pool = await open_pool(database_url, size=1)
-    try:
-        sites = await PostgresVisitors(pool).sites()
-    finally:
-        await pool.close()
+    async with open_stores(database_url, size=1) as stores:
+        sites = await stores.visitors.sites()
     problems = [
         f"site {name}: {problem}" for name, row in sorted(sites.items()) for problem in _find_problem(row)
     ]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from shared.adapters.postgres.dashboard.telegram import BotState, PostgresTelegramOverview
-from shared.adapters.postgres.db.pool import open_pool
+from shared.adapters.postgres.dashboard.telegram import BotState
 from shared.adapters.telegram_probe import (
     BotSeen,
     TelegramSilent,
@@ -14,6 +13,7 @@ from shared.adapters.telegram_probe import (
     look_at_bot,
     look_at_webhook,
 )
+from shared.bootstrap.stores import open_stores
 from shared.config.bots import BotConfig, find_remarks, load_bots
 from shared.config.settings import Settings
 from shared.diagnostics.findings import Finding
@@ -66,11 +66,8 @@ async def check_bots_in_service(settings: Settings, database_url: str) -> Sequen
     bots = load_bots(settings)
     if not bots:
         return []
-    pool = await open_pool(database_url, size=1)
-    try:
-        known = {state.bot_id: state for state in await PostgresTelegramOverview(pool).bots()}
-    finally:
-        await pool.close()
+    async with open_stores(database_url, size=1) as stores:
+        known = {state.bot_id: state for state in await stores.telegram_bots.bots()}
     return [finding for bot in bots for finding in _in_service(bot, known.get(bot.bot_id))]
 
 

@@ -127,7 +127,7 @@ async def _bot(
     )
     # For as long as it works: the heart opens a connection of its own, sooner or later.
     with (
-        mock.patch("shared.bootstrap.app.models_of", return_value=InstantModel(ANSWER)),
+        mock.patch("shared.bootstrap.foundation.models_of", return_value=InstantModel(ANSWER)),
         mock.patch("shared.adapters.postgres.db.pool._read_json", meter.listen),
     ):
         app = await open_app(settings, role="bot")

@@ -14,10 +14,10 @@ from aiohttp import web
 
 from shared.adapters.models.breaker import BreakerState
 from shared.adapters.oidc import OidcProvider
-from shared.adapters.postgres.dashboard.read_models import BadQuery, Insights, Pool
-from shared.adapters.postgres.people.operator_auth import Operators, SignedIn
-from shared.adapters.postgres.people.second_factors import SecondFactors
-from shared.adapters.postgres.turns.uploads import PostgresUploads
+from shared.adapters.postgres.dashboard.read_models import BadQuery
+from shared.adapters.postgres.people.operator_auth import SignedIn
+from shared.bootstrap.dashboard_stores import DashboardStores
+from shared.bootstrap.stores import Stores
 from shared.config.settings import Settings
 from shared.core.identity.operators import Role
 from shared.core.values.errors import StorageUnavailable
@@ -60,14 +60,11 @@ _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 class DashboardContext:
     """What the handlers work with."""
 
-    pool: Pool
-    insights: Insights
-    operators: Operators
-    files: PostgresUploads
+    stores: Stores
+    admin: DashboardStores
     settings: Settings
     commands: CommandsLike | None
     proxies: Proxies
-    factors: SecondFactors | None = None
     handovers: HandoverService | None = None
     announcer: ErasureAnnouncer | None = None
     """Tells screens that something new is stored; None where nobody listens."""
@@ -187,7 +184,7 @@ async def _let_in(route: Route, desk: DashboardContext, request: web.Request) ->
 async def signed_in(request: web.Request, desk: DashboardContext) -> SignedIn | None:
     token = request.cookies.get(cookie_name(request, desk.settings), "")
     refreshing = POLL_HEADER in request.headers or request.path == LIVE
-    return await desk.operators.signed_in(token, present=not refreshing) if token else None
+    return await desk.admin.operators.signed_in(token, present=not refreshing) if token else None
 
 
 def login_needed(request: web.Request) -> web.StreamResponse:

@@ -9,8 +9,8 @@ from typing import Any
 
 from aiohttp import web
 
-from shared.adapters.postgres.people.agents import AgentRow, PostgresAgents
-from shared.bootstrap.app import build_agent_defaults
+from shared.adapters.postgres.people.agents import AgentRow
+from shared.bootstrap.from_settings import build_agent_defaults
 from shared.config.agents import (
     MOST_CHARS,
     AgentDefaults,
@@ -42,13 +42,13 @@ def routes() -> tuple[Route, ...]:
 
 
 async def agents(visit: AuthedRequest) -> web.StreamResponse:
-    rows = await PostgresAgents(visit.desk.pool).all()
+    rows = await visit.desk.stores.agents.all()
     return answer({"agents": [_listed(row, visit) for row in rows]})
 
 
 async def make(visit: AuthedRequest) -> web.StreamResponse:
     """`{"name"}`: with the deployment's settings, to be changed on its page."""
-    name, store = await new_name(visit), PostgresAgents(visit.desk.pool)
+    name, store = await new_name(visit), visit.desk.stores.agents
     if not await store.create(name, {}, by=visit.operator.name):
         raise DashboardRefusal(409, "name_taken", "There is an agent of that name already.")
     return answer({"name": name}, status=201)
@@ -74,14 +74,14 @@ async def change(visit: AuthedRequest) -> web.StreamResponse:
     if judged["problems"]:
         words = "This cannot be used; nothing was changed."
         return told(visit, 422, "bad_agent_config", words, {"problems": judged["problems"]})
-    store = PostgresAgents(visit.desk.pool)
+    store = visit.desk.stores.agents
     if await store.change(row.name, config, seen=seen, by=visit.operator.name) is None:
         return stale(visit, yours=config, theirs=_whole(await _row(visit)))
     return answer({**_whole(await _row(visit)), **judged})
 
 
 async def _row(visit: AuthedRequest) -> AgentRow:
-    row = await PostgresAgents(visit.desk.pool).find(visit.request.match_info["name"].replace("\x00", ""))
+    row = await visit.desk.stores.agents.find(visit.request.match_info["name"].replace("\x00", ""))
     if row is None:
         raise DashboardRefusal(404, "not_found", "There is no such agent.")
     return row

@@ -9,8 +9,6 @@ from uuid import UUID
 
 from aiohttp import web
 
-from shared.adapters.postgres.dashboard.alert_queries import AlertInsights
-from shared.adapters.postgres.dashboard.alerts import PostgresAlerts
 from shared.adapters.postgres.dashboard.read_models import MAX_LIMIT, BadQuery
 from shared.config.settings import Settings
 from shared.core.ops.alerts import KINDS, Alert, advice_of, facts
@@ -28,7 +26,7 @@ def routes() -> tuple[Route, ...]:
 async def alerts(visit: AuthedRequest) -> web.StreamResponse:
     """`GET /api/v1/alerts?cursor=…&limit=…`: all that is open, and a page of what is over."""
     query, settings = visit.request.query, visit.desk.settings
-    page = await AlertInsights(visit.desk.pool).page(
+    page = await visit.desk.admin.alerts.page(
         settings.alert_targets, cursor=query.get("cursor", "")[:500], limit=_limit(query.get("limit", ""))
     )
     for one in (*page["open"], *page["past"]):
@@ -42,7 +40,7 @@ async def alerts(visit: AuthedRequest) -> web.StreamResponse:
 
 async def newest_open(visit: AuthedRequest) -> list[dict[str, str]]:
     """For the overview: what is wrong, since when."""
-    found = await AlertInsights(visit.desk.pool).newest_open()
+    found = await visit.desk.admin.alerts.newest_open()
     return [
         {"text": _words(one)["title"], "facts": _words(one)["facts"], "at": one["opened_at"]} for one in found
     ]
@@ -54,8 +52,8 @@ async def send_test(visit: AuthedRequest) -> web.StreamResponse:
     if not targets:
         advice = "Alerts go to nobody yet: set EVERTALK_ALERT_TELEGRAM_CHATS, _WEBHOOK_URL or _SMTP_URL."
         raise DashboardRefusal(409, "no_targets", advice)
-    made = await PostgresAlerts(visit.desk.pool).test(targets, by=visit.operator.name)
-    await visit.desk.operators.record(
+    made = await visit.desk.stores.alerts.test(targets, by=visit.operator.name)
+    await visit.desk.admin.operators.record(
         actor=visit.operator.name,
         action="alert.test",
         about=f"alert:{made}",
@@ -70,11 +68,11 @@ async def seen(visit: AuthedRequest) -> web.StreamResponse:
         public_id = UUID(visit.request.match_info["id"])
     except ValueError:
         raise DashboardRefusal(404, "not_found", "There is no such alert.") from None
-    changed = await PostgresAlerts(visit.desk.pool).seen(public_id, by=visit.operator.name)
+    changed = await visit.desk.stores.alerts.seen(public_id, by=visit.operator.name)
     if changed is None:
         raise DashboardRefusal(404, "not_found", "There is no such alert.")
     if changed:
-        await visit.desk.operators.record(
+        await visit.desk.admin.operators.record(
             actor=visit.operator.name, action="alert.seen", about=f"alert:{public_id}"
         )
     return answer({"success": True})

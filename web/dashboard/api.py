@@ -38,7 +38,7 @@ async def me(visit: AuthedRequest) -> web.StreamResponse:
 
 async def overview(visit: AuthedRequest) -> web.StreamResponse:
     settings = visit.desk.settings
-    page = await visit.desk.insights.overview()
+    page = await visit.desk.admin.overview.overview()
     own = _own_breakers(visit)
     for provider in page["providers"]:
         provider["reasons"] = [_in_full(one, own.get(provider["host"])) for one in provider["reasons"]]
@@ -64,7 +64,7 @@ def _in_full(one: Mapping[str, Any], state: BreakerState | None) -> Mapping[str,
 
 
 async def sessions(visit: AuthedRequest) -> web.StreamResponse:
-    return answer(await visit.desk.insights.sessions(session_query(visit.request.query)))
+    return answer(await visit.desk.admin.overview.sessions(session_query(visit.request.query)))
 
 
 def session_query(query: Mapping[str, str]) -> SessionQuery:
@@ -85,7 +85,7 @@ def session_query(query: Mapping[str, str]) -> SessionQuery:
 
 
 async def session(visit: AuthedRequest) -> web.StreamResponse:
-    found = await visit.desk.insights.session(_id(visit))
+    found = await visit.desk.admin.overview.session(_id(visit))
     if found is not None and (held := found["handover"]) is not None:
         held["mine"] = held.pop("operator_id") == visit.operator.operator_id
     response = _found(found)
@@ -99,7 +99,7 @@ async def compactions(visit: AuthedRequest) -> web.StreamResponse:
     if before and not (before.isascii() and before.isdigit() and len(before) < 19):
         raise BadQuery("before is a number")
     found = _found(
-        await visit.desk.insights.compactions(
+        await visit.desk.admin.overview.compactions(
             _id(visit),
             before=int(before) if before else None,
             limit=_count(query, "limit", 50, most=MAX_LIMIT),
@@ -112,7 +112,7 @@ async def compactions(visit: AuthedRequest) -> web.StreamResponse:
 async def context_audit(visit: AuthedRequest) -> web.StreamResponse:
     query = visit.request.query
     return _found(
-        await visit.desk.insights.context_audit(
+        await visit.desk.admin.overview.context_audit(
             _id(visit),
             before=_place(query.get("before", ""), digits=18),
             limit=_count(query, "limit", 50, most=MAX_LIMIT),
@@ -122,7 +122,7 @@ async def context_audit(visit: AuthedRequest) -> web.StreamResponse:
 
 async def messages(visit: AuthedRequest) -> web.StreamResponse:
     query = visit.request.query
-    page = await visit.desk.insights.messages(
+    page = await visit.desk.admin.overview.messages(
         _id(visit), before=_place(query.get("before", "")), limit=_count(query, "limit", 100, most=MAX_LIMIT)
     )
     found = _found(page)
@@ -132,7 +132,7 @@ async def messages(visit: AuthedRequest) -> web.StreamResponse:
 
 async def originals(visit: AuthedRequest) -> web.StreamResponse:
     query = visit.request.query
-    page = await visit.desk.insights.originals(
+    page = await visit.desk.admin.overview.originals(
         _id(visit), before=_place(query.get("before", "")), limit=_count(query, "limit", 100, most=MAX_LIMIT)
     )
     found = _found(page)
@@ -142,7 +142,7 @@ async def originals(visit: AuthedRequest) -> web.StreamResponse:
 
 async def attachment(visit: AuthedRequest) -> web.StreamResponse:
     """A person's file, for those who may read what the person wrote."""
-    found = await visit.desk.files.served_to_operators(visit.request.match_info["id"])
+    found = await visit.desk.stores.uploads.served_to_operators(visit.request.match_info["id"])
     if found is None:
         raise _missing()
     await _note_reading(visit, "attachment")
@@ -160,7 +160,7 @@ async def restore(visit: AuthedRequest) -> web.StreamResponse:
 async def _change(visit: AuthedRequest, *, command: str, allowed: str, reason: str) -> web.StreamResponse:
     """The page's own view of what is possible is checked first: the command acts on the newest link only."""
     commands, link = visit.desk.commands, _id(visit)
-    found = await visit.desk.insights.compaction(link)
+    found = await visit.desk.admin.overview.compaction(link)
     if found is None:
         raise _missing()
     session_id, verdict = found
@@ -170,7 +170,7 @@ async def _change(visit: AuthedRequest, *, command: str, allowed: str, reason: s
         raise DashboardRefusal(
             409, f"cannot_{command}", str(verdict.get(reason) or "This is not possible any more.")
         )
-    await visit.desk.operators.record(
+    await visit.desk.admin.operators.record(
         actor=visit.operator.name, action=f"compaction.{command}", about=f"compaction:{link}"
     )
     try:
@@ -197,7 +197,7 @@ def _told(outcome: Any) -> tuple[bool, str]:
 
 async def _note_reading(visit: AuthedRequest, action: str) -> None:
     """A screen that refreshes itself is told once in a while: the header alone must not hide a reading."""
-    record = visit.desk.operators.record_once if visit.refresh else visit.desk.operators.record
+    record = visit.desk.admin.operators.record_once if visit.refresh else visit.desk.admin.operators.record
     about = visit.request.match_info["id"]
     await record(actor=visit.operator.name, action=f"read.{action}", about=about)
 

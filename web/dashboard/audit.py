@@ -25,17 +25,17 @@ def routes() -> tuple[Route, ...]:
 
 
 async def audit(visit: AuthedRequest) -> web.StreamResponse:
-    return answer(await AuditInsights(visit.desk.pool).page(_query(visit)))
+    return answer(await visit.desk.admin.audit.page(_query(visit)))
 
 
 async def chain(visit: AuthedRequest) -> web.StreamResponse:
-    return answer(await AuditInsights(visit.desk.pool).chain())
+    return answer(await visit.desk.admin.audit.chain())
 
 
 async def audit_csv(visit: AuthedRequest) -> web.StreamResponse:
     query = _query(visit)
-    await visit.desk.operators.record(actor=visit.operator.name, action="audit.exported")
-    return await stream_csv(visit, "evertalk-audit", COLUMNS, _rows(AuditInsights(visit.desk.pool), query))
+    await visit.desk.admin.operators.record(actor=visit.operator.name, action="audit.exported")
+    return await stream_csv(visit, "evertalk-audit", COLUMNS, _rows(visit.desk.admin.audit, query))
 
 
 async def _rows(insights: AuditInsights, query: AuditQuery) -> AsyncIterator[tuple[object, ...]]:

@@ -9,8 +9,7 @@ import structlog
 from aiohttp import web
 
 from shared.adapters.postgres.dashboard.read_models import BadQuery
-from shared.adapters.postgres.privacy.export import PostgresExport
-from shared.bootstrap.app import SystemClock
+from shared.bootstrap.foundation import SystemClock
 from shared.core.privacy.export import MIME, ExportFormat
 from shared.core.values.errors import EvertalkError
 from shared.services.privacy.export import DataExporter
@@ -45,7 +44,7 @@ async def stream_conversation(visit: AuthedRequest, session_id: int, *, name: st
 
 
 def _exporting(visit: AuthedRequest) -> DataExporter:
-    return DataExporter(store=PostgresExport(visit.desk.pool), clock=SystemClock())
+    return DataExporter(store=visit.desk.stores.export, clock=SystemClock())
 
 
 async def _streamed(

@@ -28,7 +28,7 @@ async def handovers(visit: AuthedRequest) -> web.StreamResponse:
     found = await desk.list_handovers(
         "waiting" if state == "waiting" else "human" if state == "human" else None
     )
-    record = visit.desk.operators.record_once if visit.refresh else visit.desk.operators.record
+    record = visit.desk.admin.operators.record_once if visit.refresh else visit.desk.admin.operators.record
     await record(actor=visit.operator.name, action="read.handovers")
     return answer({"enabled": visit.desk.settings.has_handover, "handovers": [_listed(one) for one in found]})
 

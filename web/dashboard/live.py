@@ -276,7 +276,7 @@ async def _stream(visit: AuthedRequest, follower: Follower) -> web.StreamRespons
 async def _may_go_on(visit: AuthedRequest, token: str) -> bool:
     """Following is not being present: it keeps no login alive."""
     try:
-        who = await visit.desk.operators.signed_in(token, present=False)
+        who = await visit.desk.admin.operators.signed_in(token, present=False)
     except StorageUnavailable:
         return True  # nothing is told while Postgres is away, and the next look decides
     return who is not None and who.operator_id == visit.operator.operator_id and who.may("viewer")

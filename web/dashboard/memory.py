@@ -9,9 +9,8 @@ from uuid import UUID
 
 from aiohttp import web
 
-from shared.adapters.postgres.dashboard.memory_queries import FoundNote, MemoryInsights, NoteQuery
+from shared.adapters.postgres.dashboard.memory_queries import FoundNote, NoteQuery
 from shared.adapters.postgres.dashboard.read_models import MAX_LIMIT, BadQuery
-from shared.adapters.postgres.memory.notes import PostgresNotes
 from shared.core.context.memory import NOTE_KINDS, BadNote, as_new, note_from
 from shared.core.context.notes import NewNote, NoteResult, NoteSource
 from web.dashboard.access import AuthedRequest, DashboardRefusal, Route, answer
@@ -40,7 +39,7 @@ async def notes(visit: AuthedRequest) -> web.StreamResponse:
     if limit and not (limit.isascii() and limit.isdigit() and 1 <= int(limit[:9]) <= MAX_LIMIT):
         raise BadQuery(f"limit is a number from 1 to {MAX_LIMIT}")
     person = _person(query.get("person", ""))
-    page = await MemoryInsights(visit.desk.pool).notes(
+    page = await visit.desk.admin.memory.notes(
         NoteQuery(
             search=query.get("q", "").strip()[:200], person=person, kind=query.get("kind", ""),
             state=query.get("state", ""), authority=query.get("authority", ""),
@@ -49,24 +48,24 @@ async def notes(visit: AuthedRequest) -> web.StreamResponse:
     )  # fmt: skip
     if not visit.refresh:
         about = f"person:{person}" if person else ""
-        await visit.desk.operators.record(actor=visit.operator.name, action="read.notes", about=about)
+        await visit.desk.admin.operators.record(actor=visit.operator.name, action="read.notes", about=about)
     return answer(page)
 
 
 async def add(visit: AuthedRequest) -> web.StreamResponse:
     """`{"person", "text"}`, maybe `agent`, `kind`, `importance`, `event_date` → the note that is kept now."""
     wish = _wish(await read_json(visit))
-    insights = MemoryInsights(visit.desk.pool)
+    insights = visit.desk.admin.memory
     source = await insights.known_to(wish.person, wish.agent)
     if source is None:
         raise DashboardRefusal(
             404, "unknown_person", "There is no such person, or they never spoke to that agent."
         )
-    await visit.desk.operators.record(
+    await visit.desk.admin.operators.record(
         actor=visit.operator.name, action="note.added", about=f"person:{wish.person}",
         detail={"agent": source.scope, "kind": wish.note.kind},
     )  # fmt: skip
-    result = await PostgresNotes(visit.desk.pool).save(wish.note, source)
+    result = await visit.desk.stores.notes.save(wish.note, source)
     return await _answered(visit, source, result, redacted=wish.note.redacted)
 
 
@@ -79,7 +78,7 @@ async def change(visit: AuthedRequest) -> web.StreamResponse:
     seen = if_match(visit)
     if seen != found.shown["etag"]:
         return stale(visit, yours={"text": text}, theirs=await _standing(visit, found))
-    store = PostgresNotes(visit.desk.pool)
+    store = visit.desk.stores.notes
     old = await store.find_note(found.short_id, found.source)
     if old is None:
         raise _unknown()
@@ -101,25 +100,25 @@ async def put_away(visit: AuthedRequest) -> web.StreamResponse:
     if found.shown["state"] == "kept":
         await _record(visit, "note.put_away", found)
     return await _answered(
-        visit, found.source, await PostgresNotes(visit.desk.pool).archive(found.short_id, found.source)
+        visit, found.source, await visit.desk.stores.notes.archive(found.short_id, found.source)
     )
 
 
 async def restore(visit: AuthedRequest) -> web.StreamResponse:
     """Only what an operator put away: what its person had forgotten is theirs to bring back."""
     found = await _note(visit)
-    if found.shown["state"] == "put_away" and not await MemoryInsights(visit.desk.pool).put_away_by_operator(
+    if found.shown["state"] == "put_away" and not await visit.desk.admin.memory.put_away_by_operator(
         public_id(visit, "note")
     ):
         raise DashboardRefusal(409, "not_yours", "Its person put this away: only they can bring it back.")
     await _record(visit, "note.restored", found)
     return await _answered(
-        visit, found.source, await PostgresNotes(visit.desk.pool).bring_back(found.short_id, found.source)
+        visit, found.source, await visit.desk.stores.notes.bring_back(found.short_id, found.source)
     )
 
 
 async def _note(visit: AuthedRequest) -> FoundNote:
-    found = await MemoryInsights(visit.desk.pool).note(public_id(visit, "note"))
+    found = await visit.desk.admin.memory.note(public_id(visit, "note"))
     if found is None:
         raise _unknown()
     return found
@@ -127,7 +126,7 @@ async def _note(visit: AuthedRequest) -> FoundNote:
 
 async def _standing(visit: AuthedRequest, found: FoundNote) -> Mapping[str, Any] | None:
     """What stands for the note now; None when that was put away."""
-    insights, heir = MemoryInsights(visit.desk.pool), found
+    insights, heir = visit.desk.admin.memory, found
     for _ in range(50):
         following = heir.shown["superseded_by"]
         later = await insights.note(UUID(following)) if following else None
@@ -138,7 +137,7 @@ async def _standing(visit: AuthedRequest, found: FoundNote) -> Mapping[str, Any]
 
 
 async def _record(visit: AuthedRequest, action: str, found: FoundNote) -> None:
-    await visit.desk.operators.record(
+    await visit.desk.admin.operators.record(
         actor=visit.operator.name, action=action, about=f"note:{found.shown['id']}",
         detail={"person": str(found.person)},
     )  # fmt: skip
@@ -161,7 +160,7 @@ async def _answered(
         case _:
             pass
     await tell_screens(visit, source.session_id, result.event_seq)
-    insights = MemoryInsights(visit.desk.pool)
+    insights = visit.desk.admin.memory
     kept = None if result.note is None else await insights.kept(source, result.note.id)
     return answer({"note": kept and kept.shown, "changed": result.event_seq is not None, **more})
 

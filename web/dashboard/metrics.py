@@ -81,9 +81,8 @@ class Scrape:
 
     @classmethod
     def of(cls, desk: DashboardContext, clock: Callable[[], float]) -> Scrape:
-        pool = desk.pool
-        gauges = MetricsInsights(pool, timezone=desk.settings.timezone)
-        return cls(clock, Durations(pool), gauges, RunningSums(pool))
+        admin = desk.admin
+        return cls(clock, admin.durations, admin.metrics, admin.running_sums)
 
     async def counted(self) -> Mapping[str, Sums]:
         """Not by two at a time: the caller sees to it."""

@@ -78,7 +78,7 @@ async def sessions_sheet(visit: AuthedRequest) -> web.StreamResponse:
 
 
 async def _session_rows(visit: AuthedRequest, query: SessionQuery) -> AsyncIterator[Sequence[object]]:
-    async for sessions in visit.desk.insights.every_session(query):
+    async for sessions in visit.desk.admin.overview.every_session(query):
         for session in sessions:
             yield session_cells(session)
 
@@ -115,11 +115,11 @@ async def _record(visit: AuthedRequest, action: str) -> None:
     filters: dict[str, Any] = {name: query[name][:60] for name in FILTERS if query.get(name)}
     if query.get("q"):
         filters["searched"] = True
-    await visit.desk.operators.record(actor=visit.operator.name, action=action, detail=filters)
+    await visit.desk.admin.operators.record(actor=visit.operator.name, action=action, detail=filters)
 
 
 def _money(visit: AuthedRequest) -> MoneyInsights:
-    return MoneyInsights(visit.desk.pool, timezone=visit.desk.settings.timezone)
+    return visit.desk.admin.costs
 
 
 def _today(visit: AuthedRequest) -> date:

@@ -96,7 +96,7 @@ async def end_login(visit: AuthedRequest) -> web.StreamResponse:
 
 
 def _roster(visit: AuthedRequest) -> Roster:
-    return Roster(visit.desk.pool)
+    return visit.desk.stores.operator_admin
 
 
 def _token(visit: AuthedRequest) -> str:

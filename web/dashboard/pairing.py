@@ -8,8 +8,7 @@ from typing import Any
 
 from aiohttp import web
 
-from shared.adapters.postgres.dashboard.telegram import PostgresTelegramOverview
-from shared.adapters.postgres.telegram.access import CODE_HOURS, AccessRow, PostgresTelegramAccess
+from shared.adapters.postgres.telegram.access import CODE_HOURS, AccessRow
 from shared.core.session.client_payloads import iso
 from web.dashboard.access import AuthedRequest, DashboardRefusal, Route, answer
 from web.dashboard.requests.request_json import read_json
@@ -27,11 +26,11 @@ def routes() -> tuple[Route, ...]:
 
 async def pairing(visit: AuthedRequest) -> web.StreamResponse:
     """Requests first, the newest first; a code is told to those who may use it."""
-    bots = {bot.bot_id: bot.username for bot in await PostgresTelegramOverview(visit.desk.pool).bots()}
+    bots = {bot.bot_id: bot.username for bot in await visit.desk.stores.telegram_bots.bots()}
     may = visit.operator.may("operator")
-    rows = [_shown(row, bots, may=may) for row in await PostgresTelegramAccess(visit.desk.pool).all()]
+    rows = [_shown(row, bots, may=may) for row in await visit.desk.stores.telegram_access.all()]
     if not visit.refresh:
-        await visit.desk.operators.record(actor=visit.operator.name, action="read.pairing")
+        await visit.desk.admin.operators.record(actor=visit.operator.name, action="read.pairing")
     return answer({"requests": rows, "bots": sorted(bots.values()), "code_hours": CODE_HOURS})
 
 
@@ -45,7 +44,7 @@ async def decide(visit: AuthedRequest) -> web.StreamResponse:
             row = await _by_chat(visit, body, allowed=action == "allow")
         case _:
             raise DashboardRefusal(400, "bad_input", "action is approve, refuse, block or allow.")
-    await visit.desk.operators.record(
+    await visit.desk.admin.operators.record(
         actor=visit.operator.name, action=f"pairing.{action}", about=f"telegram:{row.bot_id}:{row.chat_id}"
     )
     return answer({"request": _shown(row, {}, may=True)})
@@ -55,7 +54,7 @@ async def _by_code(visit: AuthedRequest, body: Mapping[str, Any], *, allowed: bo
     code = body.get("code")
     if not isinstance(code, str) or not 0 < len(code) <= 40 or "\x00" in code:
         raise DashboardRefusal(400, "bad_input", "Send the `code` that the person was given.")
-    access = PostgresTelegramAccess(visit.desk.pool)
+    access = visit.desk.stores.telegram_access
     row = await access.decide_by_code(code, allowed=allowed, by=visit.operator.name)
     if row is None:
         words = f"No request with this code waits: it was decided, or is older than {CODE_HOURS} hour."
@@ -70,7 +69,7 @@ async def _by_chat(visit: AuthedRequest, body: Mapping[str, Any], *, allowed: bo
             raise DashboardRefusal(400, "bad_input", "Send `bot` and `chat`, the numbers of Telegram.")
     assert isinstance(bot, int)
     assert isinstance(chat, int)
-    access = PostgresTelegramAccess(visit.desk.pool)
+    access = visit.desk.stores.telegram_access
     if await access.find(bot, chat) is None:
         raise DashboardRefusal(404, "not_found", "Nobody of that number has written to this bot.")
     return await access.decide(bot, chat, allowed=allowed, by=visit.operator.name)

@@ -6,10 +6,8 @@ from typing import Any
 
 from aiohttp import web
 
-from shared.adapters.postgres.dashboard.people_queries import PeopleInsights, PeopleQuery
+from shared.adapters.postgres.dashboard.people_queries import PeopleQuery
 from shared.adapters.postgres.dashboard.read_models import MAX_LIMIT, BadQuery
-from shared.adapters.postgres.people.people_directory import PostgresPersons
-from shared.adapters.postgres.privacy.erasure import PostgresErasure
 from shared.core.privacy.erasure import COUNTED
 from shared.core.values.errors import OnHold
 from shared.runtime.crash_points import build_crash_point
@@ -45,7 +43,7 @@ async def people(visit: AuthedRequest) -> web.StreamResponse:
         search=query.get("q", "").strip()[:200], channel=query.get("channel", "")[:50],
         kind=query.get("kind", ""), cursor=query.get("cursor", ""), limit=int(limit) if limit else 50,
     )  # fmt: skip
-    return answer(await PeopleInsights(visit.desk.pool).people(wish))
+    return answer(await visit.desk.admin.people.people(wish))
 
 
 async def person(visit: AuthedRequest) -> web.StreamResponse:
@@ -56,15 +54,15 @@ async def export(visit: AuthedRequest) -> web.StreamResponse:
     """`?format=md|json`: everything that is kept of the person, piece by piece."""
     wanted_format(visit)
     session_id, about = await _reached(visit)
-    await visit.desk.operators.record(actor=visit.operator.name, action="person.export", about=about)
+    await visit.desk.admin.operators.record(actor=visit.operator.name, action="person.export", about=about)
     return await stream_person(visit, session_id)
 
 
 async def erasure(visit: AuthedRequest) -> web.StreamResponse:
     """What would go, and how far the newest erasure is."""
     session_id, _ = await _reached(visit)
-    preview = await PostgresErasure(visit.desk.pool).load_preview(session_id)
-    running = await PeopleInsights(visit.desk.pool).erasure(public_id(visit, "person"))
+    preview = await visit.desk.stores.erasure.load_preview(session_id)
+    running = await visit.desk.admin.people.erasure(public_id(visit, "person"))
     counts = {name: preview.counts.get(name, 0) for name in COUNTED}
     return answer({"counts": counts, "erasure": running})
 
@@ -80,9 +78,9 @@ async def erase(visit: AuthedRequest) -> web.StreamResponse:
     session_id, about = await _reached(visit)
     if shown["hold"] is not None:
         raise DashboardRefusal(409, OnHold.code, OnHold.advice)
-    await visit.desk.operators.record(actor=visit.operator.name, action="person.erase", about=about)
+    await visit.desk.admin.operators.record(actor=visit.operator.name, action="person.erase", about=about)
     forgetting = ErasureService(
-        store=PostgresErasure(visit.desk.pool), announcer=visit.desk.announcer or Unheard(),
+        store=visit.desk.stores.erasure, announcer=visit.desk.announcer or Unheard(),
         crash_point=build_crash_point(visit.desk.settings.crash_point),
     )  # fmt: skip
     report = await forgetting.erase_everything(
@@ -96,7 +94,7 @@ async def hold(visit: AuthedRequest) -> web.StreamResponse:
     on = (await read_json(visit)).get("on")
     if type(on) is not bool:
         raise DashboardRefusal(400, "bad_input", "on is true or false.")
-    persons = PostgresPersons(visit.desk.pool)
+    persons = visit.desk.stores.people_directory
     changed = await persons.hold(public_id(visit, "person"), on=on, by=visit.operator.name)
     if changed is None:
         raise _nobody()
@@ -104,7 +102,7 @@ async def hold(visit: AuthedRequest) -> web.StreamResponse:
 
 
 async def _person(visit: AuthedRequest) -> dict[str, Any]:
-    found = await PeopleInsights(visit.desk.pool).person(public_id(visit, "person"))
+    found = await visit.desk.admin.people.person(public_id(visit, "person"))
     if found is None:
         raise _nobody()
     return found
@@ -113,7 +111,7 @@ async def _person(visit: AuthedRequest) -> dict[str, Any]:
 async def _reached(visit: AuthedRequest) -> tuple[int, str]:
     """A conversation through which all of the person is reached, and the id for the audit."""
     wanted = public_id(visit, "person")
-    session_id = await PostgresPersons(visit.desk.pool).session_of(wanted)
+    session_id = await visit.desk.stores.people_directory.session_of(wanted)
     if session_id is None:
         raise _nobody()
     return session_id, str(wanted)

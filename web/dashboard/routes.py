@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import functools
-import hmac
 from collections.abc import Callable, Mapping
 
 from aiohttp import web
 
-from shared.adapters.encryption import Encryption
 from shared.adapters.models.breaker import BreakerState
 from shared.adapters.oidc import OidcProvider, ProviderConfig
-from shared.adapters.postgres.dashboard.job_queries import WorkInsights
-from shared.adapters.postgres.dashboard.read_models import Insights, Pool
-from shared.adapters.postgres.people.operator_auth import Operators
-from shared.adapters.postgres.people.second_factors import SecondFactors
-from shared.adapters.postgres.turns.uploads import PostgresUploads
-from shared.config.settings import BadSettings, Settings, resolve_secret_key
-from shared.runtime.crash_points import build_crash_point
+from shared.adapters.postgres.dashboard.read_models import Pool
+from shared.bootstrap.dashboard_stores import build_dashboard_stores
+from shared.bootstrap.stores import Stores, build_stores
+from shared.config.settings import Settings
 from shared.services.admin.context_inspector import ContextInspector
 from shared.services.admin.job_admin import JobAdmin
 from shared.services.privacy.erasure import ErasureAnnouncer
@@ -135,6 +129,7 @@ def add_dashboard(
     pool: Pool,
     settings: Settings,
     commands: CommandsLike | None,
+    stores: Stores | None = None,
     announcer: ErasureAnnouncer | None = None,
     news: DashboardNews | None = None,
     handovers: HandoverService | None = None,
@@ -148,18 +143,11 @@ def add_dashboard(
     `announcer` only tells people's screens; `news` is one of its own that this follows: following with the
     former would replace the set that the chat follows.
     """
-    known, live = Operators(pool, place_key=_place_key_of(settings)), live_of(WorkInsights(pool), news)
+    admin = build_dashboard_stores(pool, settings)
+    live = live_of(admin.jobs, news)
     desk = DashboardContext(
-        pool=pool,
-        insights=Insights(pool, timezone=settings.timezone),
-        operators=known,
-        factors=SecondFactors(
-            pool,
-            operators=known,
-            vault=_vault_of(settings),
-            crash_point=build_crash_point(settings.crash_point),
-        ),
-        files=PostgresUploads(pool),
+        stores=stores or build_stores(pool, timezone=settings.timezone),
+        admin=admin,
         settings=settings,
         commands=commands,
         handovers=handovers,
@@ -175,7 +163,7 @@ def add_dashboard(
         app.router.add_route(route.method, route.path, guarded(route, desk))
 
     async def close(_: web.Application) -> None:
-        await known.close()
+        await admin.operators.close()
 
     async def end_streams(_: web.Application) -> None:
         await live.close()
@@ -183,25 +171,6 @@ def add_dashboard(
     app.on_shutdown.append(end_streams)
     app.on_cleanup.append(close)
     return desk
-
-
-def _vault_of(settings: Settings) -> Callable[[], Encryption]:
-    @functools.cache
-    def vault() -> Encryption:
-        return Encryption(resolve_secret_key(settings))
-
-    return vault
-
-
-def _place_key_of(settings: Settings) -> Callable[[], bytes | None]:
-    @functools.cache
-    def key() -> bytes | None:
-        try:
-            return hmac.digest(resolve_secret_key(settings), b"evertalk.login-places.1", "sha256")
-        except BadSettings:
-            return None
-
-    return key
 
 
 def _provider(settings: Settings) -> OidcProvider | None:

@@ -91,7 +91,7 @@ async def replay(visit: AuthedRequest) -> web.StreamResponse:
     if found is not None and found.request is not None and visit.request.query.get("body") == "1":
         page["body"] = dict(await inspecting.build_body(found.request))
     if not visit.refresh:
-        await visit.desk.operators.record(
+        await visit.desk.admin.operators.record(
             actor=visit.operator.name, action="read.replay", about=visit.request.match_info["id"],
             detail={"turn": turn},
         )  # fmt: skip
@@ -102,7 +102,7 @@ async def export(visit: AuthedRequest) -> web.StreamResponse:
     """`?format=md|json`: the conversation as a file, which is to read all of it."""
     kind, session_id = wanted_format(visit), await _session(visit)
     about = visit.request.match_info["id"]
-    await visit.desk.operators.record(
+    await visit.desk.admin.operators.record(
         actor=visit.operator.name, action="read.export", about=about, detail={"format": kind}
     )
     return await stream_conversation(visit, session_id, name=about[:8])
@@ -144,7 +144,7 @@ async def _done(visit: AuthedRequest, name: str, args: str) -> web.StreamRespons
     if commands is None:
         raise DashboardRefusal(503, "not_available", "Commands cannot be run from here just now.")
     about = visit.request.match_info["id"]
-    await visit.desk.operators.record(actor=visit.operator.name, action=f"session.{name}", about=about)
+    await visit.desk.admin.operators.record(actor=visit.operator.name, action=f"session.{name}", about=about)
     try:
         async with asyncio.timeout(COMMAND_SECONDS):
             outcome = await commands.run(
@@ -235,7 +235,7 @@ def _estimate(found: CompactionEstimate) -> dict[str, Any]:
 
 
 def _reads(visit: AuthedRequest) -> SessionInsights:
-    return SessionInsights(visit.desk.pool)
+    return visit.desk.admin.sessions
 
 
 def _inspecting(visit: AuthedRequest) -> ContextInspector:
@@ -253,7 +253,7 @@ async def _session(visit: AuthedRequest) -> int:
 
 async def _note_reading(visit: AuthedRequest, action: str) -> None:
     if not visit.refresh:
-        await visit.desk.operators.record(
+        await visit.desk.admin.operators.record(
             actor=visit.operator.name, action=f"read.{action}", about=visit.request.match_info["id"]
         )
 

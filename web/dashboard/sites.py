@@ -11,8 +11,7 @@ from typing import Any
 from aiohttp import web
 
 from shared.adapters.encryption import Encryption
-from shared.adapters.postgres.people.agents import PostgresAgents
-from shared.adapters.postgres.people.sites import PostgresSites, SiteShown, secret_about, site_from, whole_of
+from shared.adapters.postgres.people.sites import SiteShown, secret_about, site_from, whole_of
 from shared.config.bots import DEFAULT_AGENT
 from shared.config.settings import BadSettings, resolve_secret_key
 from shared.config.sites import ROW_FIELDS, BadSiteConfig, build_public_config, check_site, read_site_config
@@ -54,13 +53,13 @@ async def preview(visit: AuthedRequest) -> web.StreamResponse:
 
 
 async def sites(visit: AuthedRequest) -> web.StreamResponse:
-    rows = await PostgresSites(visit.desk.pool).all()
+    rows = await visit.desk.stores.sites.all()
     return answer({"sites": [_listed(row) for row in rows]})
 
 
 async def make(visit: AuthedRequest) -> web.StreamResponse:
     """`{"name"}`: on our own page only until it has origins, to be changed on its page."""
-    name, store = await new_name(visit), PostgresSites(visit.desk.pool)
+    name, store = await new_name(visit), visit.desk.stores.sites
     whole = {"agent": DEFAULT_AGENT, "audience": "personal", "origins": []}
     if problems := await _problems(visit, whole):
         raise DashboardRefusal(409, "no_default_agent", problems[0])
@@ -93,7 +92,7 @@ async def change(visit: AuthedRequest) -> web.StreamResponse:
         words = "This cannot be used; nothing was changed."
         return told(visit, 422, "bad_site_config", words, {"problems": problems})
     wanted = site_from(row.name, settings, version=seen)
-    if await PostgresSites(visit.desk.pool).change(wanted, by=visit.operator.name) is None:
+    if await visit.desk.stores.sites.change(wanted, by=visit.operator.name) is None:
         return stale(visit, yours=settings, theirs=await _whole(visit, await _row(visit)))
     return answer(await _whole(visit, await _row(visit)))
 
@@ -109,7 +108,7 @@ async def add_secret(visit: AuthedRequest) -> web.StreamResponse:
         ) from None
     secret_id, secret = secrets.token_hex(4), secrets.token_urlsafe(48)
     sealed = Encryption(key).seal(secret.encode(), about=secret_about(row.name, secret_id))
-    store = PostgresSites(visit.desk.pool)
+    store = visit.desk.stores.sites
     if not await store.add_secret(row.name, secret_id, sealed, by=visit.operator.name):
         raise DashboardRefusal(409, "two_secrets", "There are two secrets already; revoke one of them first.")
     return answer({"id": secret_id, "secret": secret})
@@ -117,13 +116,13 @@ async def add_secret(visit: AuthedRequest) -> web.StreamResponse:
 
 async def revoke_secret(visit: AuthedRequest) -> web.StreamResponse:
     row, secret_id = await _row(visit), visit.request.match_info["id"].replace("\x00", "")
-    if not await PostgresSites(visit.desk.pool).revoke_secret(row.name, secret_id, by=visit.operator.name):
+    if not await visit.desk.stores.sites.revoke_secret(row.name, secret_id, by=visit.operator.name):
         raise DashboardRefusal(404, "not_found", "There is no such secret.")
     return answer({"success": True})
 
 
 async def _row(visit: AuthedRequest) -> SiteShown:
-    row = await PostgresSites(visit.desk.pool).find(visit.request.match_info["name"].replace("\x00", ""))
+    row = await visit.desk.stores.sites.find(visit.request.match_info["name"].replace("\x00", ""))
     if row is None:
         raise DashboardRefusal(404, "not_found", "There is no such site.")
     return row
@@ -143,13 +142,13 @@ async def _problems(visit: AuthedRequest, settings: Mapping[str, Any]) -> list[s
         check_site(settings)
     except BadSiteConfig as error:
         return list(error.problems)
-    if "\x00" in settings["agent"] or await PostgresAgents(visit.desk.pool).find(settings["agent"]) is None:
+    if "\x00" in settings["agent"] or await visit.desk.stores.agents.find(settings["agent"]) is None:
         return ["agent: there is no such agent"]
     return []
 
 
 async def _whole(visit: AuthedRequest, row: SiteShown) -> dict[str, Any]:
-    found = await PostgresSites(visit.desk.pool).secrets(row.name)
+    found = await visit.desk.stores.sites.secrets(row.name)
     place = html.escape(visit.desk.settings.base_url.rstrip("/"), quote=True)
     return {
         "name": row.name,
@@ -158,7 +157,7 @@ async def _whole(visit: AuthedRequest, row: SiteShown) -> dict[str, Any]:
         "visitors": row.visitors,
         "secrets": [{"id": one.id, "created_at": iso(one.created_at)} for one in found],
         "snippet": f'<script src="{place}/widget.js" data-site="{row.name}" async></script>',
-        "agents": [agent.name for agent in await PostgresAgents(visit.desk.pool).all()],
+        "agents": [agent.name for agent in await visit.desk.stores.agents.all()],
     }
 
 

@@ -91,7 +91,7 @@ class CallbackQueryHandler:
         if press is None:
             await self._voice.answer_callback(pressed.callback_id, texts.unknown_button)
             return
-        place = await self._desk.stores.places.place(press.address_id)
+        place = await self._desk.stores.telegram_chats.place(press.address_id)
         if place is None or not self._is_theirs(place, pressed) or not await self._door.can_press(pressed):
             await self._voice.answer_callback(pressed.callback_id, texts.others_button)
             return
@@ -186,7 +186,7 @@ class CallbackQueryHandler:
 
     async def _view(self, place: PlaceRow, press: ButtonPress, pressed: CallbackQuery) -> None:
         texts = get_chat_texts(place)
-        summary = await self._desk.stores.places.newest_summary(place.session_id)
+        summary = await self._desk.stores.telegram_chats.newest_summary(place.session_id)
         if summary is None or summary.link_id != press.subject:
             await self._voice.answer_callback(pressed.callback_id, texts.unknown_button)
             return
@@ -198,7 +198,7 @@ class CallbackQueryHandler:
     async def _undo(self, place: PlaceRow, press: ButtonPress, pressed: CallbackQuery) -> None:
         """Of the newest summary only; pressed twice, the second press finds nothing left to undo."""
         texts = get_chat_texts(place)
-        summary = await self._desk.stores.places.newest_summary(place.session_id)
+        summary = await self._desk.stores.telegram_chats.newest_summary(place.session_id)
         if summary is None or summary.link_id != press.subject:
             await self._voice.answer_callback(pressed.callback_id, texts.unknown_button)
             return
@@ -246,8 +246,8 @@ class CallbackQueryHandler:
             await self._voice.answer_callback(pressed.callback_id, get_chat_texts(place).unknown_button)
             return
         change: dict[str, object] = {name: value if name == "language" else value == "on"}
-        await self._desk.stores.places.change_settings(place.address_id, change)
-        changed = await self._desk.stores.places.place(place.address_id) or place
+        await self._desk.stores.telegram_chats.change_settings(place.address_id, change)
+        changed = await self._desk.stores.telegram_chats.place(place.address_id) or place
         texts = get_chat_texts(changed)
         await self._voice.answer_callback(pressed.callback_id, texts.saved)
         if pressed.message_id is not None and pressed.accessible:

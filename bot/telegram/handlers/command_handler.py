@@ -121,10 +121,12 @@ class TelegramCommandHandler:
         )  # fmt: skip
         buttons = None
         if outcome.success and name == "compact":
-            summary = await self._desk.stores.places.newest_summary(place.session_id)
+            summary = await self._desk.stores.telegram_chats.newest_summary(place.session_id)
             if summary is not None:
                 buttons = build_summary_buttons(place, summary.link_id)
-                await self._desk.stores.places.change_settings(place.address_id, {"noted": summary.link_id})
+                await self._desk.stores.telegram_chats.change_settings(
+                    place.address_id, {"noted": summary.link_id}
+                )
         if outcome.success and name == "forget" and args.strip().casefold() == "everything":
             asked = outcome.result != command_texts(texts.language).nothing_to_forget
             buttons = build_erase_buttons(place) if asked else None
@@ -177,7 +179,7 @@ class TelegramCommandHandler:
 
     async def _seq_of(self, place: PlaceRow, message_id: int) -> int | None:
         """The entry behind a message of the chat; a message of another session is none of ours."""
-        places = self._desk.stores.places
+        places = self._desk.stores.telegram_chats
         found = await places.message(place.bot_id, place.chat_id, message_id)
         if found is None or found.session_id != place.session_id:
             return None

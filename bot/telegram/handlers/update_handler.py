@@ -115,7 +115,7 @@ class UpdateHandler:
     async def handle_failed_batch(self, gathered: MessageBatch, error: Exception) -> None:
         """Our own fault: said in one line, told to operators, and not tried for ever."""
         reason = f"{type(error).__name__}: {error}"[:500]
-        await self._stores.inbox.handled(self._desk.bot_id, gathered.update_ids, error=reason)
+        await self._stores.telegram_inbox.handled(self._desk.bot_id, gathered.update_ids, error=reason)
         spoken = gathered.first
         texts = get_texts(spoken.sender.language_code)
         await self._voice.send(_reply_target(spoken.chat), texts.not_now)
@@ -131,7 +131,7 @@ class UpdateHandler:
             case MembershipChange():
                 await self._membership(incoming)
             case ChatMigration(old_chat=old, new_chat=new):
-                await self._stores.places.migrate(self._desk.bot_id, old_chat=old, new_chat=new)
+                await self._stores.telegram_chats.migrate(self._desk.bot_id, old_chat=old, new_chat=new)
             case PinChange():
                 await self._pinned(incoming)
             case DraftStopped():
@@ -205,7 +205,7 @@ class UpdateHandler:
 
     async def _where_it_goes_on(self, place: PlaceRow) -> PlaceRow:
         """Its person has joined another channel, or parted from it, since the place was looked up."""
-        now = await self._stores.places.place(place.address_id)
+        now = await self._stores.telegram_chats.place(place.address_id)
         if now is None or now.session_id == place.session_id:
             raise SessionMoved(f"session {place.session_id}")
         return now
@@ -239,7 +239,7 @@ class UpdateHandler:
     async def _edited(self, place: PlaceRow, gathered: MessageBatch) -> None:
         """The new words are kept; of the last turn they may be answered, if its person wants it."""
         spoken = gathered.first
-        known = await self._stores.places.message(place.bot_id, place.chat_id, spoken.message_id)
+        known = await self._stores.telegram_chats.message(place.bot_id, place.chat_id, spoken.message_id)
         if known is None or known.seq is None or known.session_id != place.session_id:
             await self._end(*gathered.update_ids)
             return
@@ -269,20 +269,22 @@ class UpdateHandler:
     async def _reacted(self, reacted: ReactionChange) -> None:
         if not isinstance(await self._door.check(reacted.chat), Allowed):
             return
-        found = await self._stores.places.message(self._desk.bot_id, reacted.chat.chat_id, reacted.message_id)
+        found = await self._stores.telegram_chats.message(
+            self._desk.bot_id, reacted.chat.chat_id, reacted.message_id
+        )
         if found is None or found.part is None:
             return
         opinion = _rate_reaction(reacted.added)
         if opinion is None and _rate_reaction(reacted.removed) is None:
             return
-        await self._stores.places.record_opinion(
+        await self._stores.telegram_chats.record_opinion(
             found.session_id, found.turn, opinion, source=f"telegram:{reacted.user_id or 0}"
         )
 
     async def _membership(self, membership: MembershipChange) -> None:
         chat_id = membership.chat.chat_id
         reachable = membership.change not in ("blocked", "removed")
-        await self._stores.places.set_reachable(self._desk.bot_id, chat_id, reachable=reachable)
+        await self._stores.telegram_chats.set_reachable(self._desk.bot_id, chat_id, reachable=reachable)
         if membership.change == "added":
             await self._turned_away(await self._door.handle_added(membership), membership.chat, membership.by)
 
@@ -293,7 +295,9 @@ class UpdateHandler:
         await self._commanding.pin(place, changed.message_id)
 
     async def _stopped_draft(self, stopped: DraftStopped) -> None:
-        for place in await self._stores.places.places_of_chat(self._desk.bot_id, stopped.chat.chat_id):
+        for place in await self._stores.telegram_chats.places_of_chat(
+            self._desk.bot_id, stopped.chat.chat_id
+        ):
             if place.thread_id == stopped.chat.thread_id:
                 await self._conversation.stop(place.session_id)
 
@@ -329,7 +333,7 @@ class UpdateHandler:
                 return texts.refused
 
     async def _place_of(self, where: ChatRef, sender: MessageAuthor) -> PlaceRow:
-        place = await self._stores.places.open(
+        place = await self._stores.telegram_chats.open(
             self._desk.bot_id,
             chat_id=where.chat_id,
             thread_id=where.thread_id,
@@ -337,16 +341,16 @@ class UpdateHandler:
             title=where.title[:128],
         )
         if place.unreachable:
-            await self._stores.places.set_reachable(self._desk.bot_id, where.chat_id, reachable=True)
+            await self._stores.telegram_chats.set_reachable(self._desk.bot_id, where.chat_id, reachable=True)
         language = sender.language_code[:10]
         if where.is_private and language and place.settings.get("app_language") != language:
-            await self._stores.places.change_settings(place.address_id, {"app_language": language})
-            place = await self._stores.places.place(place.address_id) or place
+            await self._stores.telegram_chats.change_settings(place.address_id, {"app_language": language})
+            place = await self._stores.telegram_chats.place(place.address_id) or place
         return place
 
     async def _end(self, *update_ids: int) -> bool:
         """Whether they had not ended before."""
-        return await self._stores.inbox.handled(self._desk.bot_id, update_ids) > 0
+        return await self._stores.telegram_inbox.handled(self._desk.bot_id, update_ids) > 0
 
 
 def _keep_addressed(gathered: MessageBatch) -> MessageBatch:

@@ -9,51 +9,10 @@ from bot.telegram.client.bot_api import BotApi
 from bot.telegram.client.sender import Sender
 from bot.telegram.inbound.updates import BotIdentity
 from bot.telegram.texts import Texts, get_texts
-from shared.adapters.postgres.db.leases import PostgresLeases
-from shared.adapters.postgres.people.handover import PostgresHandovers
-from shared.adapters.postgres.telegram.access import PostgresTelegramAccess
-from shared.adapters.postgres.telegram.chats import PlaceRow, PostgresTelegramPlaces
-from shared.adapters.postgres.telegram.inbox import PostgresTelegramInbox
-from shared.adapters.postgres.turns.attachments import PostgresAttachments
-from shared.adapters.postgres.turns.deliveries import PostgresDeliveries
-from shared.adapters.postgres.turns.edits import PostgresEdits
-from shared.adapters.postgres.turns.pins import PostgresPins
-from shared.adapters.postgres.turns.uncertain_notices import PostgresUncertainNotices
-from shared.bootstrap.app import App
+from shared.adapters.postgres.telegram.chats import PlaceRow
+from shared.bootstrap.stores import Stores
 from shared.config.bots import BotConfig
 from shared.core.commands.commands import Audience
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BotStores:
-    """Telegram's rows, and those of the core that only this channel uses so far."""
-
-    inbox: PostgresTelegramInbox
-    places: PostgresTelegramPlaces
-    access: PostgresTelegramAccess
-    leases: PostgresLeases
-    deliveries: PostgresDeliveries
-    notices: PostgresUncertainNotices
-    attachments: PostgresAttachments
-    pins: PostgresPins
-    edits: PostgresEdits
-    handovers: PostgresHandovers
-
-    @classmethod
-    def of(cls, app: App) -> BotStores:
-        pool = app.pool
-        return cls(
-            inbox=PostgresTelegramInbox(pool),
-            places=PostgresTelegramPlaces(pool),
-            access=PostgresTelegramAccess(pool),
-            leases=PostgresLeases(pool),
-            deliveries=PostgresDeliveries(pool),
-            notices=PostgresUncertainNotices(pool),
-            attachments=PostgresAttachments(pool),
-            pins=PostgresPins(pool),
-            edits=PostgresEdits(pool),
-            handovers=PostgresHandovers(pool),
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +23,7 @@ class BotContext:
     identity: BotIdentity
     api: BotApi
     sender: Sender
-    stores: BotStores
+    stores: Stores
     humans: bool = True
     """Operators may take its conversations."""
 

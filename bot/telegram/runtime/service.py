@@ -19,7 +19,7 @@ from bot.telegram.handlers.memory_list import MemoryList
 from bot.telegram.handlers.quick_actions import QuickActions
 from bot.telegram.handlers.update_handler import UpdateHandler
 from bot.telegram.inbound.batching_driver import MessageBatcher
-from bot.telegram.inbound.bot_context import BotContext, BotStores
+from bot.telegram.inbound.bot_context import BotContext
 from bot.telegram.inbound.chat_access import AccessRules, ChatAccessPolicy
 from bot.telegram.inbound.media_files import FileReader
 from bot.telegram.inbound.message_batching import BatchTimeouts
@@ -63,7 +63,7 @@ class TelegramService:
         self._library = library or AiogramLoader()
         self._bots = bots
         self._settings = settings
-        self._stores = BotStores.of(app)
+        self._stores = app.stores
         self._desks: dict[int, BotContext] = {}
         self._voices: dict[int, Notifier] = {}
         self._senders: dict[int, Sender] = {}
@@ -75,13 +75,13 @@ class TelegramService:
         self._delivery = AnswerDelivery(self._post(), tasks=self._tasks)
         self._last_words = HandoverNotices(
             self._stores.handovers,
-            self._stores.places,
+            self._stores.telegram_chats,
             senders=self._senders,
             desk_of=self._desks.get,
             crash_point=app.crash_point,
         )
         self._alerts = TelegramAlertSender(
-            AlertSender(app.alerts, worker_id=app.worker_id, crash_point=app.crash_point),
+            AlertSender(app.stores.alerts, worker_id=app.worker_id, crash_point=app.crash_point),
             bot_id=bots[0].bot_id if bots else None,
             chats=settings.alert_telegram_chats,
             senders=self._senders,
@@ -91,7 +91,7 @@ class TelegramService:
         self._answering = TelegramTurnDispatcher(
             app.sessions,
             self._delivery,
-            self._stores.places,
+            self._stores.telegram_chats,
             held=self._held,
             afterwards=notices.send_after_answer,
         )
@@ -107,7 +107,7 @@ class TelegramService:
         self._tasks.run_forever(self._bring_last_words)
         self._tasks.run_forever(self._tell_of_the_uncertain)
         self._tasks.run_forever(self._app.alert_monitor.run_sweeps)
-        self._app.promotion.on_promotion(self._stores.inbox.store_again)
+        self._app.promotion.on_promotion(self._stores.telegram_inbox.store_again)
         if self._settings.alert_telegram_chats:
             self._tasks.run_forever(self._bring_alerts)
         for config in self._bots:
@@ -138,7 +138,7 @@ class TelegramService:
         def secret_of(bot_id: int) -> str | None:
             return secret.get_secret_value() if secret and modes.get(bot_id) == "webhook" else None
 
-        handler = make_webhook_handler(self._stores.inbox, secret_of=secret_of, on_stored=self._came)
+        handler = make_webhook_handler(self._stores.telegram_inbox, secret_of=secret_of, on_stored=self._came)
         server.router.add_post(PATH, handler)
 
     def _came(self, bot_id: int) -> None:
@@ -223,12 +223,12 @@ class TelegramService:
         """Its turns are answered from now on; nothing of them is sent before there is a sender."""
         app, bot_id, now = self._app, desk.bot_id, make_steady_clock()
         self._desks[bot_id] = desk
-        voice = Notifier(desk.sender, self._stores.places)
+        voice = Notifier(desk.sender, self._stores.telegram_chats)
         rules = AccessRules(mode=desk.config.access, listed=desk.config.allowed)
-        door = ChatAccessPolicy(self._stores.access, bot_id=bot_id, rules=rules, now=now)
+        door = ChatAccessPolicy(self._stores.telegram_access, bot_id=bot_id, rules=rules, now=now)
         admins = GroupAdmins(desk.api)
         wishes = QuickActions(app.sessions, self._stores.edits, self._answering.dispatch)
-        remembered = MemoryList(desk, voice=voice, notes=app.notes, announcer=app.announcer)
+        remembered = MemoryList(desk, voice=voice, notes=app.stores.notes, announcer=app.announcer)
         commanding = TelegramCommandHandler(
             desk, voice=voice, commands=app.commands, exporting=app.exporter, wishes=wishes, admins=admins,
             remembered=remembered, demo=app.models.offline, offered=self._offered,
@@ -260,11 +260,11 @@ class TelegramService:
         return DeliveryContext(
             senders=self._senders,
             deliveries=self._stores.deliveries,
-            notices=self._stores.notices,
-            places=self._stores.places,
+            notices=self._stores.uncertain_notices,
+            places=self._stores.telegram_chats,
             texts=ChatDeliveryTexts(self._desks.get),
             keyboard=build_answer_buttons,
-            question=self._stores.places.question,
+            question=self._stores.telegram_chats.question,
             wants=self._wants,
             crash_point=self._app.crash_point,
             tracer=self._app.tracer,
@@ -298,7 +298,7 @@ class TelegramService:
         return WebhookConfig(url=url, secret=secret.get_secret_value())
 
     async def _enrol(self, config: BotConfig, username: str) -> None:
-        await self._stores.places.enrol(
+        await self._stores.telegram_chats.enrol(
             config.bot_id,
             username=username,
             agent=config.agent,
@@ -311,6 +311,6 @@ class TelegramService:
         """For the dashboard and the doctor; the bot may never have been enrolled before."""
         try:
             await self._enrol(config, "")
-            await self._stores.places.tell_problem(config.bot_id, advice)
+            await self._stores.telegram_chats.tell_problem(config.bot_id, advice)
         except StorageUnavailable as error:
             log.warning("problem_report_failed", bot=config.bot_id, reason=str(error))

@@ -53,7 +53,9 @@ class Timetable:
 def timetable(monkeypatch: pytest.MonkeyPatch) -> Timetable:
     """One more tool, through the same door as ours: the toolbox that the app is put together with."""
     tool = Timetable()
-    monkeypatch.setattr("shared.bootstrap.app.Toolbox", lambda tools, **more: Toolbox([*tools, tool], **more))
+    monkeypatch.setattr(
+        "shared.bootstrap.build_turns.Toolbox", lambda tools, **more: Toolbox([*tools, tool], **more)
+    )
     return tool
 
 

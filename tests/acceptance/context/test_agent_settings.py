@@ -16,7 +16,8 @@ from shared.adapters.postgres.people.account_links import PostgresPeople
 from shared.adapters.postgres.people.agents import PostgresAgents
 from shared.adapters.postgres.people.api_sessions import PostgresApiSessions
 from shared.adapters.postgres.people.identities import PostgresIdentities
-from shared.bootstrap.app import App, build_knowledge_indexer
+from shared.bootstrap.app import App
+from shared.bootstrap.build_admin import build_knowledge_indexer
 from shared.services.commands.command_service import CommandResult
 from tests.acceptance.tools.test_reminder_conversations import ASKS, SET, TELLS, comes_due, looked
 from tests.kit.app_driver import Visit, running_app, settings_for, visit
@@ -251,7 +252,7 @@ async def test_whom_a_program_or_a_site_brings_is_never_the_owner(
     told = await system_of(theirs, provider)
     assert "Rules for all." in told
     assert "Secret of" not in told
-    state = await guest.app.upkeep.load_state(theirs.session_id)
+    state = await guest.app.stores.jobs.load_state(theirs.session_id)
     assert state.brought
 
 
@@ -304,8 +305,7 @@ async def test_knowledge_is_read_at_once_and_whenever_it_changes(guest: Visit) -
     shelf.mkdir()
     (shelf / "returns.md").write_text("# Deadlines\nThirty days.")
     await configure(guest, workspace="ada")
-    app = guest.app
-    librarian = build_knowledge_indexer(app.settings, app.pool, app.workspaces, kept)
+    librarian = build_knowledge_indexer(guest.app, kept)
     keeping = asyncio.ensure_future(librarian.run(poll_seconds=0))
     agent_id = await guest.one("SELECT id FROM agents")
     async with asyncio.timeout(PATIENCE_SECONDS):

@@ -328,14 +328,14 @@ async def test_what_a_flush_saves_is_an_event_and_no_message(guest: Visit, provi
 
 
 async def test_rival_writers_of_the_same_words_make_one_note(guest: Visit) -> None:
-    whose = await guest.app.notes.load_owner(guest.session_id)
+    whose = await guest.app.stores.notes.load_owner(guest.session_id)
     near = [
         "Anna likes to drink green tea in the garden in the morning",
         "anna likes to drink green tea in the",
     ]
     near[1] += " garden in the morning today"
     notes = [NewNote(kind="fact", text=near[number % 2]) for number in range(8)]
-    done = await asyncio.gather(*(guest.app.notes.save(note, whose) for note in notes))
+    done = await asyncio.gather(*(guest.app.stores.notes.save(note, whose) for note in notes))
     assert sorted(result.outcome for result in done) == ["known"] * 7 + ["saved"]
     assert await guest.one("SELECT count(*) FROM notes") == 1
 

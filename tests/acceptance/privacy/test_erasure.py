@@ -110,7 +110,7 @@ def around(text: str, needle: str) -> str:
 async def test_the_conversation_goes_on_as_a_new_one(guest: Visit) -> None:
     await talked(guest)
     seq = await guest.one("SELECT max(seq) FROM entries WHERE session_id = $1", guest.session_id)
-    head = (await guest.app.turns._pool.fetchval("SELECT max(event_seq) FROM events")) or 0
+    head = (await guest.app.stores.turns._pool.fetchval("SELECT max(event_seq) FROM events")) or 0
     await forget_everything(guest)
     said = await guest.say("Good morning, who am I?")
     assert said.seq == seq + 1
@@ -151,10 +151,10 @@ async def test_a_message_that_waits_and_a_turn_that_runs_are_ended_and_write_not
     await guest.say(f"And {CANARY} again.")
     await forget_everything(guest)
     with pytest.raises(Exception, match="turn 2 of session"):
-        await guest.app.turns.keep_artifacts(claim, [])
+        await guest.app.stores.turns.keep_artifacts(claim, [])
     await guest.answered()
     assert CANARY not in await everything_of(guest)
-    await guest.app.turns.release_reservation(claim.reservation_id or 0)
+    await guest.app.stores.turns.release_reservation(claim.reservation_id or 0)
     await promises_hold(guest)
 
 

@@ -60,7 +60,7 @@ async def run(guest: Visit, name: str, args: str = "", **more: Any) -> CommandRe
 async def time_goes_by(guest: Visit) -> dict[str, int]:
     for statement in OLD:
         await guest.app.pool.execute(statement)
-    await guest.app.session_list.catch_up()
+    await guest.app.stores.session_list.catch_up()
     return await guest.app.retention.sweep()
 
 

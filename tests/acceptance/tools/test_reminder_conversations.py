@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from shared.adapters.postgres.memory.reminders import PostgresReminders
-from shared.bootstrap.app import SystemClock, open_app
+from shared.bootstrap.app import open_app
+from shared.bootstrap.foundation import SystemClock
 from shared.ports import Tool
 from shared.services.tools.reminders import ReminderTool
 from shared.services.turns.turn_dispatcher import TurnDispatcher

@@ -13,7 +13,8 @@ from playwright.async_api import Browser, BrowserContext, Page, expect
 
 from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.adapters.postgres.people.operator_auth import digest_of
-from shared.bootstrap.app import App, open_app, resolve_server_urls
+from shared.bootstrap.app import App, open_app
+from shared.bootstrap.from_settings import resolve_server_urls
 from shared.config.settings import Settings
 from tests.browser.patience import WAIT_MS
 from web.app import make_parts, make_web_app, start_parts, stop_parts

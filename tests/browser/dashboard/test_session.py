@@ -76,7 +76,7 @@ async def talk(
 ) -> AsyncIterator[Talk]:
     await provider.reset()
     monkeypatch.setattr(
-        "shared.bootstrap.app.Toolbox", lambda tools, **more: Toolbox([*tools, LookUp()], **more)
+        "shared.bootstrap.build_turns.Toolbox", lambda tools, **more: Toolbox([*tools, LookUp()], **more)
     )
     settings = with_little_room(database_url, redis_url, provider.base_url)
     async with running_app(settings) as app:

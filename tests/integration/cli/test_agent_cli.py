@@ -17,7 +17,7 @@ from shared.adapters.postgres.people.agents import PostgresAgents
 from shared.adapters.postgres.people.operator_auth import Operators
 from shared.adapters.postgres.people.visitors import PostgresVisitors, new_token
 from shared.adapters.postgres.telegram.chats import PostgresTelegramPlaces
-from shared.bootstrap.app import build_agent_defaults
+from shared.bootstrap.from_settings import build_agent_defaults
 from shared.cli.agent import read_agent_arguments, run_agent
 from shared.cli.editor_session import Terminal, find_editor
 from shared.cli.site import read_site_arguments, run_site

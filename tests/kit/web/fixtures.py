@@ -19,6 +19,7 @@ from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.people.handover import PostgresHandovers
 from shared.adapters.postgres.turns.turns import PostgresTurns
 from shared.adapters.redis.announcer import RedisAnnouncer, channel_of
+from shared.bootstrap.stores import Stores, build_stores
 from shared.config.settings import Settings, load_settings
 from shared.core.session.events import (
     Accepted,
@@ -226,6 +227,7 @@ class DeafAnnouncer:
 class Services:
     settings: Settings
     pool: asyncpg.Pool[asyncpg.Record]
+    stores: Stores
     announcer: Any
     sessions: ScriptedConversation
     commands: ScriptedCommands
@@ -374,6 +376,7 @@ class Starter:
         services = Services(
             settings=load_settings(**settings),
             pool=pool,
+            stores=build_stores(pool),
             announcer=announcer,
             sessions=conversation,
             commands=ScriptedCommands(conversation),

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from shared.bootstrap.app import BUILT_IN_TOOLS
+from shared.bootstrap.from_settings import BUILT_IN_TOOLS
 from shared.config.agents import (
     PERSONA_CHARS,
     AgentDefaults,

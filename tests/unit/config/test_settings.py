@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from shared.bootstrap.app import build_policy
+from shared.bootstrap.from_settings import build_policy
 from shared.config.settings import (
     BadSettings,
     Settings,

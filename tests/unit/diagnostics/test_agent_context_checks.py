@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from shared.bootstrap.app import build_policy
+from shared.bootstrap.from_settings import build_policy
 from shared.config.bots import BotConfig
 from shared.config.settings import BadSettings, load_policy_overrides, load_settings
 from shared.core.session.presets import PRESETS

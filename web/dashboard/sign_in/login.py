@@ -68,9 +68,9 @@ async def log_in(visit: AuthedRequest) -> web.StreamResponse:
     token, source = form.get("token", ""), desk.address(request)
     browser = request.headers.get("User-Agent", "")
     if token:
-        outcome = await desk.operators.use_link(token=token, source=source, browser=browser)
+        outcome = await desk.admin.operators.use_link(token=token, source=source, browser=browser)
     else:
-        outcome = await desk.operators.log_in(
+        outcome = await desk.admin.operators.log_in(
             name=form.get("name", ""), password=form.get("password", ""), source=source, browser=browser
         )
     if isinstance(outcome, TooManyTries):
@@ -121,10 +121,10 @@ async def set_password(visit: AuthedRequest) -> web.StreamResponse:
         raise DashboardRefusal(400, "bad_input", "Send a password; it is text.")
     token = visit.request.cookies.get(cookie_name(visit.request, visit.desk.settings), "")
     try:
-        await visit.desk.operators.set_password(visit.operator.operator_id, password, keep=token)
+        await visit.desk.admin.operators.set_password(visit.operator.operator_id, password, keep=token)
     except WeakPassword as error:
         raise DashboardRefusal(422, "weak_password", str(error)) from None
-    await visit.desk.operators.record(actor=visit.operator.name, action="password.set")
+    await visit.desk.admin.operators.record(actor=visit.operator.name, action="password.set")
     return answer({"success": True})
 
 
@@ -132,7 +132,7 @@ async def _end(visit: AuthedRequest) -> None:
     """A login never goes on under its old number."""
     old = visit.request.cookies.get(cookie_name(visit.request, visit.desk.settings))
     if old:
-        await visit.desk.operators.log_out(old)
+        await visit.desk.admin.operators.log_out(old)
 
 
 def next_of(path: str) -> str:

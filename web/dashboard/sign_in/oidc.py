@@ -11,8 +11,7 @@ import structlog
 from aiohttp import web
 
 from shared.adapters.oidc import OidcProvider
-from shared.adapters.postgres.people.login_tries import LoginTries, address_key
-from shared.adapters.postgres.people.operator_admin import Roster
+from shared.adapters.postgres.people.login_tries import address_key
 from shared.core.identity.oidc import Attempt, NoEntry, ProviderAway, ProviderRefused, Vouched
 from web.dashboard.access import AuthedRequest, DashboardRefusal, Route, can_keep_login, is_secure
 from web.dashboard.sign_in.login import keep_login, login_again, next_of, see_other, wait_longer
@@ -66,7 +65,7 @@ async def _finish(visit: AuthedRequest) -> web.StreamResponse:
     begun = _ATTEMPT.fullmatch(visit.request.cookies.get(_cookie(visit), ""))
     if begun is None or len(visit.request.query_string) > MOST_CHARS:
         return login_again(visit, "again", status=400)
-    tries, keys = LoginTries(visit.desk.pool), address_key(source)
+    tries, keys = visit.desk.admin.login_tries, address_key(source)
     if wait := await tries.begin(keys):
         return wait_longer(wait)
     attempt, answer = Attempt(secret=begun[1]), dict(visit.request.query)
@@ -82,13 +81,13 @@ async def _finish(visit: AuthedRequest) -> web.StreamResponse:
 
 
 async def _let_in(visit: AuthedRequest, vouched: Vouched, *, source: str) -> str | None:
-    operator = await Roster(visit.desk.pool).of_provider(
+    operator = await visit.desk.stores.operator_admin.of_provider(
         issuer=vouched.issuer, subject=vouched.subject, name=vouched.name, role=vouched.role
     )
     if operator is None:
         return None
     browser = visit.request.headers.get("User-Agent", "")
-    return await visit.desk.operators.begin(operator, how="provider", source=source, browser=browser)
+    return await visit.desk.admin.operators.begin(operator, how="provider", source=source, browser=browser)
 
 
 async def _refused(
@@ -96,7 +95,7 @@ async def _refused(
 ) -> web.Response:
     log.warning("oidc_refused", code=error.code, reason=str(error))
     detail = {"source": source, "how": "provider", "why": error.code}
-    await visit.desk.operators.record(actor="nobody", action="login.refused", detail=detail)
+    await visit.desk.admin.operators.record(actor="nobody", action="login.refused", detail=detail)
     messages = {"no_entry": ("groups", 403), "provider_away": ("away", 503)}
     message, status = messages.get(error.code, ("again", 400))
     return login_again(visit, message, status=status)

@@ -1,0 +1,47 @@
+"""Builds what operators work with: alerts, the inspector of requests, jobs, and knowledge in the worker."""
+
+from __future__ import annotations
+
+from shared.adapters.files.knowledge_files import KnowledgeFiles, UnreadableKnowledge
+from shared.bootstrap.build_turns import TurnServices
+from shared.bootstrap.foundation import Foundation
+from shared.bootstrap.from_settings import WORKSPACES_FOLDER, build_alert_channels, build_alert_rules
+from shared.services.admin.alert_sender import AlertMonitor
+from shared.services.admin.context_inspector import ContextInspector
+from shared.services.memory.knowledge_indexer import KnowledgeIndexer, KnowledgeStore
+
+
+def build_alert_monitor(base: Foundation) -> AlertMonitor:
+    """Webhook and mail are sent by web alone; Telegram's stand in the process that holds the bot."""
+    return AlertMonitor(
+        base.stores.alerts,
+        rules=build_alert_rules(base.settings),
+        targets=base.settings.alert_targets,
+        carriers=build_alert_channels(base.settings) if base.role == "web" else {},
+        worker_id=base.worker_id,
+        crash_point=base.crash_point,
+    )
+
+
+def build_context_inspector(base: Foundation, turns: TurnServices) -> ContextInspector:
+    return ContextInspector(
+        states=base.stores.jobs,
+        replays=base.stores.replays,
+        model=base.models,
+        requests=turns.requests,
+        toolbox=turns.toolbox,
+        body=base.models.body,
+    )
+
+
+def build_knowledge_indexer(base: Foundation, store: KnowledgeStore) -> KnowledgeIndexer:
+    """Hears of every change in the folders that are watched; one process reads what they say."""
+    indexer = KnowledgeIndexer(
+        store=store,
+        shelves=KnowledgeFiles(base.settings.data_dir / WORKSPACES_FOLDER),
+        agents=base.stores.agents,
+        unreadable=UnreadableKnowledge,
+        watcher=base.workspaces,
+    )
+    base.workspaces.tell(indexer.folder_changed)
+    return indexer

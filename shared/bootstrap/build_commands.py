@@ -1,0 +1,50 @@
+"""Builds the room of commands, and what they share with the doors: erasure and export."""
+
+from __future__ import annotations
+
+from shared.bootstrap.build_turns import TurnServices
+from shared.bootstrap.foundation import Foundation
+from shared.services.commands.account_links import AccountLinkCommands
+from shared.services.commands.agents import SettingsCommands
+from shared.services.commands.budget import BudgetCommands
+from shared.services.commands.command_service import CommandService
+from shared.services.commands.export_erase import EraseEverythingCommand, ExportCommand
+from shared.services.commands.feedback import FeedbackCommands
+from shared.services.commands.handover import HandoverCommands
+from shared.services.commands.memory import MemoryCommands
+from shared.services.commands.reminders import ReminderCommands
+from shared.services.commands.retry import RetryCommand
+from shared.services.privacy.erasure import ErasureService
+from shared.services.privacy.export import DataExporter
+
+
+def build_commands(
+    base: Foundation, turns: TurnServices, *, erasure: ErasureService, exporter: DataExporter
+) -> CommandService:
+    settings, stores, announcer = base.settings, base.stores, base.announcer
+    return CommandService(
+        store=stores.jobs,
+        pins=stores.pins,
+        figures=stores.session_stats,
+        conversation=turns.sessions,
+        requests=turns.requests,
+        announcer=announcer,
+        doorbell=base.doorbell,
+        caps=base.caps,
+        model_name=base.models.chat,
+        humans=settings.has_handover,
+        more=[
+            BudgetCommands(
+                spending=stores.session_stats, states=stores.jobs, requests=turns.requests,
+                model=base.models, caps=base.caps, clock=base.clock,
+            ),
+            MemoryCommands(stores.notes, everything=EraseEverythingCommand(erasure).forget),
+            ExportCommand(exporter),
+            RetryCommand(stores.edits, announcer),
+            SettingsCommands(store=stores.session_settings, requests=turns.requests),
+            ReminderCommands(stores.reminders, timezone=settings.timezone),
+            FeedbackCommands(stores.feedback),
+            HandoverCommands(stores.handovers, announcer, enabled=settings.has_handover),
+            AccountLinkCommands(stores.account_links, announcer, crash_point=base.crash_point),
+        ],
+    )  # fmt: skip

@@ -1,0 +1,143 @@
+"""Builds the room of turns: tools, requests, the agent loop and the session service."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from shared.adapters.files.pruners import load_pruners
+from shared.adapters.files.sandbox_client import opened_elsewhere
+from shared.adapters.files.web_pages import FetchUrl
+from shared.bootstrap.foundation import CHANNELS, Foundation
+from shared.bootstrap.from_settings import build_handover_limits
+from shared.config.settings import load_policy_overrides
+from shared.core.tools.reminders import parse_quiet_hours
+from shared.ports import Tool
+from shared.services.memory.memory_tools import build_memory_tools
+from shared.services.memory.recall_tool import RecallTool
+from shared.services.tools.calculator import CalculatorTool
+from shared.services.tools.current_time import CurrentTimeTool
+from shared.services.tools.handover import AskHumanTool, HandoverExpiry
+from shared.services.tools.reminders import ReminderScheduler, ReminderTool
+from shared.services.turns.agent_loop import AgentLoop
+from shared.services.turns.artifacts import ArtifactReader, OpenArtifactTool
+from shared.services.turns.delegate_tool import DelegateTool
+from shared.services.turns.pictures import PictureService
+from shared.services.turns.request_builder import RequestBuilder
+from shared.services.turns.retrieval import Retriever
+from shared.services.turns.session_service import MESSAGE_CHARS, SessionService
+from shared.services.turns.tool_images import ToolImageService
+from shared.services.turns.toolbox import Toolbox
+
+BOT_MESSAGE_CHARS = 60_000
+"""A paste arrives in pieces of 4,096 and is one message again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnServices:
+    """What the other rooms use of this one."""
+
+    requests: RequestBuilder
+    toolbox: Toolbox
+    pictures: PictureService
+    sessions: SessionService
+
+
+def build_turns(base: Foundation, *, tools: Sequence[Tool] = ()) -> TurnServices:
+    """With `tools` beside the built-in ones."""
+    requests = _build_requests(base)
+    toolbox = _build_toolbox(base, requests, tools)
+    pictures = PictureService(
+        store=base.stores.attachments, model=base.models, counter=base.counter, spend=base.stores.turns,
+        caps=base.caps, summary_model=base.models.summary,
+    )  # fmt: skip
+    agent_loop = AgentLoop(
+        store=base.stores.turns,
+        states=base.stores.jobs,
+        model=base.models,
+        requests=requests,
+        toolbox=toolbox,
+        spend=base.stores.turns,
+        caps=base.caps,
+        doorbell=base.doorbell,
+        pictures=pictures,
+        clock=base.clock,
+        crash_point=base.crash_point,
+        retriever=Retriever(store=base.stores.recall, requests=requests),
+        tracer=base.tracer,
+    )
+    sessions = _build_session_service(base, agent_loop)
+    base.health.tell_turns(sessions.list_active_sessions)
+    return TurnServices(requests=requests, toolbox=toolbox, pictures=pictures, sessions=sessions)
+
+
+def _build_requests(base: Foundation) -> RequestBuilder:
+    settings = base.settings
+    return RequestBuilder(
+        policy=base.policy,
+        chat_model=base.models.chat,
+        summary_model=base.models.summary,
+        max_output=base.policy.max_output,
+        counter=base.counter,
+        context_window=settings.context_window,
+        operator_policy=load_policy_overrides(settings),
+        pruners=load_pruners(),
+        workspaces=base.workspaces,
+        trusts_visitors=settings.profile == "personal",
+    )
+
+
+def _build_toolbox(base: Foundation, requests: RequestBuilder, more: Sequence[Tool]) -> Toolbox:
+    settings, stores = base.settings, base.stores
+    artifacts = ArtifactReader(stores.turns, base.counter)
+    handover = AskHumanTool(stores.handovers, base.announcer, crash_point=base.crash_point)
+    plain: list[Tool] = [
+        *build_memory_tools(stores.notes, base.crash_point),
+        RecallTool(stores.recall, artifacts, base.counter),
+        CurrentTimeTool(base.clock, home=settings.timezone),
+        CalculatorTool(),
+        FetchUrl(),
+        ReminderTool(stores.reminders, base.clock, timezone=settings.timezone),
+        *([handover] if settings.has_handover else ()),
+        *more,
+        OpenArtifactTool(artifacts),
+    ]
+    images = ToolImageService(stores.attachments, partial(opened_elsewhere, "picture"))
+    delegate = DelegateTool(
+        model=base.models,
+        requests=requests,
+        toolbox_of=Toolbox(plain, source=base.mcp_tools, images=images).for_agent,
+        spend=stores.turns,
+        ledger=stores.turns,
+        caps=base.caps,
+        counter=base.counter,
+    )
+    return Toolbox([delegate, *plain], source=base.mcp_tools, images=images)
+
+
+def _build_session_service(base: Foundation, agent_loop: AgentLoop) -> SessionService:
+    settings, stores = base.settings, base.stores
+    return SessionService(
+        channel=CHANNELS[base.role],
+        worker_id=base.worker_id,
+        turns=stores.turns,
+        heartbeat=base.heart,
+        agent_loop=agent_loop,
+        counter=base.counter,
+        doorbell=base.doorbell,
+        caps=base.caps,
+        crash_point=base.crash_point,
+        announcer=base.announcer,
+        message_chars=BOT_MESSAGE_CHARS if base.role == "bot" else MESSAGE_CHARS,
+        reminders=ReminderScheduler(
+            stores.reminders,
+            base.counter,
+            quiet=parse_quiet_hours(settings.quiet_hours),
+            timezone=settings.timezone,
+            crash_point=base.crash_point,
+        ),
+        handovers=HandoverExpiry(stores.handovers, base.announcer, build_handover_limits(settings)),
+        answered=base.models.take_answered,
+        storage_limiter=base.limit_storage,
+    )

@@ -1,0 +1,91 @@
+"""What only operators read and change, beside `stores`: built once, by the process that serves them."""
+
+from __future__ import annotations
+
+import functools
+import hmac
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import asyncpg
+
+from shared.adapters.encryption import Encryption
+from shared.adapters.postgres.dashboard.alert_queries import AlertInsights
+from shared.adapters.postgres.dashboard.audit_queries import AuditInsights
+from shared.adapters.postgres.dashboard.cost_queries import MoneyInsights
+from shared.adapters.postgres.dashboard.job_queries import WorkInsights
+from shared.adapters.postgres.dashboard.memory_queries import MemoryInsights
+from shared.adapters.postgres.dashboard.metrics_queries import Durations, MetricsInsights
+from shared.adapters.postgres.dashboard.people_queries import PeopleInsights
+from shared.adapters.postgres.dashboard.read_models import Insights
+from shared.adapters.postgres.dashboard.session_queries import SessionInsights
+from shared.adapters.postgres.people.login_tries import LoginTries
+from shared.adapters.postgres.people.operator_auth import Operators
+from shared.adapters.postgres.people.second_factors import SecondFactors
+from shared.adapters.postgres.turns.counters import RunningSums
+from shared.config.settings import BadSettings, Settings, resolve_secret_key
+from shared.runtime.crash_points import build_crash_point
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DashboardStores:
+    """Read models by page, then what is changed."""
+
+    overview: Insights
+    sessions: SessionInsights
+    people: PeopleInsights
+    memory: MemoryInsights
+    costs: MoneyInsights
+    jobs: WorkInsights
+    alerts: AlertInsights
+    audit: AuditInsights
+    metrics: MetricsInsights
+    durations: Durations
+    running_sums: RunningSums
+
+    operators: Operators
+    second_factors: SecondFactors
+    login_tries: LoginTries
+
+
+def build_dashboard_stores(pool: asyncpg.Pool[asyncpg.Record], settings: Settings) -> DashboardStores:
+    operators = build_operators(pool, settings)
+    return DashboardStores(
+        overview=Insights(pool, timezone=settings.timezone),
+        sessions=SessionInsights(pool),
+        people=PeopleInsights(pool),
+        memory=MemoryInsights(pool),
+        costs=MoneyInsights(pool, timezone=settings.timezone),
+        jobs=WorkInsights(pool),
+        alerts=AlertInsights(pool),
+        audit=AuditInsights(pool),
+        metrics=MetricsInsights(pool, timezone=settings.timezone),
+        durations=Durations(pool),
+        running_sums=RunningSums(pool),
+        operators=operators,
+        second_factors=SecondFactors(
+            pool,
+            operators=operators,
+            vault=functools.cache(lambda: Encryption(resolve_secret_key(settings))),
+            crash_point=build_crash_point(settings.crash_point),
+        ),
+        login_tries=LoginTries(pool),
+    )
+
+
+def build_operators(pool: asyncpg.Pool[asyncpg.Record], settings: Settings | None = None) -> Operators:
+    """Without settings nobody is known by a place where they have logged in before."""
+    return Operators(pool) if settings is None else Operators(pool, place_key=_make_place_key(settings))
+
+
+def _make_place_key(settings: Settings) -> Callable[[], bytes | None]:
+    """For hashes of places where somebody has logged in before; None where there is no key to make it of."""
+
+    @functools.cache
+    def key() -> bytes | None:
+        try:
+            return hmac.digest(resolve_secret_key(settings), b"evertalk.login-places.1", "sha256")
+        except BadSettings:
+            return None
+
+    return key

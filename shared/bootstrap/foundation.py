@@ -1,0 +1,214 @@
+"""What every process stands on before it serves anybody: connections, stores, models and its heartbeat."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, Literal
+
+import asyncpg
+import structlog
+
+from shared.adapters.files.workspace_files import WorkspaceFiles
+from shared.adapters.mcp.tools import KNOWN_FILE, KnownMcpTools, McpTools, configured_servers
+from shared.adapters.models.breaker import BreakerState
+from shared.adapters.models.routing import Models
+from shared.adapters.models.selection import models_of
+from shared.adapters.models.token_counter import VocabularyCounter
+from shared.adapters.postgres.db.pool import longest_wait_of, open_pool
+from shared.adapters.postgres.db.wellness import storage_limiter
+from shared.adapters.redis.announcer import RedisAnnouncer
+from shared.adapters.redis.arq_queue import ArqDoorbell
+from shared.adapters.telemetry.health import Health
+from shared.adapters.telemetry.heart import Heart
+from shared.adapters.telemetry.otlp_traces import traces_to
+from shared.bootstrap.from_settings import WORKSPACES_FOLDER, build_caps, build_policy, resolve_server_urls
+from shared.bootstrap.host_fingerprint import HostFingerprint
+from shared.bootstrap.stores import Stores, build_stores
+from shared.bootstrap.warm_up import WarmUp
+from shared.config.settings import Settings, find_mcp_file
+from shared.core.session.policy import ContextPolicy
+from shared.core.session.turns import Caps
+from shared.core.values.errors import StorageUnavailable
+from shared.ports import StorageLimiter
+from shared.runtime.crash_points import CrashPoint, build_crash_point
+from shared.runtime.tasks import BackgroundTasks
+from shared.runtime.tracing import Tracer
+from shared.services.turns.database_promotion import PromotionWatcher
+from shared.supervision.liveness import touch_process_file
+from shared.supervision.process_handoff import clear_process_file, take_over_process
+
+log = structlog.get_logger(__name__)
+
+FAILED_BACKUP_FILE = "failed.txt"
+"""Beside the backups: why the last daily one failed; gone when one succeeds."""
+Role = Literal["web", "bot", "worker"]
+CHANNELS: Mapping[Role, str] = {"web": "web", "bot": "telegram", "worker": ""}
+"""Whose turns a process answers."""
+
+
+class SystemClock:
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Foundation:
+    """`close` ends it, and its leases lapse at once."""
+
+    settings: Settings
+    role: Role
+    pool: asyncpg.Pool[asyncpg.Record]
+    stores: Stores
+    limit_storage: StorageLimiter
+    announcer: RedisAnnouncer
+    dashboard_announcer: RedisAnnouncer
+    """For what operators' pages follow; connected while one does."""
+    doorbell: ArqDoorbell
+    models: Models
+    counter: VocabularyCounter
+    warm_up: WarmUp
+    mcp_tools: McpTools | KnownMcpTools | None
+    workspaces: WorkspaceFiles
+    policy: ContextPolicy
+    caps: Caps
+    clock: SystemClock
+    crash_point: CrashPoint
+    tracer: Tracer
+    worker_id: int
+    heart: Heart
+    health: Health
+    """Told with each heartbeat."""
+    promotion: PromotionWatcher
+    background_tasks: BackgroundTasks
+    """How busy this loop is, for the heart to know; and whether another server is the primary."""
+
+    def list_breakers(self) -> Mapping[str, BreakerState]:
+        """Which providers this process asks just now."""
+        return self.models.states()
+
+    async def close(self) -> None:
+        if isinstance(self.mcp_tools, McpTools):
+            await self.mcp_tools.close()
+        with suppress(StorageUnavailable):
+            await self.stores.turns.return_allowance()
+        await self.heart.stop()
+        await self.background_tasks.cancel()
+        if self.heart.is_lost:
+            clear_process_file(self.settings.process_file)
+        else:
+            await self.stores.workers.stop(self.worker_id)
+        await self.workspaces.close()
+        await self.announcer.close()
+        await self.dashboard_announcer.close()
+        await self.doorbell.close()
+        await self.models.close()
+        await asyncio.to_thread(self.tracer.close)
+        async with asyncio.timeout(10):
+            await self.pool.close()
+
+
+async def open_foundation(settings: Settings, *, role: Role) -> Foundation:
+    """Raises StorageUnavailable, SchemaUnknown, BadSettings, ContradictoryPolicy, ModelsFileBroken."""
+    database_url, redis_url = resolve_server_urls(settings)
+    counter, policy = VocabularyCounter(), build_policy(settings)
+    crash_point = build_crash_point(settings.crash_point)
+    tracer = traces_to(settings.otlp_endpoint, service=f"evertalk-{role}")
+    models = models_of(settings, counter)
+    models.trace(tracer)
+    pool = await open_pool(database_url)
+    stores = build_stores(pool, timezone=settings.timezone, crash_point=crash_point)
+    await stores.readiness.refuse_unknown()
+    health = build_health(settings, models)
+    worker_id = await take_over_process(stores.workers, role, settings.process_file)
+    heart = Heart(
+        partial(open_pool, database_url, size=1),
+        worker_id,
+        health=health,
+        waited=partial(longest_wait_of, pool),
+        beaten=partial(touch_process_file, settings.process_file),
+    )
+    heart.start()
+    promotion, background_tasks = PromotionWatcher(heart, stores.workers), BackgroundTasks()
+    for loop in (heart.watch, promotion.watch):
+        background_tasks.run_forever(loop)
+    if await _has_waiting_work(stores, role):
+        models.start_loading()
+    announcer, dashboard_announcer = RedisAnnouncer(redis_url), RedisAnnouncer(redis_url)
+    doorbell = ArqDoorbell(redis_url)
+    health.count_redis_errors(
+        lambda: {"publish": announcer.lost + dashboard_announcer.lost, "enqueue": doorbell.silent}
+    )
+    workspaces = WorkspaceFiles(
+        settings.data_dir / WORKSPACES_FOLDER, poll_seconds=settings.workspace_poll_seconds
+    )
+    await workspaces.preload(filter(None, (await stores.agents.folders()).values()))
+    return Foundation(
+        settings=settings,
+        role=role,
+        pool=pool,
+        stores=stores,
+        limit_storage=partial(storage_limiter, pool),
+        announcer=announcer,
+        dashboard_announcer=dashboard_announcer,
+        doorbell=doorbell,
+        models=models,
+        counter=counter,
+        warm_up=WarmUp(models, counter),
+        mcp_tools=build_mcp_tools(settings, role=role),
+        workspaces=workspaces,
+        policy=policy,
+        caps=build_caps(settings),
+        clock=SystemClock(),
+        crash_point=crash_point,
+        tracer=tracer,
+        worker_id=worker_id,
+        heart=heart,
+        health=health,
+        promotion=promotion,
+        background_tasks=background_tasks,
+    )
+
+
+async def _has_waiting_work(stores: Stores, role: Role) -> bool:
+    """Whoever was here before has left something whose first step is a call of the model."""
+    if role == "worker":
+        return bool(await stores.jobs.due_jobs(limit=1))
+    return bool(await stores.turns.list_unanswered(CHANNELS[role]))
+
+
+def build_health(settings: Settings, models: Models) -> Health:
+    """A file tells of a backup that failed, whoever makes them: `up`, or a process for that alone."""
+    failed = settings.backups / FAILED_BACKUP_FILE if settings.backup_keep else None
+    marks = _build_fingerprint(settings)
+    return Health(
+        models.states, settings.data_dir, narrowed=models.narrowed, failed_backup=failed, marks=marks
+    )
+
+
+def _build_fingerprint(settings: Settings) -> Callable[[], Mapping[str, Any]]:
+    """None where nobody gave us the key that they are made with."""
+    if settings.secret_key is None:
+        return dict
+    return HostFingerprint(
+        settings, settings.secret_key.get_secret_value().encode(), settings.data_dir / WORKSPACES_FOLDER
+    )
+
+
+def build_mcp_tools(settings: Settings, *, role: Role) -> McpTools | KnownMcpTools | None:
+    """Whoever answers people holds connections; the worker shows models what they were shown before."""
+    servers, problems = configured_servers(find_mcp_file(settings))
+    for problem in problems:
+        log.warning("mcp_file_invalid", problem=problem)
+    if not servers:
+        return None
+    known = settings.data_dir / KNOWN_FILE
+    if role == "worker":
+        return KnownMcpTools(servers, known=known)
+    tools = McpTools(servers, known=known)
+    tools.start()
+    return tools

@@ -1,0 +1,127 @@
+"""What the settings say, as values of the core and adapters: policy, caps, alert rules, agents' defaults."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+from shared.adapters.alerts.mail import AlertMail
+from shared.adapters.alerts.webhook import AlertWebhook
+from shared.adapters.files.web_pages import FETCH_URL
+from shared.adapters.files.workspace_files import read_workspace, workspace_path
+from shared.adapters.models.catalog import TABLE, read_entries
+from shared.adapters.models.offline import OFFLINE_MODEL
+from shared.adapters.postgres.dashboard.alerts import Rules as AlertRules
+from shared.config.agents import AgentDefaults
+from shared.config.settings import BadSettings, Settings, SettingsProblem, load_policy_overrides
+from shared.core.context.memory_tools import FORGET_MEMORY, SAVE_MEMORY, SEARCH_MEMORY, UPDATE_MEMORY
+from shared.core.context.recall_query import RECALL
+from shared.core.identity.handover import HandoverLimits
+from shared.core.session.artifacts import OPEN_ARTIFACT
+from shared.core.session.overrides import deployment_policy
+from shared.core.session.policy import ContextPolicy
+from shared.core.session.turns import Caps
+from shared.services.admin.alert_sender import AlertChannel
+from shared.services.tools.calculator import CALCULATE
+from shared.services.tools.current_time import CURRENT_TIME
+from shared.services.tools.handover import ASK_HUMAN
+from shared.services.tools.reminders import REMIND_ME
+from shared.services.turns.delegate_tool import DELEGATE
+
+WORKSPACES_FOLDER = "workspaces"
+"""In the data folder: where agents' folders lie unless their rows say otherwise."""
+BUILT_IN_TOOLS = (
+    SAVE_MEMORY, SEARCH_MEMORY, UPDATE_MEMORY, FORGET_MEMORY, RECALL, CURRENT_TIME, CALCULATE, FETCH_URL,
+    REMIND_ME, ASK_HUMAN, DELEGATE, OPEN_ARTIFACT,
+)  # fmt: skip
+"""What every agent may use unless its configuration says otherwise."""
+VISITORS_OF_A_NETWORK = 3
+"""So many times what one anonymous visitor may spend, all of one network may together."""
+
+
+def resolve_server_urls(settings: Settings) -> tuple[str, str]:
+    """The addresses that the supervisor, or the operator, has put into the environment."""
+    if settings.database_url is None or settings.redis_url is None:
+        reason = "is not set: start everything with `./evertalk up`"
+        missing = [name for name in ("database_url", "redis_url") if getattr(settings, name) is None]
+        raise BadSettings(
+            tuple(SettingsProblem(name=name.upper(), value="", reason=reason) for name in missing)
+        )
+    return settings.database_url.get_secret_value(), settings.redis_url.get_secret_value()
+
+
+def build_policy(settings: Settings) -> ContextPolicy:
+    """The preset with the operator's numbers; raises ContradictoryPolicy."""
+    return deployment_policy(
+        settings.preset, context_window=settings.context_window, given=load_policy_overrides(settings)
+    )
+
+
+def build_caps(settings: Settings) -> Caps:
+    """A personal installation's visitor is its owner: only the public profile caps visitors apart."""
+    public = settings.profile == "public"
+    network = settings.cap_network_per_day_usd
+    if network is None:
+        network = VISITORS_OF_A_NETWORK * settings.cap_visitor_per_day_usd
+    hourly = settings.cap_total_per_day_usd * settings.cap_visitors_per_hour_percent / 100
+    return Caps(
+        total=_micro(settings.cap_total_per_day_usd),
+        person=_micro(settings.cap_person_per_day_usd),
+        visitor=_micro(settings.cap_visitor_per_day_usd if public else settings.cap_person_per_day_usd),
+        session=_micro(settings.cap_session_usd),
+        network=_micro(network) if public else None,
+        visitors_hour=_micro(hourly) if public else None,
+        timezone=settings.timezone,
+    )
+
+
+def _micro(dollars: Decimal | None) -> int | None:
+    return None if dollars is None else int(dollars * 1_000_000)
+
+
+def build_alert_rules(settings: Settings) -> AlertRules:
+    """Half of the time that a person waits before the assistant goes on is too long for nobody to know."""
+    waiting = settings.handover_minutes * 60 / 2 if settings.has_handover else 0.0
+    return AlertRules(
+        timezone=settings.timezone, cap_micro=build_caps(settings).total, handover_seconds=waiting
+    )
+
+
+def build_alert_channels(settings: Settings) -> dict[str, AlertChannel]:
+    """For webhook and mail, as far as they are set up; Telegram's stand in the process that holds the bot."""
+    dashboard = f"{settings.base_url}/dashboard"
+    carriers: dict[str, AlertChannel] = {}
+    if (url := settings.alert_webhook_url) and (secret := settings.alert_webhook_secret):
+        carriers["webhook"] = AlertWebhook(
+            url.get_secret_value(), secret.get_secret_value(), dashboard_url=dashboard
+        )
+    if settings.alert_smtp_url is not None:
+        carriers["email"] = AlertMail(
+            settings.alert_smtp_url.get_secret_value(),
+            sender=settings.alert_email_from,
+            receivers=settings.alert_email_to,
+            dashboard_url=dashboard,
+        )
+    return carriers
+
+
+def build_handover_limits(settings: Settings) -> HandoverLimits:
+    """Where it was switched off, nobody waits any longer."""
+    if not settings.has_handover:
+        return HandoverLimits(waiting=0, silence=0)
+    return HandoverLimits(waiting=settings.handover_minutes, silence=settings.handover_silence_minutes)
+
+
+def build_agent_defaults(settings: Settings) -> AgentDefaults:
+    """What agents' rows are checked against; raises ContradictoryPolicy, ModelsFileBroken."""
+    entries = read_entries(settings.models_file) if settings.models_file else ()
+    named = {settings.model, settings.summary_model} - {""}
+    return AgentDefaults(
+        policy=build_policy(settings),
+        context_window=settings.context_window,
+        operator_policy=load_policy_overrides(settings),
+        models=frozenset({OFFLINE_MODEL, *TABLE, *named, *(entry.name for entry in entries)}),
+        load_workspace=lambda folder: read_workspace(
+            workspace_path(settings.data_dir / WORKSPACES_FOLDER, folder)
+        ),
+        tools=BUILT_IN_TOOLS,
+    )

@@ -1,0 +1,186 @@
+"""Every store that a process works with, built once from its pool."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+
+import asyncpg
+
+from shared.adapters.postgres.compaction.flushes import PostgresFlushes
+from shared.adapters.postgres.compaction.job_backoff import PostgresPace
+from shared.adapters.postgres.compaction.jobs import PostgresUpkeep
+from shared.adapters.postgres.dashboard.alerts import PostgresAlerts
+from shared.adapters.postgres.dashboard.job_changes import PostgresWorkChanges
+from shared.adapters.postgres.dashboard.session_stats import PostgresFigures
+from shared.adapters.postgres.dashboard.telegram import PostgresTelegramOverview
+from shared.adapters.postgres.db.leases import PostgresLeases
+from shared.adapters.postgres.db.listing import PostgresSessionList
+from shared.adapters.postgres.db.pool import open_pool
+from shared.adapters.postgres.db.readiness import PostgresReadiness
+from shared.adapters.postgres.db.workers import PostgresWorkers
+from shared.adapters.postgres.memory.consolidation import PostgresTidying
+from shared.adapters.postgres.memory.knowledge import PostgresKnowledge
+from shared.adapters.postgres.memory.notes import PostgresNotes
+from shared.adapters.postgres.memory.recall import PostgresRecall
+from shared.adapters.postgres.memory.recall_index import PostgresRecallIndex
+from shared.adapters.postgres.memory.reminders import PostgresReminders
+from shared.adapters.postgres.people.account_links import PostgresPeople
+from shared.adapters.postgres.people.agents import PostgresAgents
+from shared.adapters.postgres.people.api_keys import PostgresApiKeys
+from shared.adapters.postgres.people.api_sessions import PostgresApiSessions
+from shared.adapters.postgres.people.handover import PostgresHandovers
+from shared.adapters.postgres.people.identities import PostgresIdentities
+from shared.adapters.postgres.people.operator_admin import Roster
+from shared.adapters.postgres.people.people_directory import PostgresPersons
+from shared.adapters.postgres.people.sites import PostgresSites
+from shared.adapters.postgres.people.tickets import PostgresTickets
+from shared.adapters.postgres.people.visitors import PostgresVisitors
+from shared.adapters.postgres.privacy.erasure import PostgresErasure
+from shared.adapters.postgres.privacy.erasure_log import PostgresErasureLog
+from shared.adapters.postgres.privacy.export import PostgresExport
+from shared.adapters.postgres.privacy.leftovers import PostgresLeftovers
+from shared.adapters.postgres.privacy.retention import PostgresRetention
+from shared.adapters.postgres.telegram.access import PostgresTelegramAccess
+from shared.adapters.postgres.telegram.chats import PostgresTelegramPlaces
+from shared.adapters.postgres.telegram.inbox import PostgresTelegramInbox
+from shared.adapters.postgres.turns.attachments import PostgresAttachments
+from shared.adapters.postgres.turns.deliveries import PostgresDeliveries
+from shared.adapters.postgres.turns.edits import PostgresEdits
+from shared.adapters.postgres.turns.events import PostgresEvents
+from shared.adapters.postgres.turns.feedback import PostgresFeedback
+from shared.adapters.postgres.turns.pins import PostgresPins
+from shared.adapters.postgres.turns.replays import PostgresReplays
+from shared.adapters.postgres.turns.session_settings import PostgresChoices
+from shared.adapters.postgres.turns.turns import PostgresTurns
+from shared.adapters.postgres.turns.uncertain_notices import PostgresUncertainNotices
+from shared.adapters.postgres.turns.uploads import PostgresUploads
+from shared.runtime.crash_points import CrashPoint, ignore_crash_point
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stores:
+    """By subject, in the order of the rooms of `shared.adapters.postgres`."""
+
+    leases: PostgresLeases
+    readiness: PostgresReadiness
+    session_list: PostgresSessionList
+    workers: PostgresWorkers
+
+    attachments: PostgresAttachments
+    deliveries: PostgresDeliveries
+    edits: PostgresEdits
+    events: PostgresEvents
+    feedback: PostgresFeedback
+    pins: PostgresPins
+    replays: PostgresReplays
+    session_settings: PostgresChoices
+    turns: PostgresTurns
+    uncertain_notices: PostgresUncertainNotices
+    uploads: PostgresUploads
+
+    flushes: PostgresFlushes
+    job_backoff: PostgresPace
+    jobs: PostgresUpkeep
+
+    consolidation: PostgresTidying
+    knowledge: PostgresKnowledge
+    notes: PostgresNotes
+    recall: PostgresRecall
+    recall_index: PostgresRecallIndex
+    reminders: PostgresReminders
+
+    account_links: PostgresPeople
+    agents: PostgresAgents
+    api_keys: PostgresApiKeys
+    api_sessions: PostgresApiSessions
+    handovers: PostgresHandovers
+    identities: PostgresIdentities
+    operator_admin: Roster
+    people_directory: PostgresPersons
+    sites: PostgresSites
+    tickets: PostgresTickets
+    visitors: PostgresVisitors
+
+    telegram_access: PostgresTelegramAccess
+    telegram_bots: PostgresTelegramOverview
+    telegram_chats: PostgresTelegramPlaces
+    telegram_inbox: PostgresTelegramInbox
+
+    erasure: PostgresErasure
+    erasure_log: PostgresErasureLog
+    export: PostgresExport
+    leftovers: PostgresLeftovers
+    retention: PostgresRetention
+
+    alerts: PostgresAlerts
+    job_changes: PostgresWorkChanges
+    session_stats: PostgresFigures
+
+
+def build_stores(
+    pool: asyncpg.Pool[asyncpg.Record], *, timezone: str = "UTC", crash_point: CrashPoint = ignore_crash_point
+) -> Stores:
+    """`timezone`: where a day of spending begins."""
+    account_links = PostgresPeople(pool, timezone=timezone)
+    return Stores(
+        leases=PostgresLeases(pool),
+        readiness=PostgresReadiness(pool),
+        session_list=PostgresSessionList(pool, crash_point=crash_point),
+        workers=PostgresWorkers(pool),
+        attachments=PostgresAttachments(pool),
+        deliveries=PostgresDeliveries(pool),
+        edits=PostgresEdits(pool),
+        events=PostgresEvents(pool),
+        feedback=PostgresFeedback(pool),
+        pins=PostgresPins(pool),
+        replays=PostgresReplays(pool),
+        session_settings=PostgresChoices(pool),
+        turns=PostgresTurns(pool, slice_taken=partial(crash_point, "after_slice")),
+        uncertain_notices=PostgresUncertainNotices(pool),
+        uploads=PostgresUploads(pool),
+        flushes=PostgresFlushes(pool),
+        job_backoff=PostgresPace(pool),
+        jobs=PostgresUpkeep(pool),
+        consolidation=PostgresTidying(pool),
+        knowledge=PostgresKnowledge(pool),
+        notes=PostgresNotes(pool),
+        recall=PostgresRecall(pool),
+        recall_index=PostgresRecallIndex(pool),
+        reminders=PostgresReminders(pool),
+        account_links=account_links,
+        agents=PostgresAgents(pool),
+        api_keys=PostgresApiKeys(pool),
+        api_sessions=PostgresApiSessions(pool),
+        handovers=PostgresHandovers(pool),
+        identities=PostgresIdentities(pool, people=account_links),
+        operator_admin=Roster(pool),
+        people_directory=PostgresPersons(pool),
+        sites=PostgresSites(pool),
+        tickets=PostgresTickets(pool),
+        visitors=PostgresVisitors(pool),
+        telegram_access=PostgresTelegramAccess(pool),
+        telegram_bots=PostgresTelegramOverview(pool),
+        telegram_chats=PostgresTelegramPlaces(pool),
+        telegram_inbox=PostgresTelegramInbox(pool),
+        erasure=PostgresErasure(pool),
+        erasure_log=PostgresErasureLog(pool),
+        export=PostgresExport(pool),
+        leftovers=PostgresLeftovers(pool),
+        retention=PostgresRetention(pool),
+        alerts=PostgresAlerts(pool),
+        job_changes=PostgresWorkChanges(pool),
+        session_stats=PostgresFigures(pool, timezone=timezone),
+    )
+
+
+@asynccontextmanager
+async def open_stores(database_url: str, *, size: int = 2) -> AsyncIterator[Stores]:
+    """For what needs the database for a moment, as a verb of the command line does."""
+    pool = await open_pool(database_url, size=size)
+    try:
+        yield build_stores(pool)
+    finally:
+        await pool.close()
