@@ -15,6 +15,7 @@ PAGES = [name for name in NAMES if name.startswith("docs/")]
 MOST_README_LINES = 150
 MOST_PICTURE_BYTES = 150_000
 _LINK = re.compile(r"\]\(([^()\s]+)\)")
+_PATH = re.compile(r"`((?:bot|core|services|adapters|shared|web|worker|tests|migrations|docs)/[\w./-]*)`")
 _FENCE = re.compile(r"^( *)```.*?^\1```$", re.MULTILINE | re.DOTALL)
 _HEADING = re.compile(r"^#{1,6} +(.+?) *$", re.MULTILINE)
 
@@ -53,6 +54,13 @@ def test_every_relative_link_and_anchor_leads_somewhere(name: str) -> None:
         assert found.exists(), f"{name}: {target}"
         assert found.is_relative_to(ROOT), f"{name}: {target} leads out of the repository"
         assert not anchor or (found.suffix == ".md" and anchor in anchors_of(found)), f"{name}: {target}"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_path_of_the_code_exists(name: str) -> None:
+    """`core/…`, `services/…` and `adapters/…` are short for those in `shared`."""
+    for path in _PATH.findall((ROOT / name).read_text(encoding="utf-8")):
+        assert (ROOT / path).exists() or (ROOT / "shared" / path).exists(), f"{name}: {path}"
 
 
 def test_every_page_can_be_reached_from_the_readme() -> None:

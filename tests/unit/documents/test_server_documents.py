@@ -45,7 +45,7 @@ OTHERS = {
     "demo": {"telegram"},
     "test": {"", "faults", "chaos", "local-model", "--control"},
 }
-"""What may stand behind verbs that read their arguments later; of `test` a file may, too."""
+"""What may stand behind verbs that read their arguments later; of `test` a path may, too."""
 LIST = "docs/commands.md"
 """Has placeholders for names; `test_documents` compares it."""
 AN_ID = "11111111-2222-4333-8444-555555555555"
@@ -81,7 +81,7 @@ def test_every_command_of_the_pages_can_be_typed(line: str) -> None:
         READERS[verb]([AN_ID if word == "ID" else word for word in rest])
     elif verb in OTHERS:
         first = rest[0] if rest else ""
-        assert first in OTHERS[verb] or (verb == "test" and (ROOT / first).is_file())
+        assert first in OTHERS[verb] or (verb == "test" and (ROOT / first).exists())
     else:
         assert rest == []
 
