@@ -18,6 +18,7 @@ from shared.core.session.presets import PRESETS
 from web.dashboard.settings import PAGE
 
 ROOT = Path(__file__).parents[3]
+STEADY = PRESETS["steady"]
 
 
 def read_page(name: str) -> str:
@@ -129,3 +130,28 @@ def test_every_preset_is_named() -> None:
         r"^\| preset \|.+\n\|---\|---\|\n((?:\|.+\n)+)", read_page("context"), flags=re.MULTILINE
     )
     assert re.findall(r"^\| `([^`]+)` \|", table, flags=re.MULTILINE) == list(PRESETS)
+
+
+@pytest.mark.parametrize(
+    ("row", "told"),
+    [
+        ("window", (f"{STEADY.context_window:,}",)),
+        ("answer", (f"{STEADY.max_output:,}", f"{STEADY.max_output_share:.0%}")),
+        ("hard limit of a request", (f"{STEADY.overhead:,}", f"{STEADY.overhead_share:.0%}")),
+        ("limit", (f"({STEADY.reserve:,}", f"({STEADY.soft_budget:,})")),
+        (
+            "memory flush",
+            (f"{STEADY.flush_threshold:,}", f"{STEADY.flush_share_below:,}", f"{STEADY.flush_share:.0%}"),
+        ),
+        (
+            "newest turns that are never summarised",
+            (f"({STEADY.keep_turns})", f"at least {STEADY.keep_turns_least}"),
+        ),
+        ("size after a compaction", (f"{STEADY.land_at:.0%}",)),
+        ("idle compaction", (f"{STEADY.idle_over:,}",)),
+        ("gauge", (f"{STEADY.warning_at:.0%}", f"{STEADY.critical_at:.0%}")),
+    ],
+)
+def test_the_thresholds_are_those_of_steady(row: str, told: tuple[str, ...]) -> None:
+    (cell,) = re.findall(rf"^\| {row} \| (.+) \|$", read_page("context"), flags=re.MULTILINE)
+    assert [number for number in told if number not in cell.replace(" %", "%")] == []
