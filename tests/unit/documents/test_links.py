@@ -16,6 +16,7 @@ MOST_README_LINES = 150
 MOST_PICTURE_BYTES = 150_000
 _LINK = re.compile(r"\]\(([^()\s]+)\)")
 _PATH = re.compile(r"`((?:bot|core|services|adapters|shared|web|worker|tests|migrations|docs)/[\w./-]*)`")
+_POINTER = re.compile(r"(docs/\w+\.md)(?:, ([A-Z][\w ]+))?")
 _STUMBLES = re.compile(
     r"\b(anew|of theirs|lets? go of|put away|ha(ve|d) (it )?back|beg[au]n again)\b", re.IGNORECASE
 )
@@ -64,6 +65,17 @@ def test_every_path_of_the_code_exists(name: str) -> None:
     """`core/…`, `services/…` and `adapters/…` are short for those in `shared`."""
     for path in _PATH.findall((ROOT / name).read_text(encoding="utf-8")):
         assert (ROOT / path).exists() or (ROOT / "shared" / path).exists(), f"{name}: {path}"
+
+
+def test_the_product_points_to_pages_and_headings_that_exist() -> None:
+    """A message says `docs/page.md`, or `docs/page.md, Heading`."""
+    sources = [path for top in ("bot", "shared", "web", "worker") for path in (ROOT / top).rglob("*.py")]
+    named = {found for path in sources for found in _POINTER.findall(path.read_text(encoding="utf-8"))}
+    assert len(named) >= 5
+    for page, heading in sorted(named):
+        assert page in PAGES, page
+        titles = _HEADING.findall(read_prose(ROOT / page))
+        assert not heading or any(heading.startswith(title) for title in titles), f"{page}: {heading}"
 
 
 def test_every_page_can_be_reached_from_the_readme() -> None:
