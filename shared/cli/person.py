@@ -143,7 +143,9 @@ async def _erase(store: PostgresErasure, session_id: int, person: str, desk: Per
     desk.say(
         f"Erased: {_amounts(report.counts)}. Erasure {report.erasure_id} is in the log, without content."
     )
-    desk.say("Backups made before today still hold it: see “Your data” in the README before restoring one.")
+    desk.say(
+        "Backups made before today still contain it: read docs/data.md, Restore, before you restore one."
+    )
     return 0
 
 

@@ -103,7 +103,7 @@ def _unprefixed(name: str) -> Any:
 
 
 class Settings(BaseSettings):
-    """All settings; the README's table is compared with this class by a test."""
+    """All settings; a test compares the tables of docs/settings.md with this class."""
 
     model_config = SettingsConfigDict(
         env_prefix=PREFIX, env_ignore_empty=True, extra="ignore", frozen=True, populate_by_name=True

@@ -87,7 +87,7 @@ def _settings_findings() -> Iterator[Finding]:
     path = default_env_file()
     written = dotenv_values(path) if path is not None and path.is_file() else {}
     for name, nearest in find_unknown_names({**os.environ, **dict.fromkeys(written, "")}).items():
-        advice = f"Did you mean {nearest}?" if nearest else "Remove it; the README lists all settings."
+        advice = f"Did you mean {nearest}?" if nearest else "Remove it; docs/settings.md lists all settings."
         yield Finding(level="warn", what=f"{name} means nothing to Evertalk", advice=advice)
     if path is not None and path.is_file() and path.stat().st_mode & 0o077:
         yield Finding(level="warn", what=f"others can read {path}", advice=f"chmod 600 {path}")

@@ -17,7 +17,11 @@ async def check_mcp(settings: Settings) -> Sequence[Finding]:
     path = find_mcp_file(settings)
     servers, problems = configured_servers(path)
     findings = [
-        Finding(level="warn", what=f"{path}: {problem}", advice="Correct it; the README shows how it looks.")
+        Finding(
+            level="warn",
+            what=f"{path}: {problem}",
+            advice="Correct it; docs/agents.md, MCP servers, has an example.",
+        )
         for problem in problems
     ]
     for probed in await asyncio.gather(*(probe(server) for server in servers)):

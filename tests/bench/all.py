@@ -3,7 +3,7 @@
 Each bench runs as a process of its own, one after the other, and is ended when its time is over: all of them
 within two hours at the latest, usually within forty minutes; `--quick` is a small scale. What one bench could
 not measure is a line with the reason. Rows of PATH that are not measured this time stay as they are;
-`--docs docs/budgets.md README.md` writes them into these pages.
+`--docs docs/budgets.md` writes them into this page.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The budgets as a table: on a terminal, in `docs/budgets.md`, and in short in the README."""
+"""The budgets as a table: on a terminal and in `docs/budgets.md`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from typing import Any
 from tests.bench.budgets import BUDGETS, Budget
 
 BEGIN, END = "<!-- budgets: begin -->", "<!-- budgets: end -->"
-SHORT_BEGIN, SHORT_END = "<!-- budgets in short: begin -->", "<!-- budgets in short: end -->"
-SHORT_HEADINGS = ("", "what is measured", "must", "moonshot", "measured", "reached")
 HEADINGS = ("", "what is measured", "floor", "must", "moonshot", "measured", "reached", "conditions")
 NOT_YET = "not measured"
 
@@ -56,19 +54,9 @@ def as_markdown(rows: Rows) -> list[str]:
     return [*lines, "", "What stands between a figure and its moonshot:", "", *reasons] if reasons else lines
 
 
-def in_short(rows: Rows) -> list[str]:
-    lines = [_line(SHORT_HEADINGS), _line(["---"] * len(SHORT_HEADINGS))]
-    for one in BUDGETS:
-        row = rows.get(one.number, {})
-        figures = _figures(one, row.get("values", {})) or "–"
-        lines.append(_line((one.number, one.measured, one.must, one.moonshot, figures, _reached(row))))
-    return lines
-
-
 def write_docs(path: Path, rows: Rows) -> None:
-    """Between the marks of the page, whole or in short; the rest of it is written by people."""
-    page = _between(path.read_text(), BEGIN, END, as_markdown(rows))
-    path.write_text(_between(page, SHORT_BEGIN, SHORT_END, in_short(rows)))
+    """Between the marks of the page; the rest of it is written by people."""
+    path.write_text(_between(path.read_text(), BEGIN, END, as_markdown(rows)))
 
 
 def _between(page: str, begin: str, end: str, lines: Sequence[str]) -> str:

@@ -24,309 +24,316 @@ def _row(number: int, fault: str, cause: str, holds: str, *, long: str = "") -> 
 
 _PROCESSES = (
     _row(
-        1, "web or bot dies before a message is stored",
-        "exit in front of the commit",
-        "nothing was acknowledged; the browser or Telegram sends it again; stored once, answered once",
+        1, "the web or bot process dies before it stores a message",
+        "exit before the commit",
+        "nothing was acknowledged; the browser or Telegram sends the message again; it is stored once and"
+        " answered once",
     ),
     _row(
-        2, "web or bot dies when a message is stored and not yet acknowledged",
-        "exit behind the commit",
-        "the repeat meets its own key; stored once, answered once",
+        2, "the web or bot process dies after it stores a message and before it acknowledges it",
+        "exit after the commit",
+        "the repeated message has the same key; it is stored once and answered once",
     ),
     _row(
-        3, "web dies when it has acknowledged and told nobody",
-        "SIGKILL as soon as the acknowledgement is heard",
-        "the look for unanswered turns finds it; answered once",
+        3, "the web process dies after it acknowledges a message and before it announces it",
+        "SIGKILL as soon as the acknowledgement arrives",
+        "the sweep for unanswered turns finds it; it is answered once",
     ),
     _row(
-        4, "whoever answers dies between claim and model",
-        "exit behind the claim",
-        "the lease lapses with the heartbeat, another process answers, once",
+        4, "the process dies between claim and model call",
+        "exit after the claim",
+        "the lease expires with the heartbeat; another process answers, once",
     ),
     _row(
-        5, "whoever answers dies while words come in",
+        5, "the process dies while the answer streams",
         "exit after some deltas",
-        "the attempt is thrown away and begun again, the draft replaced; nothing half is stored; the ledger"
-        " has it as aborted, and what was set aside for it counts against the caps",
+        "the attempt is discarded and repeated, and the draft is replaced; no partial answer is stored; the"
+        " ledger lists the call as aborted, and its reservation counts against the caps",
     ),
     _row(
-        6, "whoever answers dies when the model has ended",
-        "exit in front of the answer's commit",
-        "one more call of the model, one answer",
+        6, "the process dies when the model has finished",
+        "exit before the answer's commit",
+        "one more model call, one answer",
     ),
     _row(
-        7, "whoever answers dies when the answer is stored and not yet delivered",
-        "exit behind the answer's commit",
-        "the next process delivers it, without asking the model again",
+        7, "the process dies when the answer is stored and not yet delivered",
+        "exit after the answer's commit",
+        "the next process delivers it, without another model call",
     ),
     _row(
-        8, "the bot dies before its first bubble is sent",
-        "exit in front of the send",
-        "what had not left is delivered once; what may have left is told, and comes when its person wants it",
+        8, "the bot dies before it sends its first message",
+        "exit before the send",
+        "what was not sent is delivered once; for what may have been sent, the person gets a notice with a"
+        " button that delivers it",
     ),
     _row(
-        9, "the bot dies when Telegram has a bubble whose number is not stored",
-        "exit behind the send",
-        "the answer comes once; at most one stray bubble stays",
+        9, "the bot dies when Telegram has a message whose id is not stored",
+        "exit after the send",
+        "the answer arrives once; at most one stray message stays",
     ),
     _row(
-        10, "the bot dies between the bubble's number and its last edit",
-        "exit in front of the edit",
-        "the answer comes once, in the same bubble",
+        10, "the bot dies between a message's id and its last edit",
+        "exit before the edit",
+        "the answer arrives once, in the same message",
     ),
     _row(
-        11, "the bot dies when the last edit is made and not noted",
-        "exit behind the edit",
-        "the edit is repeated; Telegram's “not modified” is success",
+        11, "the bot dies when the last edit is made and not recorded",
+        "exit after the edit",
+        "the edit is repeated; Telegram's “not modified” counts as success",
     ),
     _row(
-        12, "whoever answers dies around a tool's side effect",
-        "exit before, in and behind the run of a tool",
-        "repeated only where the tool says that this does no harm; else the model reads “outcome unknown”",
+        12, "the process dies around a tool's side effect",
+        "exit before, during and after the run of a tool",
+        "the tool runs again only if it is idempotent; otherwise the model reads “outcome unknown”",
     ),
     _row(
         13, "the worker dies between a flush's model call and its notes",
-        "exit in front of the commit",
-        "flushed again; nothing lost, no note twice",
+        "exit before the commit",
+        "the flush is repeated; no note is lost or stored twice",
     ),
     _row(
         14, "the worker dies when the notes are stored and nothing is summarised",
-        "exit behind the flush's commit",
-        "not flushed again; the summary is made",
+        "exit after the flush's commit",
+        "the flush is not repeated; the summary is written",
     ),
     _row(
         15, "the worker dies between a summary's model call and its commit",
-        "exit in front of the commit",
-        "the conversation goes on with its originals meanwhile; the summary is made later",
+        "exit before the commit",
+        "the conversation continues with its original messages; the summary is written later",
     ),
     _row(
-        16, "the worker dies when the summary is stored and its job is not marked",
-        "exit behind the summary's commit",
+        16, "the worker dies when the summary is stored and its job is not marked as done",
+        "exit after the summary's commit",
         "the second run finds the range covered and does nothing; one summary",
     ),
     _row(
         17, "processes are killed all the time",
-        "SIGKILL to a random one every second under load",
-        "none lost, none doubled, none out of order; answers keep coming",
+        "SIGKILL to a random process every second under load",
+        "no message is lost, doubled or out of order; answers keep coming",
         long="ten minutes",
     ),
     _row(
-        18, "an orderly end in the middle of a long answer",
+        18, "a process is terminated during a long answer",
         "SIGTERM during a stream of a minute",
-        "ended or handed over; one answer; the process is gone within 30 s",
+        "the answer is completed or handed over; one answer; the process ends within 30 s",
     ),
     _row(
-        19, "whoever answers is stopped and wakes up again",
+        19, "a process is suspended and resumed",
         "SIGSTOP for longer than its lease, then SIGCONT",
-        "another process answers; the late writer is fenced off",
+        "another process answers; the resumed process can no longer write",
         long="thirty seconds",
     ),
     _row(
         20, "an event loop is blocked",
-        "the process computes and returns to nothing else for longer than its lease",
-        "its heart beats beside the loop, so that it keeps its turns and ends them; after 30 s the heart no"
-        " longer vouches for it, and another process takes over; one answer; the log says which",
+        "the process computes without yielding for longer than its lease",
+        "heartbeats come from a thread beside the loop, so that the process keeps its turns and finishes"
+        " them; after 30 s the heartbeats stop, and another process takes over; one answer; the log says"
+        " which of both happened",
         long="twenty seconds",
     ),
     _row(
         21, "the clock of one process jumps",
         "an hour ahead, then an hour back, while it works",
-        "no lease stolen, none stuck: only Postgres' clock counts",
+        "no lease is stolen or stuck, because only PostgreSQL's clock counts",
     ),
     _row(
-        22, "two bot processes with one token",
+        22, "two bot processes use one token",
         "started side by side",
-        "one polls and one stands by; Telegram sees no conflict; the second takes over when the first falls",
+        "one polls and one stands by; Telegram sees no conflict; the second takes over when the first dies",
     ),
     _row(
-        23, "the same update comes five times at once",
+        23, "the same update arrives five times at once",
         "posted to two processes",
-        "every post is answered with 200; stored once, answered once",
+        "every request is answered with 200; the message is stored once and answered once",
     ),
     _row(
-        24, "an update comes before an earlier one",
+        24, "an update arrives before an earlier one",
         "posted in the wrong order",
-        "both stored, both answered, in the order of arrival",
+        "both are stored and answered in the order of arrival",
     ),
     _row(
-        25, "twenty messages in a second while an answer is written",
+        25, "twenty messages arrive within a second while an answer is written",
         "sent at once",
-        "each is part of exactly one following turn; none skipped",
+        "each is part of exactly one following turn; none is skipped",
     ),
 )  # fmt: skip
 
 _SERVERS = (
     _row(
-        26, "Postgres commits and its reply is lost",
-        "a proxy swallows 2 % of replies and breaks the line",
-        "looked up again by its key; none lost, none doubled",
+        26, "PostgreSQL commits and its reply is lost",
+        "a proxy swallows 2 % of the replies and breaks the connection",
+        "the result is looked up by its key; nothing is lost or doubled",
     ),
     _row(
-        27, "Postgres falls without a goodbye",
+        27, "PostgreSQL stops abruptly",
         "immediate shutdown and start",
-        "503 meanwhile; work goes on by itself when it accepts again",
+        "503 meanwhile; work continues when PostgreSQL accepts connections again",
     ),
     _row(
-        28, "Postgres is away for a while",
+        28, "PostgreSQL is unavailable for a while",
         "stopped",
-        "nothing is acknowledged; what Telegram kept is taken in afterwards, in order",
+        "nothing is acknowledged; updates that Telegram kept are handled afterwards, in order",
         long="a minute",
     ),
     _row(
-        29, "Postgres is read-only",
+        29, "PostgreSQL is read-only",
         "as after a failover to a standby",
-        "as if it were away; connections are made anew",
+        "as if it were unavailable; connections are opened again",
     ),
     _row(
         30, "the disk is full",
-        "the log of a real Postgres on a disk of a few megabytes; an error by hand where a table grows",
-        "nothing is acknowledged that is not stored; goes on when there is room",
+        "the write-ahead log of a real PostgreSQL on a disk of a few megabytes; an injected error where a"
+        " table grows",
+        "nothing is acknowledged that is not stored; work continues when there is space",
     ),
     _row(
         31, "slow statements take every connection",
-        "a sleeper that holds a table, more people than connections",
-        "waits are bounded and end in a kind refusal; no deadlock",
+        "a statement that locks a table, and more people than connections",
+        "waits are bounded and end in a polite refusal; no deadlock",
     ),
     _row(
-        32, "a thousand clients leave in the middle of a request",
+        32, "a thousand clients disconnect in the middle of a request",
         "connections cut off",
-        "as many connections to Postgres as before; nothing leaks",
+        "as many connections to PostgreSQL as before; nothing leaks",
     ),
     _row(
-        33, "rivals for the same rows",
+        33, "transactions conflict on the same rows",
         "deadlocks and serialization failures",
-        "tried again, a bounded number of times",
+        "they are retried, a bounded number of times",
     ),
     _row(
-        34, "Redis is killed and comes back empty",
+        34, "Redis is killed and restarts empty",
         "SIGKILL, nothing persisted, fifty jobs due",
-        "all fifty are done",
+        "all fifty jobs are done",
     ),
     _row(
-        35, "Redis is away for a while",
+        35, "Redis is unavailable for a while",
         "stopped",
-        "people talk on; jobs are done when it is back",
+        "people keep talking; jobs are done when Redis is back",
         long="a minute",
     ),
     _row(
-        36, "Redis is frozen",
-        "it sleeps",
+        36, "Redis does not respond",
+        "suspended",
         "calls time out; no turn is stuck",
         long="twenty seconds",
     ),
     _row(
         37, "Redis is full",
         "its memory limit is reached, nothing is evicted",
-        "turns go on, errors are counted; jobs are found in Postgres, those that waited are done afterwards",
+        "turns continue and errors are counted; jobs are found in PostgreSQL, and those that waited are"
+        " done afterwards",
     ),
     _row(
         38, "Redis is emptied again and again",
         "FLUSHALL every ten seconds under load",
-        "none lost, none doubled, none out of order",
+        "no message is lost, doubled or out of order",
         long="ten minutes",
     ),
     _row(
-        39, "a job is rung twice, unknown, late, failing or endless",
+        39, "a job is announced twice, unknown, late, failing or endless",
         "each put into the queue",
-        "every job ends as done, due again or dead, and says so in Postgres",
+        "every job ends as done, due again or dead, and PostgreSQL records it",
     ),
 )  # fmt: skip
 
 _PROVIDER = (
     _row(
-        40, "the provider says: too many requests",
+        40, "the provider responds with “too many requests”",
         "429 with a short and with a long wait",
-        "waited for, or put back with one notice: a minute at most, less once it answers anybody",
+        "the turn waits, or is postponed with one notice: for a minute at most, less once the provider"
+        " answers anybody",
     ),
     _row(
         41, "the provider is overloaded",
-        "529, and the same inside of a stream",
-        "the breaker opens, few calls are repeated, and it closes again",
+        "529, also within a stream",
+        "the circuit breaker opens, few calls are repeated, and it closes again",
         long="a minute",
     ),
     _row(
-        42, "a stream is cut off anywhere",
+        42, "a stream is cut off at any point",
         "a proxy breaks it after any number of bytes",
-        "nothing half is stored; begun again; no words twice on the screen",
+        "no partial answer is stored; the call is repeated; no text appears twice on the screen",
     ),
     _row(
-        43, "a stream falls silent, or drips",
+        43, "a stream stalls or trickles",
         "no event for minutes; a byte a second",
-        "given up after 30 s of silence, or at the deadline",
+        "the call is given up after 30 s of silence, or at the deadline",
         long="ten minutes",
     ),
     _row(
-        44, "a stream ends without its end, or holds nonsense",
+        44, "a stream has no end event, or is malformed",
         "no last event; broken JSON; unknown events",
-        "taken as cut off, or passed over",
+        "treated as cut off, or ignored",
     ),
     _row(
-        45, "the provider finds a request too long",
+        45, "the provider refuses a request as too long",
         "400 although it was counted as short enough",
-        "made smaller once, answered, never in circles",
+        "the request is made smaller once and answered; no loop",
     ),
     _row(
-        46, "a summary is useless",
-        "empty, longer than its originals, without what was pinned, or full of orders",
-        "refused by its checks; a digest without a model in the end; the conversation lives",
+        46, "a summary is unusable",
+        "empty, longer than its originals, without pinned messages, or full of instructions",
+        "the checks refuse it; in the end a digest without a model replaces it; the conversation continues",
     ),
     _row(
-        47, "three compactors and a writer in one conversation",
+        47, "three compactors and a writer work on one conversation",
         "at the same time",
         "one wins each time; ranges are contiguous; every original is kept",
     ),
     _row(
-        48, "compact, forget and a new message at the same moment",
+        48, "compact, forget and a new message coincide",
         "at the same time",
-        "one after the other; what was erased does not come back",
+        "they run one after the other; erased content does not come back",
     ),
     _row(
-        49, "a message that no attempt survives",
+        49, "a message fails in every attempt",
         "three failures in a row",
-        "given up with a notice; the next message is answered",
+        "it is given up with a notice; the next message is answered",
     ),
 )  # fmt: skip
 
 _CHANNELS = (
     _row(
-        50, "Telegram refuses, limits or is silent",
-        "429, 403, 400, a call cut off before or after it was accepted, a bubble deleted",
-        "exactly one final answer, on a press where it was cut off; or the chat is marked closed",
+        50, "Telegram refuses, limits or does not respond",
+        "429, 403, 400, a call cut off before or after it was accepted, a deleted message",
+        "exactly one final answer, after a press of the button if the call was cut off; or the chat is"
+        " marked as closed",
     ),
     _row(
         51, "a widget reconnects, reads slowly, has a second tab",
-        "the line cut at every step, in a browser",
-        "the same transcript in both tabs, no bubble twice, nobody else is slowed down",
+        "the connection cut at every step, in a browser",
+        "the same transcript in both tabs, no message twice, nobody else is slowed down",
     ),
     _row(
-        52, "a worker of the version before works beside a new one",
-        "a new kind of job and a new column, processes running that do not know them; the program of two"
+        52, "a worker of the former version works beside a new one",
+        "a new kind of job and a new column, and processes that do not know them; the program of two"
         " migrations before, from the history, through an upgrade and beside the new one",
-        "no job lost; each migration lets the version before work on",
+        "no job is lost; each migration lets the former version work",
     ),
     _row(
-        53, "Postgres is killed again and again while people write on both channels",
+        53, "PostgreSQL is killed again and again while people write on both channels",
         "SIGKILL to its first process every six to nine seconds under load",
-        "judged by what each person sent and saw: none lost, none doubled, none out of order; no update is"
-        " marked and no job has a fault because of it",
+        "judged by what each person sent and saw: no message is lost, doubled or out of order; no update is"
+        " marked as failed and no job has a fault because of it",
         long="five minutes",
     ),
 )  # fmt: skip
 
 _HOSTS = (
     _row(
-        54, "a standby that was behind becomes the primary",
-        "pg_basebackup, a line to it that stops, the primary killed as with its machine, pg_promote;"
-        " a thousand promotions of a simulated one",
-        "no turn is stuck; screens begin afresh; what was acknowledged and is lost comes again from browsers"
-        " that are open and from the bot, and is answered anew",
+        54, "a standby that lags becomes the primary",
+        "pg_basebackup, a replication connection that stops, the primary killed as with its machine,"
+        " pg_promote; a thousand promotions of a simulated standby",
+        "no turn is stuck; clients reload; open browsers and the bot send lost acknowledged messages again,"
+        " and they are answered again",
     ),
     _row(
         55, "one of two hosts has all the visitors, and more than it can carry",
-        "sixty people on one of two web processes that run a fifth of the time, each asking again as soon as"
-        " they are answered",
-        "no turn is taken from whoever is slow, none is paid for twice; new turns go to the other process, so"
-        " that nearly everybody waits no more than twice as long as with people on both",
+        "sixty people on one of two web processes that run a fifth of the time, each asking again as soon"
+        " as they are answered",
+        "no turn is taken from a slow process, and none is paid for twice; new turns go to the other"
+        " process, so that nearly everybody waits no more than twice as long as with people on both hosts",
     ),
 )  # fmt: skip
 
@@ -336,7 +343,7 @@ NUMBERS: Final = tuple(row.number for row in ROWS)
 
 def as_markdown() -> str:
     """The whole of docs/faults.md."""
-    top = ("# Faults", f"> {_PROMISE}".replace("\n", "\n> "), _HOW, _COMMANDS, _LINES, _EXCEPTIONS)
+    top = ("# Faults", _ANSWERS, f"> {_PROMISE}".replace("\n", "\n> "), _HOW, _COMMANDS, _LINES, _EXCEPTIONS)
     return "\n\n".join([*top, "\n".join([*_HEAD, *map(_line, ROWS)])]) + "\n"
 
 
@@ -345,33 +352,33 @@ def _line(row: Row) -> str:
     return f"| {row.number} | {row.fault} | {row.cause}{whole} | {row.holds} |"
 
 
-_PROMISE = """Every message that Evertalk has acknowledged is answered exactly once, in order, or the
-person is told why not."""
-_HOW = """That is tried with 55 faults: real processes and signals, a real PostgreSQL and Valkey, a proxy
-that breaks lines, strict imitations of Telegram and of the model's provider, and a browser where a row
-needs one. Each case ends with the same check of everything stored (`check_invariants()`; `./evertalk
-doctor` runs it, too)."""
+_ANSWERS = "This page lists the faults that Evertalk is tested with, and what holds after each of them."
+_PROMISE = """Evertalk answers every message that it has acknowledged exactly once and in order, or it
+tells the person why not."""
+_HOW = """55 faults test this promise: with real processes and signals, a real PostgreSQL and Valkey, a
+proxy that breaks connections, strict imitations of Telegram and of the model's provider, and a browser
+where a row needs one. Each case ends with the same check of everything stored (`check_invariants()`;
+`./evertalk doctor` runs it, too)."""
 _COMMANDS = """```sh
 ./evertalk test faults                 # every row once; a line for each: ok, or the reason
-./evertalk test faults --row F09 F10   # these only
-./evertalk test faults --at-length     # each outage as long as at night: minutes, and ten of the storm
-./evertalk test faults --seeds 1000    # a night: places, moments and orders drawn anew for each seed
-./evertalk test chaos --minutes 30     # all five processes killed while forty people write, and a table
+./evertalk test faults --row F09 F10   # only these rows
+./evertalk test faults --at-length     # long outages, as at night: minutes, and ten for the storm
+./evertalk test faults --seeds 1000    # a night: each seed draws places, moments and orders
+./evertalk test chaos --minutes 30     # kills all five processes while forty people write; prints a table
 ```"""
 _LINES = """A line begins with the number of its row and ends in `ok` or the reason. `--seeds 417-417`
-repeats what one seed drew. All rows are part of `./evertalk test`; those with a longer form at night are
-tried in seconds there, and without `--at-length`.
+repeats what one seed drew. All rows are part of `./evertalk test`. Rows with a longer form at night take
+seconds there, and without `--at-length`.
 
-The chaos run takes nothing from the database but its invariants: each of forty people, half of them in a
-browser and half on Telegram, keeps a transcript of what they sent and saw, and these are judged. One process
-falls at a time, then Postgres every ten seconds, then three at once, then all of it; it ends with
-`result: ok` and the exit code 0, or with what is lost, doubled or out of order. `--transcripts FOLDER`
-keeps what everybody saw."""
-_EXCEPTIONS = """Two exceptions are honest ones. A process that dies between Telegram's taking a first
-bubble and our storing its number leaves one stray bubble, never a second answer. And a short answer that
-was being sent when its process died may be in the chat or not: it is not sent again by guess. Its person is
-told so within five seconds, with a button that brings it once; the operator sees it, too."""
-_HEAD = ("| row | fault | how it is brought about | what holds |", "|---|---|---|---|")
+The chaos run checks only the invariants in the database. It judges the transcripts of forty people, half of
+them in a browser and half on Telegram: what each of them sent and saw. It kills one process at a time, then
+PostgreSQL every ten seconds, then three processes at once, then all of it. It ends with `result: ok` and the
+exit code 0, or with what is lost, doubled or out of order. `--transcripts FOLDER` saves the transcripts."""
+_EXCEPTIONS = """There are two exceptions. If a process dies after Telegram accepts a first message and before
+Evertalk stores its id, one stray message stays, never a second answer. If a process dies while it sends a
+short answer, nobody knows whether the answer is in the chat. Evertalk does not send it again: within five
+seconds the person gets a notice with a button that sends the answer once, and the operator sees it, too."""
+_HEAD = ("| row | fault | how the test causes it | what holds |", "|---|---|---|---|")
 
 
 if __name__ == "__main__":

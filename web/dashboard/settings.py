@@ -1,4 +1,4 @@
-"""Settings for operators, read-only: each with its value, where it came from, and what the README says."""
+"""Settings for operators, read-only: value, where it came from, and what docs/settings.md says."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from aiohttp import web
 from shared.config.settings import Settings, find_setting_sources, is_secret, list_setting_names
 from web.dashboard.access import AuthedRequest, Route, answer
 
-README = Path(__file__).resolve().parents[2] / "README.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "settings.md"
 _ROW = re.compile(r"^\| `([A-Z_]+)` \| (.*?) \| (.*) \|$", re.MULTILINE)
 
 
@@ -27,7 +27,7 @@ async def settings(visit: AuthedRequest) -> web.StreamResponse:
 
 
 def _all(given: Settings) -> list[dict[str, Any]]:
-    told, origins = _readme(), find_setting_sources()
+    told, origins = _read_page(), find_setting_sources()
     return [_shown(given, field, name, told, origins[field]) for field, name in list_setting_names().items()]
 
 
@@ -73,10 +73,10 @@ def _without_password(text: str) -> str:
 
 
 @functools.lru_cache(maxsize=1)
-def _readme() -> dict[str, tuple[str, str]]:
-    """Default and meaning by name, as the table says; nothing where the README is not installed."""
+def _read_page() -> dict[str, tuple[str, str]]:
+    """Default and meaning by name, as the tables say; nothing where the page is not installed."""
     try:
-        text = README.read_text(encoding="utf-8")
+        text = PAGE.read_text(encoding="utf-8")
     except OSError:
         return {}
     rows = _ROW.findall(text)

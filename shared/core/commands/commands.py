@@ -70,11 +70,15 @@ class CompactArguments:
 
 
 COMMANDS: tuple[Command, ...] = (
-    Command(name="help", description="Show what you can do here", audiences=_ALL_AUDIENCES),
-    Command(name="start", description="Say hello and see how this works"),
-    Command(name="new", description="Begin afresh; what was said is kept", audiences=_ALL_AUDIENCES),
-    Command(name="separator", description="Leave everything above out of the assistant's view"),
-    Command(name="stop", description="Stop the answer that is being written", audiences=_ALL_AUDIENCES),
+    Command(name="help", description="Show all commands", audiences=_ALL_AUDIENCES),
+    Command(name="start", description="Show a short introduction"),
+    Command(
+        name="new",
+        description="Start a new conversation; old messages are kept",
+        audiences=_ALL_AUDIENCES,
+    ),
+    Command(name="separator", description="Hide everything above from the assistant"),
+    Command(name="stop", description="Stop the current answer", audiences=_ALL_AUDIENCES),
     Command(name="retry", description="Answer your last message again"),
     Command(
         name="compact",
@@ -88,14 +92,14 @@ COMMANDS: tuple[Command, ...] = (
         ),
         groups="admins",
     ),
-    Command(name="undo", description="Take back the last summary", groups="admins"),
-    Command(name="status", description="Show how the conversation is doing"),
-    Command(name="context", description="Show what fills the assistant's view"),
-    Command(name="usage", description="Show what this conversation has used"),
-    Command(name="budget", description="Show what may still be spent today"),
+    Command(name="undo", description="Undo the last summary", groups="admins"),
+    Command(name="status", description="Show the state of this conversation"),
+    Command(name="context", description="Show what fills the assistant's context"),
+    Command(name="usage", description="Show the tokens and cost of this conversation"),
+    Command(name="budget", description="Show what is spent and left today"),
     Command(
         name="pin",
-        description="Keep a message word for word; send it as a reply, or alone for the newest answer",
+        description="Keep a message word for word; as a reply, or alone for the newest answer",
         args="[message]",
         named=(
             Argument(name="message", description="a message's id, such as m12; without it the newest answer"),
@@ -104,34 +108,34 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command(
         name="unpin",
-        description="Let go of a pinned message; send it as a reply, or with its number",
+        description="Unpin a message; as a reply, or with its number",
         args="[number]",
         named=(Argument(name="message", description="a message's id, such as m12, or its number in /pins"),),
         groups="admins",
     ),
-    Command(name="pins", description="Show what is pinned"),
+    Command(name="pins", description="Show pinned messages"),
     Command(
         name="feedback",
-        description="Say what you think of the last answer",
+        description="Comment on the last answer",
         args="<text>",
         named=(Argument(name="text", description="what you think", required=True),),
         audiences=_ALL_AUDIENCES,
     ),
     Command(
         name="memory",
-        description="Show what I remember about you, or find it by words",
+        description="Show or search what I remember about you",
         args="[words]",
         named=(Argument(name="words", description="what to look for"),),
     ),
     Command(
         name="remember",
-        description="Keep a sentence for good",
+        description="Save a note",
         args="<text>",
         named=(Argument(name="text", description="the sentence", required=True),),
     ),
     Command(
         name="forget",
-        description="Erase what you name, or everything; it shows first what that would be",
+        description="Delete what you name, or everything; shows it first",
         args="<what> | everything",
         named=(
             Argument(name="what", description="words, a number of the list, or `everything`", required=True),
@@ -149,26 +153,26 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command(
         name="link",
-        description="Go on with this conversation on another channel: get a code here, type it there",
+        description="Continue this conversation on another channel: get a code here, enter it there",
         args="[code]",
         named=(Argument(name="code", description="what the other channel has shown", most_chars=40),),
     ),
     Command(
         name="unlink",
-        description="Part two channels that were joined by /link",
+        description="Separate two channels that were linked by /link",
         args="[number]",
         named=(Argument(name="number", kind="number", description="its number in the list"),),
     ),
     Command(
         name="human",
-        description="Ask for a human of the team; `cancel` takes it back",
+        description="Ask for a human of the team; `cancel` to withdraw",
         args="[reason]",
         audiences=_ALL_AUDIENCES,
         groups="admins",
     ),
     Command(
         name="goal",
-        description="Say what this conversation is for; `-` takes it back",
+        description="Set the goal of this conversation; `-` to clear it",
         args="[text]",
         named=(Argument(name="text", description="what it is for; `-` takes it back"),),
         groups="admins",
@@ -189,12 +193,12 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command(
         name="export",
-        description="Get the whole conversation as a file",
+        description="Download the whole conversation",
         args="[json]",
         named=(Argument(name="format", description="without it Markdown", one_of=("json",)),),
         audiences=_ALL_AUDIENCES,
     ),
-    Command(name="settings", description="Choose how I behave in this chat", groups="admins"),
+    Command(name="settings", description="Change how I behave in this chat", groups="admins"),
 )
 _BY_NAME = {command.name: command for command in COMMANDS}
 

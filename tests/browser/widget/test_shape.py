@@ -264,8 +264,9 @@ def test_no_file_turns_text_into_markup_or_code(path: Any) -> None:
     assert not re.search(r"[\"'`]https?://[a-z]", source.replace("http://www.w3.org/2000/svg", ""))
 
 
-def test_readme_tells_a_page_all_that_it_can_say() -> None:
-    told = (STATIC.parent.parent / "README.md").read_text().split("## Put it on a page")[1].split("\n## ")[0]
+def test_the_document_tells_a_page_all_that_it_can_say() -> None:
+    document = (STATIC.parent.parent / "docs" / "widget.md").read_text()
+    told = document.split("## Put it on a page")[1].split("\n## ")[0]
     code = "".join(path.read_text() for path in OURS)
     calls = re.search(r"const calls = new Set\(\[(.*?)]\)", code)
     assert calls is not None

@@ -1,4 +1,4 @@
-"""The documents cannot rot: settings, verbs, commands and presets are in the README as in the code."""
+"""The documents cannot rot: settings, verbs, commands and presets stand in them as in the code."""
 
 from __future__ import annotations
 
@@ -15,23 +15,40 @@ from shared.config.agents import AgentDefaults, check_config, read_config
 from shared.config.settings import Settings, list_setting_names
 from shared.core.commands.commands import COMMANDS, commands_for
 from shared.core.session.presets import PRESETS
+from web.dashboard.settings import PAGE
 
-README = (Path(__file__).parents[3] / "README.md").read_text()
+ROOT = Path(__file__).parents[3]
+STEADY = PRESETS["steady"]
 
 
-def rows() -> dict[str, list[str]]:
-    """First cell without its back-ticks → the other cells."""
-    found = re.findall(r"^\| `([^`]+)` \|(.*)\|$", README, flags=re.MULTILINE)
-    return {name: [cell.strip() for cell in cells.split("|")] for name, cells in found}
+def read_page(name: str) -> str:
+    return (ROOT / "docs" / f"{name}.md").read_text()
+
+
+def rows(name: str) -> dict[str, list[str]]:
+    """Of all tables of a page: the first cell without its back-ticks → the other cells."""
+    found = re.findall(r"^\| `([^`]+)` \|(.*)\|$", read_page(name), flags=re.MULTILINE)
+    assert len(found) == len({first for first, _ in found}), "a row stands twice"
+    return {first: [cell.strip() for cell in cells.split("|")] for first, cells in found}
 
 
 def test_every_setting_and_no_other_is_in_the_table() -> None:
-    documented = {name for name in rows() if re.fullmatch(r"[A-Z][A-Z_]+", name)}
-    assert documented == set(list_setting_names().values())
+    assert set(rows("settings")) == set(list_setting_names().values())
+
+
+def test_the_settings_stand_in_one_page_only() -> None:
+    for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
+        listed = re.findall(r"^\| `([A-Z][A-Z_]+)` \|", page.read_text(), flags=re.MULTILINE)
+        assert page.name == "settings.md" or listed == [], page.name
+
+
+def test_a_container_has_the_page_that_the_dashboard_reads() -> None:
+    assert PAGE == ROOT / "docs" / "settings.md"
+    assert "!docs/settings.md" in (ROOT / ".dockerignore").read_text().splitlines()
 
 
 def test_the_defaults_in_the_table_are_the_defaults() -> None:
-    table = rows()
+    table = rows("settings")
     for field, name in list_setting_names().items():
         default = Settings.model_fields[field].default
         if isinstance(default, int | str | Decimal) and default:
@@ -39,19 +56,20 @@ def test_the_defaults_in_the_table_are_the_defaults() -> None:
 
 
 def test_the_oldest_postgres_in_the_table_is_the_one_that_the_doctor_takes() -> None:
-    assert f"PostgreSQL {LEAST_POSTGRES} or newer" in rows()["DATABASE_URL"][1]
+    assert f"PostgreSQL {LEAST_POSTGRES} or newer" in rows("settings")["DATABASE_URL"][1]
 
 
 def test_every_command_is_described_in_its_own_words() -> None:
-    documented = {name[1:]: cells[0] for name, cells in rows().items() if name.startswith("/")}
+    documented = {name[1:]: cells[0] for name, cells in rows("commands").items() if name[0] == "/"}
     assert documented == {command.name: command.description for command in COMMANDS}
 
 
 @pytest.mark.control("S47")
 def test_who_may_do_what_in_groups_and_in_public_is_told() -> None:
     (told,) = re.findall(
-        r"In groups only administrators may use\n([^.]+)\. Where anyone[^,]+, people have ([^.]+)\.",
-        README,
+        r"In groups, only administrators can use ([^.]+)\.\s+"
+        r"With the audience `public`, people can use only ([^.]+)\.",
+        read_page("commands"),
     )
     for_admins, for_all = (re.findall(r"`/(\w+)`", words) for words in told)
     assert for_admins == [command.name for command in COMMANDS if command.groups == "admins"]
@@ -60,18 +78,18 @@ def test_who_may_do_what_in_groups_and_in_public_is_told() -> None:
 
 
 def test_every_verb_of_pairing_is_named() -> None:
-    (cell,) = rows()["./evertalk pairing VERB"]
+    (cell,) = rows("commands")["./evertalk pairing VERB"]
     assert set(re.findall(r"`(\w+)[^`]*`", cell)) == {"list", "approve", "deny", "revoke", "owner"}
 
 
 def test_every_verb_of_person_is_named() -> None:
-    (cell,) = rows()["./evertalk person VERB"]
+    (cell,) = rows("commands")["./evertalk person VERB"]
     assert set(re.findall(r"`(\w+)[^`]*`", cell)) == {"list", "export", "erase", "hold", "release"}
 
 
 @pytest.mark.control("S42")
 def test_the_retention_of_every_table_is_told() -> None:
-    told = dict(re.findall(r"^\| ([a-z_, ]+) \| (.+) \|$", README, flags=re.MULTILINE))
+    told = dict(re.findall(r"^\| ([a-z_, ]+) \| (.+) \|$", read_page("data"), flags=re.MULTILINE))
     kept = {table: words for tables, words in told.items() for table in tables.split(", ") if table in RULES}
     assert kept == {table: rule.told for table, rule in RULES.items()}
 
@@ -87,25 +105,53 @@ def test_the_retention_of_every_table_is_told() -> None:
     ],
 )
 def test_every_verb_of_agents_and_sites_is_named(verb: str, words: set[str]) -> None:
-    (cell,) = rows()[f"./evertalk {verb} VERB"]
+    (cell,) = rows("commands")[f"./evertalk {verb} VERB"]
     assert set(re.findall(r"`(\w+)`", cell)) == words
 
 
 def test_the_settings_of_the_documented_agent_can_be_used() -> None:
-    (told,) = re.findall(r'```json\n(\{"name": "Ada".+?)```', README, flags=re.DOTALL)
+    (told,) = re.findall(r'```json\n(\{"name": "Ada".+?)```', read_page("agents"), flags=re.DOTALL)
     assert check_config(read_config(told), AgentDefaults(policy=PRESETS["steady"])) == ()
 
 
 def test_the_bot_is_one_of_the_services_of_the_container_file() -> None:
-    compose = (Path(__file__).parents[3] / "docker-compose.yml").read_text()
+    compose = (ROOT / "docker-compose.yml").read_text()
     for process in ("web", "worker", "bot"):
         assert f"  {process}:\n    <<: *evertalk\n    command: [python, -m, {process}]\n" in compose
 
 
 def test_every_verb_is_in_the_table() -> None:
-    documented = {name.split()[1] for name in rows() if name.startswith("./evertalk ")}
+    documented = {name.split()[1] for name in rows("commands") if name.startswith("./evertalk ")}
     assert documented == set(VERB_NAMES)
 
 
 def test_every_preset_is_named() -> None:
-    assert all(f"`{name}`" in README for name in PRESETS)
+    (table,) = re.findall(
+        r"^\| preset \|.+\n\|---\|---\|\n((?:\|.+\n)+)", read_page("context"), flags=re.MULTILINE
+    )
+    assert re.findall(r"^\| `([^`]+)` \|", table, flags=re.MULTILINE) == list(PRESETS)
+
+
+@pytest.mark.parametrize(
+    ("row", "told"),
+    [
+        ("window", (f"{STEADY.context_window:,}",)),
+        ("answer", (f"{STEADY.max_output:,}", f"{STEADY.max_output_share:.0%}")),
+        ("hard limit of a request", (f"{STEADY.overhead:,}", f"{STEADY.overhead_share:.0%}")),
+        ("limit", (f"({STEADY.reserve:,}", f"({STEADY.soft_budget:,})")),
+        (
+            "memory flush",
+            (f"{STEADY.flush_threshold:,}", f"{STEADY.flush_share_below:,}", f"{STEADY.flush_share:.0%}"),
+        ),
+        (
+            "newest turns that are never summarised",
+            (f"({STEADY.keep_turns})", f"at least {STEADY.keep_turns_least}"),
+        ),
+        ("size after a compaction", (f"{STEADY.land_at:.0%}",)),
+        ("idle compaction", (f"{STEADY.idle_over:,}",)),
+        ("gauge", (f"{STEADY.warning_at:.0%}", f"{STEADY.critical_at:.0%}")),
+    ],
+)
+def test_the_thresholds_are_those_of_steady(row: str, told: tuple[str, ...]) -> None:
+    (cell,) = re.findall(rf"^\| {row} \| (.+) \|$", read_page("context"), flags=re.MULTILINE)
+    assert [number for number in told if number not in cell.replace(" %", "%")] == []

@@ -1,4 +1,4 @@
-"""The pages for who runs a server: every command in them exists, and every alert has its line."""
+"""What operators read: every command in the documents can be typed, and every alert has its line."""
 
 from __future__ import annotations
 
@@ -29,7 +29,11 @@ from shared.core.ops.alerts import KINDS
 from shared.diagnostics.security_review import read_doctor_arguments
 
 ROOT = Path(__file__).resolve().parents[3]
-PAGES = ("docs/server.md", "docs/cluster.md", "docs/runbook.md")
+PAGES = [
+    "README.md",
+    "CONTRIBUTING.md",
+    *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md"))),
+]
 READERS: dict[str, Callable[[Sequence[str]], Any]] = {
     "agent": read_agent_arguments, "alert": read_alert_arguments, "backup": read_backup_arguments,
     "command": read_command_arguments, "database": read_database_arguments,
@@ -37,6 +41,13 @@ READERS: dict[str, Callable[[Sequence[str]], Any]] = {
     "pairing": read_pairing_arguments, "person": read_person_arguments, "restore": read_restore_arguments,
     "service": read_service_arguments, "site": read_site_arguments, "upgrade": read_upgrade_arguments,
 }  # fmt: skip
+OTHERS = {
+    "demo": {"telegram"},
+    "test": {"", "faults", "chaos", "local-model", "--control"},
+}
+"""What may stand behind verbs that read their arguments later; of `test` a path may, too."""
+LIST = "docs/commands.md"
+"""Has placeholders for names; `test_documents` compares it."""
 AN_ID = "11111111-2222-4333-8444-555555555555"
 """Stands for every ID in the text."""
 
@@ -44,10 +55,12 @@ AN_ID = "11111111-2222-4333-8444-555555555555"
 def commands() -> list[str]:
     found = set()
     for page in PAGES:
-        text = (ROOT / page).read_text()
+        if page == LIST:
+            continue
+        text = (ROOT / page).read_text().replace("\\\n", " ")
         found |= set(re.findall(r"`\./evertalk ([^`\n]+)`", text))
         found |= {
-            line.split("#")[0].strip()
+            re.split(r"\s# ", line)[0].strip()
             for line in re.findall(r"^(?:sudo.*?)?\./evertalk (.+)$", text, re.MULTILINE)
         }
         found |= set(re.findall(r"python -m shared (.+)$", text, re.MULTILINE))
@@ -66,6 +79,9 @@ def test_every_command_of_the_pages_can_be_typed(line: str) -> None:
     assert verb in VERB_NAMES
     if verb in READERS:
         READERS[verb]([AN_ID if word == "ID" else word for word in rest])
+    elif verb in OTHERS:
+        first = rest[0] if rest else ""
+        assert first in OTHERS[verb] or (verb == "test" and (ROOT / first).exists())
     else:
         assert rest == []
 
@@ -79,17 +95,6 @@ def test_every_alert_has_its_line_in_the_runbook() -> None:
 def test_every_setting_of_the_pages_exists(page: str) -> None:
     named = set(re.findall(r"\bEVERTALK_[A-Z_]+\b", (ROOT / page).read_text()))
     assert named <= {*list_setting_names().values(), ENV_FILE_NAME}
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_links_lead_somewhere(page: str) -> None:
-    text = (ROOT / page).read_text()
-    headings = {re.sub(r"[^a-z0-9 -]", "", title.lower()).replace(" ", "-") for title in
-                re.findall(r"^#+ (.+)$", text, re.MULTILINE)}  # fmt: skip
-    for target in re.findall(r"\]\(([^)]+)\)", text):
-        file, _, anchor = target.partition("#")
-        assert not file or (ROOT / page).parent.joinpath(file).exists(), target
-        assert file or anchor in headings, target
 
 
 def test_containers_have_time_to_end_and_logs_that_end() -> None:

@@ -30,124 +30,159 @@ def _control(number: int, what: str, chapter: str, note: str = "") -> Control:
 
 CONTROLS: tuple[Control, ...] = (
     _control(
-        1, "A webhook has a secret of 32 characters or more, compared before the body is read", "V4, V13"
+        1,
+        "A webhook has a secret of at least 32 characters, which is checked before the body is read",
+        "V4, V13",
     ),
     _control(
-        2, "What a proxy says is believed only of trusted ones; other names and bots have no door", "V4"
+        2,
+        "Forwarding headers are trusted only from trusted proxies; unknown host names and bots get no answer",
+        "V4",
     ),
-    _control(3, "A bot's token is in no log, error, metric and list of processes", "V16, LLM02"),
-    _control(4, "A WebSocket is opened for allowed origins only, never for all with a cookie", "V4"),
+    _control(3, "A bot's token appears in no log, error, metric or process list", "V16, LLM02"),
+    _control(4, "A WebSocket opens only for allowed origins, never for every origin with a cookie", "V4"),
     _control(
         5,
-        "A visitor's token is 256 random bits of one site, stored as a hash, changed by signing in",
+        "A visitor's token has 256 random bits, is valid for one site, stored as a hash and new at sign-in",
         "V7, V9",
-        "Random tokens, so that there is no algorithm to confuse; those of signed-in people live for a day.",
+        "Tokens are random, so that there is no algorithm to confuse; tokens of signed-in people are "
+        "valid for a day.",
     ),
-    _control(6, "Who signs in is vouched for by the site, freshly, and takes along only their own", "V9"),
-    _control(7, "The number of a conversation alone opens nothing", "V8"),
+    _control(
+        6,
+        "The site vouches for who signs in, freshly, and people bring along only their own conversation",
+        "V9",
+    ),
+    _control(7, "The id of a conversation alone gives no access", "V8"),
     _control(
         8,
-        "No party and no site reaches what belongs to another",
+        "No contact and no site reaches what belongs to another",
         "V8",
-        "By conditions in every statement and an invariant over the stored rows. Row-level security would "
-        "make the read of each turn 1.6 times as slow, and one owner runs all sites.",
+        "Conditions in every statement and an invariant over the stored rows ensure this. Row-level "
+        "security would make the read of each turn 1.6 times as slow, and one owner runs all sites.",
     ),
     _control(
         9,
-        "Operators' passwords are long, none guessed first, stored by argon2id; beside them one-time codes",
+        "Operators' passwords are long, not common, stored with argon2id; one-time codes can be added",
         "V6",
-        "A second factor is each operator's choice; for those of an identity provider it is the provider's.",
+        "Each operator chooses whether to use a second factor; for operators of an identity provider "
+        "it is the provider's.",
     ),
-    _control(10, "Logins are slowed down by account and by address before anything is hashed", "V2, V6"),
+    _control(10, "Logins are rate-limited by account and by address before anything is hashed", "V2, V6"),
     _control(
-        11, "A login has a new number, a strict cookie, an end by age and by idleness, and can be ended", "V7"
+        11,
+        "An operator session has a new id, a strict cookie and limits on age and idleness, and can be ended",
+        "V7",
     ),
-    _control(12, "Nothing changes on the word of another page", "V3"),
-    _control(13, "Every address has its role in one table, and what is not in it opens to nobody", "V8"),
+    _control(12, "Another page cannot change anything (cross-site request forgery)", "V3"),
+    _control(
+        13, "One table gives every endpoint its role; an endpoint that is not in it admits nobody", "V8"
+    ),
     _control(
         14,
-        "What operators read and change is in a chained record that nobody changes and that shows a forgery",
+        "A tamper-evident log, which nobody can change, records what operators read and change",
         "V16",
-        "Nothing of it ever goes, for it holds ids and no words; who owns the tables can take its guard "
-        "away, and the chain breaks.",
+        "The log is permanent, because it contains ids and no content. Whoever owns the tables can "
+        "remove its protection, but then the chain breaks.",
     ),
-    _control(15, "What a model says becomes text, and of Markdown only what is harmless", "V1, LLM05"),
-    _control(16, "Nothing that a model says is loaded by itself: a picture is a link", "LLM02, LLM05"),
-    _control(17, "Every answer forbids what it does not need: scripts, frames, markup made of text", "V3"),
-    _control(18, "Telegram's formatting is made by code and read as it was meant, or left out", "LLM05"),
-    _control(19, "The dashboard takes words of people, tools, summaries and notes for words", "LLM05"),
+    _control(15, "Model output becomes text, and of Markdown only what is harmless", "V1, LLM05"),
     _control(
-        20, "Words of others stay in their place in a prompt, behind marks that nobody can forge", "LLM01"
+        16, "Nothing in model output is loaded automatically: a picture is shown as a link", "LLM02, LLM05"
     ),
-    _control(21, "A note says who vouches for it; what only a tool says is never trusted", "LLM01, LLM04"),
-    _control(22, "What is remembered of one person reaches nobody else", "LLM02, LLM08"),
-    _control(23, "People see, correct, put away and take along what is remembered of them", "LLM04"),
+    _control(17, "Every response forbids what it does not need: scripts, frames, markup made of text", "V3"),
+    _control(18, "Code builds Telegram's formatting; it is read as intended or left out", "LLM05"),
+    _control(19, "The dashboard shows text of people, tools, summaries and notes as text", "LLM05"),
+    _control(
+        20, "Untrusted text stays in its place in a prompt, behind markers that nobody can forge", "LLM01"
+    ),
+    _control(
+        21, "A note records its source; a note that comes only from a tool is never trusted", "LLM01, LLM04"
+    ),
+    _control(22, "What is remembered about one person reaches nobody else", "LLM02, LLM08"),
+    _control(23, "People can see, correct, archive and export what is remembered about them", "LLM04"),
     _control(
         24,
-        "A summary is audited: no orders, nothing invented, bounded, prohibitions word for word",
+        "A summary is audited: no instructions, nothing invented, limited length, prohibitions word for word",
         "LLM01, LLM05",
     ),
     _control(
         25,
-        "Tools are named by the agent, their arguments checked, their time and results bounded",
+        "An agent names its tools; arguments are checked, and time and results are limited",
         "LLM06",
-        "Nothing that cannot be taken back is a tool of ours; servers of others are the operator's choice.",
+        "None of the built-in tools has an effect that cannot be undone; the operator decides about "
+        "other servers.",
     ),
     _control(
         26,
-        "A page is fetched from the open internet only, under every name and after every redirect",
+        "Pages are fetched only from the public internet, under every name and after every redirect",
         "V1, V15",
     ),
-    _control(27, "Prompts hold no secrets", "LLM07"),
-    _control(28, "Money is set aside before a call and settled after it, so that no cap is overrun", "LLM10"),
+    _control(27, "Prompts contain no secrets", "LLM07"),
+    _control(28, "Money is reserved before a call and settled after it, so that no cap is exceeded", "LLM10"),
     _control(
-        29, "Length, files, pace, rounds, output and summaries have limits that are told kindly", "LLM10"
+        29,
+        "Length, files, rates, rounds, output and summaries have limits, and people are told politely",
+        "LLM10",
     ),
-    _control(30, "Work in the background counts against the same caps", "LLM10"),
-    _control(31, "Strangers of one address begin and say only so much, for only so much money", "LLM10"),
-    _control(32, "Bodies, frames and headers have a largest size", "V4"),
-    _control(33, "Slow and many connections of one address keep nobody else out", "V15"),
-    _control(34, "Who reads slowly holds up nobody", "V15"),
-    _control(35, "Nothing is unpacked that others have packed, beyond a bound", "V4"),
-    _control(36, "Logs hold no words of people, no addresses and no secrets", "V16, LLM02"),
-    _control(37, "Secrets are in the environment or sealed, in no queue and in no printed setting", "V13"),
-    _control(38, "The queue is JSON, and Redis is nobody's but ours", "V13"),
+    _control(30, "Background jobs count against the same caps", "LLM10"),
+    _control(
+        31,
+        "Anonymous visitors of one address can start and say only so much, for only so much money",
+        "LLM10",
+    ),
+    _control(32, "Bodies, frames and headers have a maximum size", "V4"),
+    _control(33, "Slow and numerous connections of one address keep nobody else out", "V15"),
+    _control(34, "A slow reader delays nobody else", "V15"),
+    _control(35, "Compressed input is not unpacked beyond a limit", "V4"),
+    _control(36, "Logs contain no text of people, no addresses and no secrets", "V16, LLM02"),
+    _control(37, "Secrets are in the environment or encrypted, in no queue and in no printed setting", "V13"),
+    _control(38, "The queue is JSON, and only Evertalk uses its Redis", "V13"),
     _control(
         39,
-        "A statement ends in time, and what was said cannot be changed behind the program's back",
+        "A statement has a time limit, and stored messages cannot be changed behind the program's back",
         "V13",
-        "Roles are made by `./evertalk database roles` for a PostgreSQL of one's own; the embedded one has "
-        "a single role, for whoever reaches its socket owns its files. TLS is `sslmode` in DATABASE_URL.",
+        "`./evertalk database roles` creates the roles for your own PostgreSQL. The embedded one has "
+        "a single role, because whoever can reach its socket owns its files. TLS is `sslmode` in "
+        "DATABASE_URL.",
     ),
-    _control(40, "What is forgotten is nowhere any more, and that it was is on record", "V14"),
-    _control(41, "A person's own data can be taken along whole, and nobody else's is in it", "V14"),
+    _control(40, "Erased data are gone everywhere, and the erasure is on record", "V14"),
+    _control(41, "A person can export all of their own data, and nobody else's is in it", "V14"),
     _control(
         42,
-        "Everything is kept for its time and no longer, and of whom is on hold nothing goes",
+        "Data are kept for their retention time and no longer; nothing of a person on legal hold is deleted",
         "V14",
-        "Months of usage and of context audits go whole, and Telegram's own copies after 14 days, of people "
-        "on hold, too: the messages themselves stay.",
+        "Months of usage and of context audits, and Telegram's own copies after 14 days, are deleted "
+        "even for people on legal hold: the messages themselves stay.",
     ),
-    _control(43, "Every requirement is pinned by hashes, and known holes are looked for", "V15, LLM03"),
-    _control(44, "Containers have no rights, no writable system, no open doors and bounds", "V13"),
+    _control(43, "Hashes pin every requirement, and known vulnerabilities are looked for", "V15, LLM03"),
+    _control(
+        44,
+        "Containers have no privileges, a read-only file system, few open ports and resource limits",
+        "V13",
+    ),
     _control(45, "Counting tokens needs no network, and an altered vocabulary is not used", "LLM03"),
-    _control(46, "An error shows a number and a sentence, never our insides", "V16"),
-    _control(47, "In a group its administrators decide, and each topic is a place of its own", "V8"),
-    _control(48, "Files are what their bytes say, bounded, stripped, and shown to their owner only", "V5"),
-    _control(49, "A table taken along holds no formulas", "V1"),
-    _control(50, "Wrong and unknown look alike and cost the same", "V8"),
+    _control(46, "An error shows an id and a sentence, never internals", "V16"),
+    _control(47, "In a group, its administrators decide, and each topic is a separate chat", "V8"),
+    _control(
+        48,
+        "File types are detected from content; files are limited, stripped and shown only to their owner",
+        "V5",
+    ),
+    _control(49, "An exported table contains no formulas", "V1"),
+    _control(50, "Wrong and unknown values look alike and cost the same", "V8"),
 )
 
 
 _PREFACE = """
-What keeps people's words, an operator's money and the machine safe, and the tests that prove it. Each
-row names every test that is marked with its number; `tests/unit/security/test_controls.py` fails when a row
-has none, or when this page says anything else than the markers do. All of them run with `./evertalk
-test`, those of one row with `./evertalk test --control S09`. Chapters are those of OWASP ASVS 5.0 (V)
-and of OWASP's ten for applications with language models (LLM).
+This page lists the 50 security controls of Evertalk and the tests that prove each of them.
 
-What only a deployment can get wrong is looked at by `./evertalk doctor --security`, and known holes of
-requirements by `./evertalk audit`.
+Each row names every test that is marked with its number. `tests/unit/security/test_controls.py` fails if a
+row has no test, or if this page differs from the markers. `./evertalk test` runs all of these tests, and
+`./evertalk test --control S09` runs those of one row. Chapters are those of OWASP ASVS 5.0 (V) and of OWASP's
+ten for applications with language models (LLM).
+
+`./evertalk doctor --security` checks what only a deployment can get wrong, and `./evertalk audit` looks for
+known vulnerabilities of requirements.
 """.strip().splitlines()
 
 
@@ -190,7 +225,7 @@ def page(proven: Mapping[str, tuple[Proof, ...]]) -> str:
     total = len({proof for tests in proven.values() for proof in tests})
     lines = ["# Controls", "", *_PREFACE, ""]
     lines += [f"{total} tests of {len(CONTROLS)} controls.", ""]
-    lines += ["This page is written by `python -m tests.unit.security.controls > docs/controls.md`."]
+    lines += ["To write this page, run `python -m tests.unit.security.controls > docs/controls.md`."]
     lines += ["", "| control | what | chapters | tests |", "| --- | --- | --- | --- |"]
     lines += [
         f"| [{one.number}](#{one.number.lower()}) | {one.what} | {one.chapter} | {len(proven[one.number])} |"

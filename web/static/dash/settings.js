@@ -1,4 +1,4 @@
-/** Every setting, read-only: its value, where that came from, and what the README says. */
+/** Every setting, read-only: its value, where that came from, and what docs/settings.md says. */
 import { ask } from "./net.js";
 import { DASH, card, empty, h, problem, show, skeleton, table } from "./parts.js";
 

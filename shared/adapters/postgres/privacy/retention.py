@@ -50,7 +50,7 @@ class Stays:
 
 Rule: TypeAlias = Sweep | Months | Stays
 
-_FORGET = "until they are forgotten; with `EVERTALK_RETENTION_DAYS` that long after the last message"
+_FORGET = "until they are erased; with `EVERTALK_RETENTION_DAYS`, that many days after the last message"
 _WITH_TALK = "as long as the conversation"
 
 RULES: Mapping[str, Rule] = {
@@ -63,14 +63,14 @@ RULES: Mapping[str, Rule] = {
     "pins": Stays(told=_WITH_TALK),
     "prune_decisions": Stays(told=_WITH_TALK),
     "artifacts": Stays(told=_WITH_TALK),
-    "notes": Stays(told="until they are forgotten"),
+    "notes": Stays(told="until they are erased"),
     "reminders": Sweep(
         whose="party",
         days=30,
         key="id",
         where="ended_at < now() - {age} AND text <> '-'",
         instead="SET text = '-'",
-        told="their words 30 days after they were told",
+        told="text: 30 days after delivery",
     ),
     "handovers": Sweep(
         whose="session",
@@ -78,59 +78,59 @@ RULES: Mapping[str, Rule] = {
         key="id",
         where="ended_at < now() - {age} AND reason <> ''",
         instead="SET reason = ''",
-        told="their reasons 30 days after they ended",
+        told="reason: 30 days after the end",
     ),
     "feedback": Stays(told=_WITH_TALK),
     "passages": Stays(told=_WITH_TALK),
     "note_words": Stays(told="as long as the note"),
-    "recall_words": Stays(told="as long as what they count"),
+    "recall_words": Stays(told="as long as the messages that they count"),
     "knowledge": Stays(told="as long as the file"),
-    "party_links": Stays(told="for good: ids and times"),
+    "party_links": Stays(told="permanently; ids and times only"),
     "note_lists": Sweep(
         days=1,
         key="session_id, address_id",
         where="expires_at < now() - {age}",
-        told="a day after they lapse",
+        told="a day after they expire",
     ),
     "link_guesses": Sweep(days=1, key="id", where="at < now() - {age}", told="a day"),
-    "sessions": Stays(told="numbers, for good"),
-    "session_totals": Stays(told="numbers, for good"),
-    "session_list": Stays(told="as long as the conversation, which it repeats"),
-    "session_list_changes": Stays(told="seconds: numbers of conversations"),
-    "session_spend": Stays(told="numbers, for good"),
-    "addresses": Stays(told="as long as the place can talk"),
+    "sessions": Stays(told="permanently; numbers only"),
+    "session_totals": Stays(told="permanently; numbers only"),
+    "session_list": Stays(told="as long as the conversation; a copy for the dashboard"),
+    "session_list_changes": Stays(told="seconds; numbers of conversations only"),
+    "session_spend": Stays(told="permanently; numbers only"),
+    "addresses": Stays(told="as long as the chat or visitor can write"),
     "parties": Sweep(
         days=2,
         key="id",
         where="network IS NOT NULL AND network_at < now() - {age}",
         instead="SET network = NULL, network_at = NULL",
-        told="as long as their conversations; the hash of an anonymous visitor's network 2 days",
+        told="as long as their conversations; hash of an anonymous visitor's network: 2 days",
     ),
     "spend_days": Sweep(
         days=30,
         key="scope, day",
         where="scope LIKE 'network:%' AND day < (now() - {age})::date",
-        told="numbers, for good; those of hashed networks 30 days",
+        told="permanently, numbers only; rows of hashed networks: 30 days",
     ),
     "agents": Stays(told="configuration"),
     "sites": Stays(told="configuration"),
     "site_secrets": Stays(told="configuration"),
     "telegram_bots": Stays(told="configuration"),
-    "telegram_access": Stays(told="until an operator decides otherwise"),
+    "telegram_access": Stays(told="until an operator changes it"),
     "operators": Stays(told="configuration"),
-    "operator_factors": Stays(told="configuration, sealed"),
+    "operator_factors": Stays(told="configuration, encrypted"),
     "operator_steps": Sweep(
-        days=1, key="token_hash", where="expires_at < now() - {age}", told="a day after they lapse"
+        days=1, key="token_hash", where="expires_at < now() - {age}", told="a day after they expire"
     ),
     "api_keys": Sweep(
         days=365,
         key="id",
         where="coalesce(revoked_at, expires_at) < now() - {age}",
-        told="365 days after their end; until then configuration",
+        told="configuration; 365 days after revocation or expiry",
     ),
     "deployment": Stays(told="one row"),
     "leases": Stays(told="one row per bot"),
-    "audit": Stays(told="for good: a chain of hashes without words"),
+    "audit": Stays(told="permanently; a chain of hashes without content"),
     "attachments": Sweep(
         whose="session",
         days=1,
@@ -139,14 +139,14 @@ RULES: Mapping[str, Rule] = {
         where="""created_at < now() - {age} AND NOT EXISTS (
                    SELECT FROM entries e WHERE e.session_id = attachments.session_id AND e.blocks @>
                           jsonb_build_array(jsonb_build_object('attachment_id', attachments.id)))""",
-        told="those of no message a day, others as long as the conversation",
+        told="as long as the conversation; files that no message uses: a day",
     ),
     "telegram_updates": Sweep(
         days=14,
         key="bot_id, update_id",
         where="handled_at < now() - {age} AND body <> jsonb_build_object('update_id', update_id)",
         instead="SET body = jsonb_build_object('update_id', update_id), error = ''",
-        told="their words 14 days after they were handled, their numbers for good",
+        told="content: 14 days after handling; ids: permanently",
     ),
     "telegram_messages": Sweep(
         days=365, key="bot_id, chat_id, message_id", where="at < now() - {age}", told="365 days; ids only"
@@ -158,7 +158,7 @@ RULES: Mapping[str, Rule] = {
         where="""at < now() - {age} AND kind NOT IN ('msg', 'erased')
                  AND payload <> '{{}}' AND payload ->> 'state' IS DISTINCT FROM 'new'""",
         instead="SET payload = '{{}}'",
-        told="365 days what summaries and commands told; messages as long as the conversation",
+        told="messages: as long as the conversation; content of other events: 365 days",
     ),
     "deliveries": Sweep(
         whose="session",
@@ -166,7 +166,7 @@ RULES: Mapping[str, Rule] = {
         key="session_id, turn_no, part",
         where="created_at < now() - {age} AND error <> ''",
         instead="SET error = ''",
-        told="what went wrong 90 days; states as long as the conversation",
+        told="states: as long as the conversation; errors: 90 days",
     ),
     "flushes": Sweep(
         whose="session",
@@ -174,7 +174,7 @@ RULES: Mapping[str, Rule] = {
         key="id",
         where="created_at < now() - {age} AND (stray_text, error) <> ('', '') AND outcome <> 'running'",
         instead="SET stray_text = '', error = ''",
-        told="their words 90 days, their numbers as long as the conversation",
+        told="numbers: as long as the conversation; text: 90 days",
     ),
     "checkpoints": Sweep(
         whose="session", days=90, key="id", where="created_at < now() - {age}", told="90 days"
@@ -184,17 +184,15 @@ RULES: Mapping[str, Rule] = {
         days=30,
         key="id",
         where="state IN ('done', 'dead') AND ended_at < now() - {age}",
-        told="30 days after their end",
+        told="30 days after the end",
     ),
     "reservations": Sweep(
         days=30,
         key="id",
         where="state <> 'held' AND created_at < now() - {age}",
-        told="30 days; days of spending keep their sums",
+        told="30 days; `spend_days` keeps the sums",
     ),
-    "spend_slices": Sweep(
-        days=30, key="id", where="closed_at < now() - {age}", told="30 days after they were closed"
-    ),
+    "spend_slices": Sweep(days=30, key="id", where="closed_at < now() - {age}", told="30 days after closing"),
     "prompt_parts": Sweep(
         days=2,
         costly=True,
@@ -202,15 +200,15 @@ RULES: Mapping[str, Rule] = {
         where="""created_at < now() - {age} AND encode(sha256, 'hex') NOT IN (
                    SELECT h.hash FROM turn_context_audit a
                     CROSS JOIN LATERAL jsonb_array_elements_text(a.part_hashes) AS h(hash))""",
-        told="as long as an audit names them",
+        told="as long as a context audit refers to them",
     ),
-    "turn_context_audit": Months(months=6, told="6 months, then the month's partition goes"),
-    "usage": Months(months=24, told="24 months, then the month's partition goes"),
+    "turn_context_audit": Months(months=6, told="6 months, by monthly partition"),
+    "usage": Months(months=24, told="24 months, by monthly partition"),
     "one_time_codes": Sweep(
-        days=1, key="code_hash", where="expires_at < now() - {age}", told="a day after they lapse"
+        days=1, key="code_hash", where="expires_at < now() - {age}", told="a day after they expire"
     ),
     "login_links": Sweep(
-        days=1, key="token_hash", where="expires_at < now() - {age}", told="a day after they lapse"
+        days=1, key="token_hash", where="expires_at < now() - {age}", told="a day after they expire"
     ),
     "login_tries": Sweep(
         days=1, key="key", where="last_at < now() - {age}", told="a day after the last failed login"
@@ -219,13 +217,13 @@ RULES: Mapping[str, Rule] = {
         days=90, key="key", where="at < now() - {age}", told="90 days after the last login there"
     ),
     "operator_sessions": Sweep(
-        days=1, key="token_hash", where="expires_at < now() - {age}", told="a day after they lapse"
+        days=1, key="token_hash", where="expires_at < now() - {age}", told="a day after they expire"
     ),
     "visitors": Sweep(
-        days=1, key="token_hash", where="expires_at < now() - {age}", told="a day after they lapse"
+        days=1, key="token_hash", where="expires_at < now() - {age}", told="a day after they expire"
     ),
     "recovery_codes": Sweep(
-        days=1, key="address_id", where="expires_at < now() - {age}", told="a day after they lapse"
+        days=1, key="address_id", where="expires_at < now() - {age}", told="a day after they expire"
     ),
     "workers": Sweep(
         days=7,
@@ -234,9 +232,11 @@ RULES: Mapping[str, Rule] = {
                  AND NOT EXISTS (SELECT FROM sessions s WHERE s.leased_by = workers.id)
                  AND NOT EXISTS (SELECT FROM jobs j WHERE j.leased_by = workers.id)
                  AND NOT EXISTS (SELECT FROM leases l WHERE l.leased_by = workers.id)""",
-        told="7 days after their last beat",
+        told="7 days after the last heartbeat",
     ),
-    "alerts": Sweep(days=90, key="id", where="ended_at < now() - {age}", told="90 days after they ended"),
+    "alerts": Sweep(
+        days=90, key="id", where="ended_at < now() - {age}", told="90 days after they were resolved"
+    ),
     "alert_sends": Stays(told="as long as the alert"),
     "erasures": Sweep(
         days=1095, key="id", where="state = 'done' AND at < now() - {age}", told="3 years; numbers only"
