@@ -6,15 +6,10 @@ import functools
 import gzip
 import hashlib
 import mimetypes
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import structlog
 from aiohttp import web
-
-from web.bundling.modules import PackingRefused
-from web.bundling.packing import pack, squeeze
 
 STATIC = Path(__file__).resolve().parents[1] / "static"
 _CONTENT_TYPES = {
@@ -28,20 +23,8 @@ _SQUEEZED = frozenset(_CONTENT_TYPES)
 FOR_EVER = "public, max-age=31536000, immutable"
 ASK_AGAIN = "no-cache"
 """Kept by the browser, but only used after asking whether it is still the newest."""
-FIRST = (
-    ("w/main.js",),
-    ("w/chat.js", "w/panel.js"),
-    ("w/page.js",),
-    ("w/words.js",),
-    ("w/rare.js",),
-    ("w/md.js", "w/acts.js", "w/highlight.js"),
-    ("w/menu.js", "w/sheet.js", "w/keep.js", "w/toast.js", "w/shares.js", "w/card.js", "w/opinion.js",
-     "w/slash.js"),
-)  # fmt: skip
-"""What a browser asks for in the usual order: the launcher, the open chat, what the full page adds; then,
-each when it is needed, words and requests, answers, and all that is done beside talking."""
-
-log = structlog.get_logger(__name__)
+PACKED = "dist/"
+"""Below it stands what `npm run build` has made of the widget, under the names of the sources."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,22 +40,22 @@ class Files:
 
     `/static/…` holds the sources as they are. `/static-<digest>/…` holds what browsers are sent to: the
     widget packed into few files, under a name that changes with any of them, so that browsers may keep them
-    for ever.
+    for ever; whatever is not packed is there as it is.
     `../../` from a module leads to the server's root in both forms.
     """
 
     def __init__(self, folder: Path = STATIC) -> None:
         paths = sorted(path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
-        bodies = {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
-        packed = bodies | _packed(tuple(bodies.items()))
+        every = {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
+        bodies = {name: body for name, body in every.items() if not name.startswith(PACKED)}
+        packed = bodies | {
+            name.removeprefix(PACKED): body for name, body in every.items() if name.startswith(PACKED)
+        }
         self.digest = hashlib.sha256(
             b"".join(name.encode() + hashlib.sha256(body).digest() for name, body in packed.items())
         ).hexdigest()[:16]
         self._files = {name: _file(name, body) for name, body in bodies.items()}
-        self._packed = {
-            name: self._files[name] if body is bodies[name] else _file(name, body)
-            for name, body in packed.items()
-        }
+        self._packed = {name: _file(name, body) for name, body in packed.items()}
         self.chat = self._pointing_at_digest("chat.html")
         self.widget = self._pointing_at_digest("widget.js")
 
@@ -85,35 +68,6 @@ class Files:
             return None
         text = found.body.decode().replace('"static/w/', f'"static-{self.digest}/w/')
         return _file(name, text.encode())
-
-
-@functools.lru_cache(maxsize=1)
-def _packed(files: tuple[tuple[str, bytes], ...]) -> dict[str, bytes]:
-    """The widget in few and small files; nothing where that is not safe: the chat works in any case."""
-    bodies = dict(files)
-    sources = {
-        name: body.decode()
-        for name, body in bodies.items()
-        if name.startswith(("w/", "shared/")) and name.endswith(".js")
-    }
-    first = [present for group in FIRST if (present := [name for name in group if name in sources])]
-    try:
-        texts = _short_or_long(sources, first)
-        if "widget.js" in bodies:
-            texts["widget.js"] = squeeze(bodies["widget.js"].decode())
-    except PackingRefused as refused:
-        log.warning("widget not packed", reason=str(refused), advice=refused.advice)
-        return {}
-    return {name: text.encode() for name, text in texts.items()}
-
-
-def _short_or_long(sources: Mapping[str, str], first: Sequence[Sequence[str]]) -> dict[str, str]:
-    try:
-        return pack(sources, first)
-    except PackingRefused as refused:
-        texts = pack(sources, first, short_names=False)
-        log.warning("widget keeps its long names", reason=str(refused), advice=refused.advice)
-        return texts
 
 
 @functools.lru_cache(maxsize=512)

@@ -1,0 +1,80 @@
+/** Packs the widget: `npm run build`. What it writes, `web/static/dist`, is what browsers are sent to. */
+import { mkdir, readFile, rm, writeFile } from "node:fs/promises";
+import { posix } from "node:path";
+import { fileURLToPath } from "node:url";
+import { build } from "esbuild";
+
+const STATIC = fileURLToPath(new URL("static", import.meta.url));
+const OUT = `${STATIC}/dist`;
+
+/**
+ * What a browser asks for in the usual order: the launcher, the open chat, what the full page adds; then, each when it
+ * is needed, words and requests, answers, and all that is done beside talking. Each group is one file, named like its
+ * first module, with all it needs that no earlier file has. What else stands behind `import()` is a file each.
+ */
+const FIRST = [
+  ["w/main.js"],
+  ["w/chat.js", "w/panel.js"],
+  ["w/page.js"],
+  ["w/words.js"],
+  ["w/rare.js"],
+  ["w/md.js", "w/acts.js", "w/highlight.js"],
+  ["w/menu.js", "w/sheet.js", "w/keep.js", "w/toast.js", "w/shares.js", "w/card.js", "w/opinion.js", "w/slash.js"],
+];
+
+const plain = { absWorkingDir: STATIC, minify: true, charset: "utf8", target: "es2022", logLevel: "warning", write: false };
+const joined = { ...plain, bundle: true, format: "esm", metafile: true };
+
+const { inputs } = (await build({ ...joined, entryPoints: FIRST.flat(), outdir: OUT })).metafile;
+const links = Object.entries(inputs).flatMap(([from, { imports }]) =>
+  imports.map(({ path, kind }) => ({ from, to: path, later: kind === "dynamic-import" })));
+
+/** Each module's file. */
+const place = new Map();
+
+function put(name, file) {
+  if (place.has(name)) return;
+  place.set(name, file);
+  for (const { from, to, later } of links) if (from === name && !later) put(to, file);
+}
+
+for (const group of FIRST) for (const name of group) put(name, group[0]);
+for (const { to, later } of links) if (later) put(to, to);
+
+/** A sheet without the room that only people need; what is quoted stays. */
+const dense = (sheet) => sheet
+  .replace(/("[^"]*"|'[^']*')|\s*([{};,>])\s*|(:)\s+|\s+/g, (_, quoted, mark, colon) => quoted ?? mark ?? colon ?? " ")
+  .replaceAll(";}", "}");
+
+/** Leaves to other files what they hold. */
+const apart = (file) => ({
+  name: "apart",
+  setup({ onLoad, onResolve }) {
+    onResolve({ filter: /^\.\.?\// }, ({ path, resolveDir }) => {
+      const holder = place.get(posix.relative(STATIC, posix.join(resolveDir, path)));
+      return holder === file ? undefined : { path: `./${posix.basename(holder)}`, external: true };
+    });
+    onLoad({ filter: /\.js$/ }, async ({ path }) => {
+      const text = await readFile(path, "utf8");
+      return { contents: text.replace(/\/\* css \*\/ `[^`]*`/g, dense) };
+    });
+  },
+});
+
+async function write(name, options) {
+  const { outputFiles } = await build({ ...options, outfile: `${OUT}/${name}` });
+  await mkdir(posix.dirname(`${OUT}/${name}`), { recursive: true });
+  await writeFile(`${OUT}/${name}`, outputFiles[0].contents);
+}
+
+await rm(OUT, { recursive: true, force: true });
+const files = [...new Set(place.values())];
+for (const file of files) {
+  const asked = links.filter(({ from, to, later }) => place.get(to) === file && (later || place.get(from) !== file));
+  const given = new Set([file, ...asked.map(({ to }) => to)]);
+  const contents = [...given].map((name) => `export * from "./${name}";`).join("\n");
+  await write(file, { ...joined, stdin: { contents, resolveDir: STATIC }, plugins: [apart(file)] });
+}
+await write("widget.js", { ...plain, entryPoints: ["widget.js"] });
+// Read together, they show that every name that one file takes is given by another.
+await build({ ...joined, entryPoints: files.map((file) => `dist/${file}`), outdir: `${OUT}/read` });
