@@ -12,8 +12,8 @@ import asyncpg
 from shared.adapters.encryption import Encryption
 from shared.adapters.postgres.dashboard.alert_queries import AlertInsights
 from shared.adapters.postgres.dashboard.audit_queries import AuditInsights
-from shared.adapters.postgres.dashboard.cost_queries import MoneyInsights
-from shared.adapters.postgres.dashboard.job_queries import WorkInsights
+from shared.adapters.postgres.dashboard.cost_queries import CostInsights
+from shared.adapters.postgres.dashboard.job_queries import JobInsights
 from shared.adapters.postgres.dashboard.memory_queries import MemoryInsights
 from shared.adapters.postgres.dashboard.metrics_queries import Durations, MetricsInsights
 from shared.adapters.postgres.dashboard.people_queries import PeopleInsights
@@ -35,8 +35,8 @@ class DashboardStores:
     sessions: SessionInsights
     people: PeopleInsights
     memory: MemoryInsights
-    costs: MoneyInsights
-    jobs: WorkInsights
+    costs: CostInsights
+    jobs: JobInsights
     alerts: AlertInsights
     audit: AuditInsights
     metrics: MetricsInsights
@@ -55,8 +55,8 @@ def build_dashboard_stores(pool: asyncpg.Pool[asyncpg.Record], settings: Setting
         sessions=SessionInsights(pool),
         people=PeopleInsights(pool),
         memory=MemoryInsights(pool),
-        costs=MoneyInsights(pool, timezone=settings.timezone),
-        jobs=WorkInsights(pool),
+        costs=CostInsights(pool, timezone=settings.timezone),
+        jobs=JobInsights(pool),
         alerts=AlertInsights(pool),
         audit=AuditInsights(pool),
         metrics=MetricsInsights(pool, timezone=settings.timezone),

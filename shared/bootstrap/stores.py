@@ -10,31 +10,31 @@ from functools import partial
 import asyncpg
 
 from shared.adapters.postgres.compaction.flushes import PostgresFlushes
-from shared.adapters.postgres.compaction.job_backoff import PostgresPace
-from shared.adapters.postgres.compaction.jobs import PostgresUpkeep
+from shared.adapters.postgres.compaction.job_backoff import PostgresJobBackoff
+from shared.adapters.postgres.compaction.jobs import PostgresJobs
 from shared.adapters.postgres.dashboard.alerts import PostgresAlerts
-from shared.adapters.postgres.dashboard.job_changes import PostgresWorkChanges
-from shared.adapters.postgres.dashboard.session_stats import PostgresFigures
-from shared.adapters.postgres.dashboard.telegram import PostgresTelegramOverview
+from shared.adapters.postgres.dashboard.job_changes import PostgresJobChanges
+from shared.adapters.postgres.dashboard.session_stats import PostgresSessionStats
+from shared.adapters.postgres.dashboard.telegram import PostgresTelegramBots
 from shared.adapters.postgres.db.leases import PostgresLeases
 from shared.adapters.postgres.db.listing import PostgresSessionList
 from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.db.readiness import PostgresReadiness
 from shared.adapters.postgres.db.workers import PostgresWorkers
-from shared.adapters.postgres.memory.consolidation import PostgresTidying
+from shared.adapters.postgres.memory.consolidation import PostgresConsolidation
 from shared.adapters.postgres.memory.knowledge import PostgresKnowledge
 from shared.adapters.postgres.memory.notes import PostgresNotes
 from shared.adapters.postgres.memory.recall import PostgresRecall
 from shared.adapters.postgres.memory.recall_index import PostgresRecallIndex
 from shared.adapters.postgres.memory.reminders import PostgresReminders
-from shared.adapters.postgres.people.account_links import PostgresPeople
+from shared.adapters.postgres.people.account_links import PostgresAccountLinks
 from shared.adapters.postgres.people.agents import PostgresAgents
 from shared.adapters.postgres.people.api_keys import PostgresApiKeys
 from shared.adapters.postgres.people.api_sessions import PostgresApiSessions
 from shared.adapters.postgres.people.handover import PostgresHandovers
 from shared.adapters.postgres.people.identities import PostgresIdentities
-from shared.adapters.postgres.people.operator_admin import Roster
-from shared.adapters.postgres.people.people_directory import PostgresPersons
+from shared.adapters.postgres.people.operator_admin import OperatorAdmin
+from shared.adapters.postgres.people.people_directory import PostgresPeopleDirectory
 from shared.adapters.postgres.people.sites import PostgresSites
 from shared.adapters.postgres.people.tickets import PostgresTickets
 from shared.adapters.postgres.people.visitors import PostgresVisitors
@@ -44,7 +44,7 @@ from shared.adapters.postgres.privacy.export import PostgresExport
 from shared.adapters.postgres.privacy.leftovers import PostgresLeftovers
 from shared.adapters.postgres.privacy.retention import PostgresRetention
 from shared.adapters.postgres.telegram.access import PostgresTelegramAccess
-from shared.adapters.postgres.telegram.chats import PostgresTelegramPlaces
+from shared.adapters.postgres.telegram.chats import PostgresTelegramChats
 from shared.adapters.postgres.telegram.inbox import PostgresTelegramInbox
 from shared.adapters.postgres.turns.attachments import PostgresAttachments
 from shared.adapters.postgres.turns.deliveries import PostgresDeliveries
@@ -53,7 +53,7 @@ from shared.adapters.postgres.turns.events import PostgresEvents
 from shared.adapters.postgres.turns.feedback import PostgresFeedback
 from shared.adapters.postgres.turns.pins import PostgresPins
 from shared.adapters.postgres.turns.replays import PostgresReplays
-from shared.adapters.postgres.turns.session_settings import PostgresChoices
+from shared.adapters.postgres.turns.session_settings import PostgresSessionSettings
 from shared.adapters.postgres.turns.turns import PostgresTurns
 from shared.adapters.postgres.turns.uncertain_notices import PostgresUncertainNotices
 from shared.adapters.postgres.turns.uploads import PostgresUploads
@@ -76,37 +76,37 @@ class Stores:
     feedback: PostgresFeedback
     pins: PostgresPins
     replays: PostgresReplays
-    session_settings: PostgresChoices
+    session_settings: PostgresSessionSettings
     turns: PostgresTurns
     uncertain_notices: PostgresUncertainNotices
     uploads: PostgresUploads
 
     flushes: PostgresFlushes
-    job_backoff: PostgresPace
-    jobs: PostgresUpkeep
+    job_backoff: PostgresJobBackoff
+    jobs: PostgresJobs
 
-    consolidation: PostgresTidying
+    consolidation: PostgresConsolidation
     knowledge: PostgresKnowledge
     notes: PostgresNotes
     recall: PostgresRecall
     recall_index: PostgresRecallIndex
     reminders: PostgresReminders
 
-    account_links: PostgresPeople
+    account_links: PostgresAccountLinks
     agents: PostgresAgents
     api_keys: PostgresApiKeys
     api_sessions: PostgresApiSessions
     handovers: PostgresHandovers
     identities: PostgresIdentities
-    operator_admin: Roster
-    people_directory: PostgresPersons
+    operator_admin: OperatorAdmin
+    people_directory: PostgresPeopleDirectory
     sites: PostgresSites
     tickets: PostgresTickets
     visitors: PostgresVisitors
 
     telegram_access: PostgresTelegramAccess
-    telegram_bots: PostgresTelegramOverview
-    telegram_chats: PostgresTelegramPlaces
+    telegram_bots: PostgresTelegramBots
+    telegram_chats: PostgresTelegramChats
     telegram_inbox: PostgresTelegramInbox
 
     erasure: PostgresErasure
@@ -116,15 +116,15 @@ class Stores:
     retention: PostgresRetention
 
     alerts: PostgresAlerts
-    job_changes: PostgresWorkChanges
-    session_stats: PostgresFigures
+    job_changes: PostgresJobChanges
+    session_stats: PostgresSessionStats
 
 
 def build_stores(
     pool: asyncpg.Pool[asyncpg.Record], *, timezone: str = "UTC", crash_point: CrashPoint = ignore_crash_point
 ) -> Stores:
     """`timezone`: where a day of spending begins."""
-    account_links = PostgresPeople(pool, timezone=timezone)
+    account_links = PostgresAccountLinks(pool, timezone=timezone)
     return Stores(
         leases=PostgresLeases(pool),
         readiness=PostgresReadiness(pool),
@@ -137,14 +137,14 @@ def build_stores(
         feedback=PostgresFeedback(pool),
         pins=PostgresPins(pool),
         replays=PostgresReplays(pool),
-        session_settings=PostgresChoices(pool),
+        session_settings=PostgresSessionSettings(pool),
         turns=PostgresTurns(pool, slice_taken=partial(crash_point, "after_slice")),
         uncertain_notices=PostgresUncertainNotices(pool),
         uploads=PostgresUploads(pool),
         flushes=PostgresFlushes(pool),
-        job_backoff=PostgresPace(pool),
-        jobs=PostgresUpkeep(pool),
-        consolidation=PostgresTidying(pool),
+        job_backoff=PostgresJobBackoff(pool),
+        jobs=PostgresJobs(pool),
+        consolidation=PostgresConsolidation(pool),
         knowledge=PostgresKnowledge(pool),
         notes=PostgresNotes(pool),
         recall=PostgresRecall(pool),
@@ -156,14 +156,14 @@ def build_stores(
         api_sessions=PostgresApiSessions(pool),
         handovers=PostgresHandovers(pool),
         identities=PostgresIdentities(pool, people=account_links),
-        operator_admin=Roster(pool),
-        people_directory=PostgresPersons(pool),
+        operator_admin=OperatorAdmin(pool),
+        people_directory=PostgresPeopleDirectory(pool),
         sites=PostgresSites(pool),
         tickets=PostgresTickets(pool),
         visitors=PostgresVisitors(pool),
         telegram_access=PostgresTelegramAccess(pool),
-        telegram_bots=PostgresTelegramOverview(pool),
-        telegram_chats=PostgresTelegramPlaces(pool),
+        telegram_bots=PostgresTelegramBots(pool),
+        telegram_chats=PostgresTelegramChats(pool),
         telegram_inbox=PostgresTelegramInbox(pool),
         erasure=PostgresErasure(pool),
         erasure_log=PostgresErasureLog(pool),
@@ -171,8 +171,8 @@ def build_stores(
         leftovers=PostgresLeftovers(pool),
         retention=PostgresRetention(pool),
         alerts=PostgresAlerts(pool),
-        job_changes=PostgresWorkChanges(pool),
-        session_stats=PostgresFigures(pool, timezone=timezone),
+        job_changes=PostgresJobChanges(pool),
+        session_stats=PostgresSessionStats(pool, timezone=timezone),
     )
 
 

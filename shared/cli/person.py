@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from shared.adapters.postgres.people.people_directory import PersonRow, PostgresPersons
+from shared.adapters.postgres.people.people_directory import PersonRow, PostgresPeopleDirectory
 from shared.adapters.postgres.privacy.erasure import PostgresErasure
 from shared.bootstrap.foundation import SystemClock
 from shared.bootstrap.stores import Stores, open_stores
@@ -96,7 +96,7 @@ def _number(number: int, one: str, many: str) -> str:
 
 
 async def _set_legal_hold(
-    persons: PostgresPersons, person: UUID, on: bool, say: Callable[[str], None]
+    persons: PostgresPeopleDirectory, person: UUID, on: bool, say: Callable[[str], None]
 ) -> int:
     changed = await persons.hold(person, on=on, by="command line")
     if changed is None:

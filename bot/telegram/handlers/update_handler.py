@@ -33,7 +33,7 @@ from bot.telegram.outbound.buttons import build_edit_buttons
 from bot.telegram.outbound.notifier import Notifier, get_chat_target
 from bot.telegram.outbound.uncertain_notices import UncertainNotices
 from bot.telegram.texts import Texts, get_texts
-from shared.adapters.postgres.telegram.chats import PlaceRow
+from shared.adapters.postgres.telegram.chats import ChatRow
 from shared.core.context.file_texts import file_words
 from shared.core.session.events import Accepted, Inbound, InboxReceipt
 from shared.core.values.errors import BadInput, EvertalkError, SessionMoved
@@ -74,7 +74,7 @@ class UpdateHandler:
         commanding: TelegramCommandHandler,
         pressing: CallbackQueryHandler,
         conversation: SessionControl,
-        answer: Callable[[PlaceRow], None],
+        answer: Callable[[ChatRow], None],
         counter: TokenCounter,
         now: Callable[[], datetime],
         start: Callable[[Coroutine[Any, Any, None]], object],
@@ -139,7 +139,7 @@ class UpdateHandler:
             case IgnoredUpdate() | IncomingMessage():
                 raise TypeError("the reader keeps these to itself")
 
-    async def _command(self, place: PlaceRow, gathered: MessageBatch) -> None:
+    async def _command(self, place: ChatRow, gathered: MessageBatch) -> None:
         spoken = gathered.first
         name = spoken.command.name if spoken.command else ""
         if name not in RUN_ONCE_COMMANDS:
@@ -154,7 +154,7 @@ class UpdateHandler:
         else:
             await self._carry_out_once(place, spoken, name)
 
-    async def _carry_out_once(self, place: PlaceRow, spoken: IncomingMessage, name: str) -> None:
+    async def _carry_out_once(self, place: ChatRow, spoken: IncomingMessage, name: str) -> None:
         """Its update has ended: nobody would try again, and its person would wait in vain."""
         try:
             await self._commanding.handle(place, spoken)
@@ -164,14 +164,14 @@ class UpdateHandler:
 
     # -- messages -------------------------------------------------------------------------------------
 
-    async def _heed_quotes(self, place: PlaceRow, gathered: MessageBatch) -> None:
+    async def _heed_quotes(self, place: ChatRow, gathered: MessageBatch) -> None:
         """Whoever answers a message of ours has it, though we may not know that it arrived."""
         for spoken in gathered.messages:
             quoted, message_id = spoken.quoted, spoken.reply_to_message_id
             if quoted is not None and quoted.by_bot and message_id is not None:
                 await self._uncertain.handle_quote(place, message_id, quoted)
 
-    async def _accept(self, place: PlaceRow, gathered: MessageBatch) -> None:
+    async def _accept(self, place: ChatRow, gathered: MessageBatch) -> None:
         texts = get_chat_texts(place)
         more = await self._read_files(place, gathered, texts)
         if not gathered.text.strip() and not more:
@@ -203,14 +203,14 @@ class UpdateHandler:
             return
         self._answer(place)
 
-    async def _where_it_goes_on(self, place: PlaceRow) -> PlaceRow:
+    async def _where_it_goes_on(self, place: ChatRow) -> ChatRow:
         """Its person has joined another channel, or parted from it, since the place was looked up."""
         now = await self._stores.telegram_chats.place(place.address_id)
         if now is None or now.session_id == place.session_id:
             raise SessionMoved(f"session {place.session_id}")
         return now
 
-    async def _read_files(self, place: PlaceRow, gathered: MessageBatch, texts: Texts) -> tuple[Block, ...]:
+    async def _read_files(self, place: ChatRow, gathered: MessageBatch, texts: Texts) -> tuple[Block, ...]:
         """Pictures and texts for the model; what cannot be read is said in one line each."""
         blocks: list[Block] = []
         room = MOST_FILE_CHARS
@@ -232,11 +232,11 @@ class UpdateHandler:
                     )
         return tuple(blocks)
 
-    async def _picture(self, place: PlaceRow, body: bytes, mime: str) -> Image:
+    async def _picture(self, place: ChatRow, body: bytes, mime: str) -> Image:
         attachment_id = await self._stores.attachments.store(place.session_id, body=body, mime=mime)
         return Image(attachment_id=attachment_id, mime=mime)
 
-    async def _edited(self, place: PlaceRow, gathered: MessageBatch) -> None:
+    async def _edited(self, place: ChatRow, gathered: MessageBatch) -> None:
         """The new words are kept; of the last turn they may be answered, if its person wants it."""
         spoken = gathered.first
         known = await self._stores.telegram_chats.message(place.bot_id, place.chat_id, spoken.message_id)
@@ -332,7 +332,7 @@ class UpdateHandler:
             case _:
                 return texts.refused
 
-    async def _place_of(self, where: ChatRef, sender: MessageAuthor) -> PlaceRow:
+    async def _place_of(self, where: ChatRef, sender: MessageAuthor) -> ChatRow:
         place = await self._stores.telegram_chats.open(
             self._desk.bot_id,
             chat_id=where.chat_id,

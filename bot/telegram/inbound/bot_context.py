@@ -9,7 +9,7 @@ from bot.telegram.client.bot_api import BotApi
 from bot.telegram.client.sender import Sender
 from bot.telegram.inbound.updates import BotIdentity
 from bot.telegram.texts import Texts, get_texts
-from shared.adapters.postgres.telegram.chats import PlaceRow
+from shared.adapters.postgres.telegram.chats import ChatRow
 from shared.bootstrap.stores import Stores
 from shared.config.bots import BotConfig
 from shared.core.commands.commands import Audience
@@ -40,7 +40,7 @@ class BotContext:
         return self.audience == "public"
 
 
-def get_chat_texts(place: PlaceRow) -> Texts:
+def get_chat_texts(place: ChatRow) -> Texts:
     """In the language that the chat chose, or that its person's app speaks."""
     return get_texts(get_chat_language(place.settings))
 

@@ -37,7 +37,7 @@ from bot.telegram.outbound.summary_notices import SummaryNotices
 from bot.telegram.runtime.bot_runner import BotRunner, make_steady_clock
 from bot.telegram.runtime.lease_guard import LeaseGuard
 from bot.telegram.runtime.turn_dispatch import TelegramTurnDispatcher
-from shared.adapters.postgres.telegram.chats import PlaceRow
+from shared.adapters.postgres.telegram.chats import ChatRow
 from shared.bootstrap.app import App
 from shared.config.bots import BotConfig
 from shared.config.settings import Settings
@@ -270,7 +270,7 @@ class TelegramService:
             tracer=self._app.tracer,
         )
 
-    def _wants(self, place: PlaceRow, form: AnswerForm) -> bool:
+    def _wants(self, place: ChatRow, form: AnswerForm) -> bool:
         return form in self._offered and is_setting_on(place, form)
 
     @property

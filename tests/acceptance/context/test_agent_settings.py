@@ -12,7 +12,7 @@ import asyncpg
 import pytest
 
 from shared.adapters.postgres.operations.invariants import check_invariants
-from shared.adapters.postgres.people.account_links import PostgresPeople
+from shared.adapters.postgres.people.account_links import PostgresAccountLinks
 from shared.adapters.postgres.people.agents import PostgresAgents
 from shared.adapters.postgres.people.api_sessions import PostgresApiSessions
 from shared.adapters.postgres.people.identities import PostgresIdentities
@@ -227,7 +227,7 @@ async def by_a_program(app: App) -> Visit:
 
 
 async def signed_in(app: App) -> Visit:
-    identities = PostgresIdentities(app.pool, people=PostgresPeople(app.pool))
+    identities = PostgresIdentities(app.pool, people=PostgresAccountLinks(app.pool))
     let_in = await identities.identify(
         site="default", place="sub:ada", name="Ada", timezone=None, former=None
     )

@@ -10,7 +10,7 @@ import asyncpg
 import pytest
 
 from shared.adapters.postgres.operations.invariants import check_invariants
-from shared.adapters.postgres.people.account_links import PostgresPeople
+from shared.adapters.postgres.people.account_links import PostgresAccountLinks
 from shared.core.context.notes import NewNote
 from shared.core.identity.people import Joined
 from shared.ports import ToolContext, ToolSpec
@@ -346,7 +346,7 @@ async def test_notes_of_a_party_that_was_merged_go_on_with_the_other(
     other = await visit(guest.app)
     await command(other, "remember", "Otto collects stamps from Norway.")
     assert "Otto" not in (await command(guest, "memory"))[1]
-    people = PostgresPeople(guest.app.pool)
+    people = PostgresAccountLinks(guest.app.pool)
     code = await people.issue_code(other.session_id, other.address_id)
     assert isinstance(code, str)
     assert isinstance(await people.link_account(guest.session_id, guest.address_id, code), Joined)

@@ -10,7 +10,7 @@ import asyncpg
 import pytest
 
 from shared.adapters.postgres.operations.invariants import check_invariants
-from shared.adapters.postgres.people.account_links import PostgresPeople
+from shared.adapters.postgres.people.account_links import PostgresAccountLinks
 from shared.core.commands.commands import parse_command
 from shared.core.identity.people import Joined
 from shared.services.commands.command_service import CommandResult
@@ -133,7 +133,7 @@ async def test_nothing_of_another_sitting_of_the_same_person_stays(guest: Visit)
     """An archived conversation of a merged party is theirs, too."""
     archived = await visit(guest.app)
     await talked(archived)
-    people = PostgresPeople(guest.app.pool)
+    people = PostgresAccountLinks(guest.app.pool)
     code = await people.issue_code(archived.session_id, archived.address_id)
     assert isinstance(code, str)
     assert isinstance(await people.link_account(guest.session_id, guest.address_id, code), Joined)

@@ -10,7 +10,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from shared.adapters.postgres.compaction.job_backoff import PostgresPace
+from shared.adapters.postgres.compaction.job_backoff import PostgresJobBackoff
 from shared.adapters.postgres.memory.notes import PostgresNotes
 from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.adapters.postgres.telegram.inbox import PostgresTelegramInbox
@@ -113,7 +113,7 @@ async def test_a_checkpoint_and_a_failed_job_tell_nothing(guest: Visit) -> None:
         model="", cost_micro=None,
     )  # fmt: skip
     with pytest.raises(LeaseLost):
-        await PostgresPace(guest.app.pool).save_checkpoint(work, checkpoint, spent=(), party_id=1)
+        await PostgresJobBackoff(guest.app.pool).save_checkpoint(work, checkpoint, spent=(), party_id=1)
     with pytest.raises(LeaseLost):
         await guest.app.stores.jobs.end_job(work, state="due", outcome={"advice": CANARY}, error=CANARY)
     await is_gone(guest)

@@ -9,8 +9,8 @@ import asyncpg
 import pytest
 
 from shared.adapters.postgres.operations.invariants import check_invariants
-from shared.adapters.postgres.people.account_links import PostgresPeople
-from shared.adapters.postgres.telegram.chats import PostgresTelegramPlaces
+from shared.adapters.postgres.people.account_links import PostgresAccountLinks
+from shared.adapters.postgres.telegram.chats import PostgresTelegramChats
 from shared.adapters.redis.announcer import RedisAnnouncer
 from shared.core.identity.people import Joined
 from shared.core.session.events import Accepted, Inbound, RunStarted
@@ -34,7 +34,7 @@ async def guest(database_url: str, redis_url: str) -> AsyncIterator[Visit]:
 @pytest.fixture
 async def phone(guest: Visit) -> int:
     """The address of a chat that is joined with the guest's page."""
-    places, people = PostgresTelegramPlaces(guest.app.pool), PostgresPeople(guest.app.pool)
+    places, people = PostgresTelegramChats(guest.app.pool), PostgresAccountLinks(guest.app.pool)
     await places.enrol(
         BOT, username="bot", agent="default", audience="personal", access="pairing", mode="polling"
     )

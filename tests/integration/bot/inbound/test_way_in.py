@@ -25,7 +25,7 @@ from bot.telegram.inbound.updates import (
     ReactionChange,
 )
 from bot.telegram.inbound.webhook import PATH, WebhookConfig, make_webhook_handler, register_webhook
-from shared.adapters.postgres.telegram.chats import PostgresTelegramPlaces
+from shared.adapters.postgres.telegram.chats import PostgresTelegramChats
 from shared.adapters.postgres.telegram.inbox import PostgresTelegramInbox
 from shared.core.values.files import Picture
 from tests.integration.bot.inbound.conftest import Pool
@@ -81,7 +81,7 @@ async def way_in(
     fake: RunningBotApi,
     api: BotApi,
     inbox: PostgresTelegramInbox,
-    places: PostgresTelegramPlaces,
+    places: PostgresTelegramChats,
 ) -> AsyncIterator[WayIn]:
     made = WayIn(inbox)
     runner: web.AppRunner | None = None

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import asyncpg
 import pytest
 
-from shared.adapters.postgres.dashboard.job_queries import WorkInsights
+from shared.adapters.postgres.dashboard.job_queries import JobInsights
 from shared.adapters.postgres.dashboard.metrics_sql import GAUGES
 from shared.adapters.postgres.dashboard.people_queries import PeopleInsights, PeopleQuery
 from shared.adapters.postgres.dashboard.read_models import Insights, SessionQuery
@@ -218,7 +218,7 @@ async def test_pages_hold_while_the_conversations_go_on(guest: Visit) -> None:
 
 
 async def test_operators_hear_that_the_list_has_moved(guest: Visit) -> None:
-    insights = WorkInsights(guest.app.pool)
+    insights = JobInsights(guest.app.pool)
     await guest.ask("Hello")
     before = await insights.pulse()
     await caught_up(guest)
@@ -243,7 +243,7 @@ async def test_what_is_asked_each_second_walks_through_no_idle_conversations(gue
     await app.sessions.heartbeat()
     assert await app.stores.turns.list_unanswered("web") == []
     assert await app.stores.turns.load_held_turns(app.worker_id) == {}
-    await WorkInsights(pool).pulse()
+    await JobInsights(pool).pulse()
     await read_page(pool, GAUGES)
     await Insights(pool).overview()
     for state in ("answering", "waiting", "tidying", "problem"):
