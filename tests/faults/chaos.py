@@ -281,7 +281,8 @@ class Chaos:
             with suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
                 await self.case.run(
                     """UPDATE sessions SET retry_at = now() WHERE retry_at > now();
-                       UPDATE jobs SET due_at = now() WHERE state = 'due' AND due_at > now()"""
+                       UPDATE jobs SET due_at = now() WHERE state = 'due' AND due_at > now();
+                       UPDATE uncertain_notices SET due_at = now() WHERE state = 'due' AND due_at > now()"""
                 )
             await asyncio.sleep(1.0)
 

@@ -43,6 +43,8 @@ class Line:
 
     has_button: bool = False
     """One that brings an answer which may not have arrived."""
+    about: tuple[str, ...] = ()
+    """The marks of the message that it replies to."""
 
     @property
     def marks(self) -> list[str]:
@@ -209,7 +211,10 @@ class Texter:
         return [m for m in newest if m not in self._heard_at and now - self._said_at[m] < GIVES_UP_SECONDS]
 
     def _missed(self) -> list[int]:
-        """Notices of an answer that is not there although a later one is, or although they looked twice."""
+        """Notices of an answer that is not there although a later one is, or although they looked twice.
+
+        A notice replies to its question; one whose question has gone may be about any that is missing.
+        """
         heard = [number for number, mark in enumerate(self.sent) if mark in self._heard_at]
         last = max(heard, default=-1)
         old = time.time() - LOOKS_AGAIN_SECONDS
@@ -223,7 +228,7 @@ class Texter:
             for number, line in self._lines.items()
             if line.has_button
             and number not in self._pressed
-            and any(self._said_at[m] < line.at for m in missing)
+            and any(self._said_at[m] < line.at and m in (line.about or missing) for m in missing)
         ]
 
     def _note(self, view: dict[str, Any]) -> None:
@@ -234,7 +239,13 @@ class Texter:
             case (_, "person") if number is not None and text:
                 self._own.setdefault(number, text)
             case ("sent" | "edited", "bot") if number is not None:
-                self._lines[number] = Line(text=text, at=view["at"], has_button=BRING in _labels_of(view))
+                about = _text_of(view.get("reply_to_message") or {})
+                self._lines[number] = Line(
+                    text=text,
+                    at=view["at"],
+                    has_button=BRING in _labels_of(view),
+                    about=tuple(MARK.findall(about)),
+                )
                 for mark in MARK.findall(text):
                     self._heard_at.setdefault(mark, view["at"])
 

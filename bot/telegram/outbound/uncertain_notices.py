@@ -134,7 +134,8 @@ class UncertainNotices:
         outcome = await sender.send_text(
             ChatTarget(chat_id=place.chat_id, thread_id=place.thread_id),
             MessagePart(text=self._post.texts.uncertain(place)),
-            reply_to=await self._post.find_question(place, notice.turn),
+            # Also in private chats: by now other questions may stand between.
+            reply_to=await self._post.question(place.session_id, notice.turn),
             keyboard=build_uncertain_buttons(place, notice.id, notice.round),
             patience=patience, tries=1, attempt=_NoticeAttempt(self, notice, place),
         )  # fmt: skip

@@ -11,9 +11,11 @@ import asyncpg
 from shared.adapters.postgres.db.pool import store_method
 
 FIRST_PAUSE_SECONDS = 2.0
+QUICK_TRIES = 5
 MOST_TRIES = 9
-"""A notice of which nobody knows whether it arrived is sent again, each time four times later: within
-twelve hours it has been sent nine times at most, and the line was bad all that time."""
+"""A notice of which nobody knows whether it arrived is sent again: five times within a minute, each pause
+twice as long, then each pause eight times as long. Within six hours it has been sent nine times at most, and
+the line was bad all that time."""
 
 BY_PERSON = "its person asked for it"
 
@@ -172,7 +174,8 @@ UPDATE uncertain_notices n SET state = 'shown', chat_id = $4, message_id = $5,
    AND (state = 'sending' OR state = 'shown' AND message_id = $5) RETURNING id
 """
 _LATER = f"""CASE WHEN tries >= {MOST_TRIES} THEN 'infinity'
-     ELSE now() + {FIRST_PAUSE_SECONDS} * 4 ^ (tries - 1) * interval '1 s' END"""
+     ELSE now() + {FIRST_PAUSE_SECONDS} * 2 ^ (least(tries, {QUICK_TRIES}) - 1)
+                  * 8 ^ greatest(tries - {QUICK_TRIES}, 0) * interval '1 s' END"""
 _NOT_SHOWN = f"""
 UPDATE uncertain_notices SET state = 'due', tries = tries - $4::bool::int,
        due_at = CASE WHEN $4 THEN now() + interval '1 s' ELSE {_LATER} END

@@ -13,7 +13,7 @@ from bot.telegram.outbound.keyboards import ButtonPress, parse_callback_data
 from bot.telegram.outbound.uncertain_notices import UncertainNotices
 from shared.adapters.postgres.dashboard.job_changes import PostgresJobChanges
 from shared.adapters.postgres.telegram.chats import ChatRow
-from shared.adapters.postgres.turns.uncertain_notices import MOST_TRIES, Pressed
+from shared.adapters.postgres.turns.uncertain_notices import MOST_TRIES, QUICK_TRIES, Pressed
 from shared.core.ops.job_views import PartKey
 from shared.core.values.errors import StorageUnavailable
 from tests.integration.bot.outbound.delivery_driver import BOT_ID, UNCERTAIN, Answer, Desk
@@ -187,7 +187,8 @@ async def test_a_notice_that_may_not_have_arrived_is_told_again_and_again_but_no
     for tries in range(1, MOST_TRIES + 1):
         assert await state(desk) == ("due", 1, tries)
         pause = await desk.pool.fetchval("SELECT extract(epoch FROM due_at - now()) FROM uncertain_notices")
-        assert pause == float("inf") if tries == MOST_TRIES else 0 < pause <= 2 * 4 ** (tries - 1)
+        longest = 2 * 2 ** (min(tries, QUICK_TRIES) - 1) * 8 ** max(tries - QUICK_TRIES, 0)
+        assert pause == float("inf") if tries == MOST_TRIES else 0 < pause <= longest
         await desk.tell()
         assert await state(desk) == ("due", 1, tries), "not before its time"
         await desk.pool.execute(HURRY)
