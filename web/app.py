@@ -23,6 +23,7 @@ from shared.adapters.postgres.people.visitors import PostgresVisitors
 from shared.adapters.postgres.privacy.export import PostgresExport
 from shared.adapters.postgres.turns.events import PostgresEvents
 from shared.adapters.postgres.turns.feedback import PostgresFeedback
+from shared.adapters.postgres.turns.history import PostgresHistory
 from shared.adapters.postgres.turns.uploads import PostgresUploads
 from shared.bootstrap.app import SystemClock
 from shared.config.settings import Settings
@@ -118,6 +119,7 @@ def make_parts(
         model=model,
         exporting=DataExporter(store=PostgresExport(services.pool), clock=SystemClock()),
         events=events,
+        history=PostgresHistory(services.pool),
         notes=PostgresNotes(services.pool),
         schema=PostgresReadiness(services.pool),
         visitors=Visitors(visitors, identities=identities, settings=settings, proxies=proxies),
@@ -165,6 +167,7 @@ def make_web_app(services: Services, parts: Parts) -> web.Application:
     add.add_post(messages.SESSIONS, messages.open_session)
     add.add_post(messages.MESSAGES, messages.post_message)
     add.add_get(messages.EVENTS, messages.list_events)
+    add.add_get(messages.HISTORY, messages.show_history)
     add.add_get(openapi.OPENAPI, openapi.openapi)
     attachments = add.add_get(uploads.ATTACHMENT, uploads.attachment)
     add.add_get("/", routes.root)
