@@ -172,9 +172,10 @@ def test_the_loader_is_tiny() -> None:
 def test_the_whole_widget_grows_no_heavier() -> None:
     sizes = all_of_it()
     # Most of it comes only when somebody asks for it; the bound goes up for a promise only,
-    # here for what a browser says again after a failover.
-    assert sum(sizes.values()) <= 53_020, sizes
-    assert sum(size for name, size in sizes.items() if "-de." not in name) <= 49_120, sizes
+    # here for a conversation that can be read to its beginning: 4,250 bytes that come when it has more before
+    # or has days, and 900 elsewhere.
+    assert sum(sizes.values()) <= 58_400, sizes
+    assert sum(size for name, size in sizes.items() if "-de." not in name) <= 54_350, sizes
 
 
 @pytest.mark.browser
@@ -215,7 +216,8 @@ def test_the_open_chat_is_one_more_file_and_small(desk: Desk, stub: Stub) -> Non
     fetched = asked(stub)
     assert list(fetched) == ["/widget.js", "w/main.js", "w/chat.js"]
     # All that an ordinary conversation needs before its first answer; the bound goes up for a promise only.
-    assert sum(fetched.values()) <= 19_945, fetched
+    # Of its 20,440 bytes 460 know that there is more before, and where what comes late belongs.
+    assert sum(fetched.values()) <= 20_600, fetched
 
 
 @pytest.mark.browser
@@ -229,7 +231,7 @@ def test_the_first_message_brings_how_answers_are_drawn(desk: Desk, stub: Stub) 
     expect(log(page).locator(".plain")).to_have_count(0)
     came = asked(stub)
     assert set(came) - before == {"w/md.js", "w/words.js"}
-    assert sum(came.values()) <= 28_590, came
+    assert sum(came.values()) <= 29_250, came
 
 
 @pytest.mark.browser

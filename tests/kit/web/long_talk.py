@@ -6,8 +6,6 @@ from datetime import UTC, datetime, timedelta
 
 import asyncpg
 
-from shared.adapters.postgres.people.visitors import VisitorRow
-
 BEGAN = datetime(2026, 1, 1, 9, tzinfo=UTC)
 _TALKED = """
 WITH t AS (
@@ -37,11 +35,12 @@ UPDATE sessions SET next_turn = $3 + 1, next_seq = 2 * $3 + 1, next_event_seq = 
 
 async def talk_long_ago(
     pool: asyncpg.Pool[asyncpg.Record],
-    row: VisitorRow,
+    session_id: int,
+    address_id: int,
     *,
     turns: int,
     apart: timedelta = timedelta(days=1),
     heights: int = 1,
 ) -> None:
     """Turn n came `n * apart` after `BEGAN`; with `heights` some are longer than others."""
-    await pool.execute(_TALKED, row.session_id, row.address_id, turns, BEGAN, apart, heights)
+    await pool.execute(_TALKED, session_id, address_id, turns, BEGAN, apart, heights)

@@ -14,7 +14,7 @@ export const words = {
   organizing: "Unterhaltung wird geordnet…", organize_failed: "Die Zusammenfassung gelang nicht. Nichts wurde geändert.",
   organized: "Die frühere Unterhaltung wurde zusammengefasst.",
   undo: "Rückgängig",
-  loading: "Lädt…", load_failed: "Die Originale konnten nicht geladen werden.", nothing: "Hier ist nichts.",
+  loading: "Lädt…", load_failed: "Die Originale konnten nicht geladen werden.", nothing: "Hier ist nichts.", part_before: "Frühere Nachrichten", part_after: "Spätere Nachrichten",
   unknown_role: "Nachricht",
   context: "Kontext: {pct} · ~{used}/{limit}", context_unknown: "Kontext: noch nicht bekannt", updating: "wird erneuert",
   ok: "viel Platz", warning: "füllt sich", critical: "fast voll",

@@ -15,7 +15,7 @@ const EN = {
   organizing: "Organizing conversation…", organize_failed: "The summary did not work out. Nothing was changed.",
   organized: "The earlier conversation was summarised.",
   undo: "Undo",
-  loading: "Loading…", load_failed: "The original messages could not be loaded.", nothing: "There is nothing here.",
+  loading: "Loading…", load_failed: "The original messages could not be loaded.", nothing: "There is nothing here.", part_before: "Earlier messages", part_after: "Later messages",
   unknown_role: "Message",
   context: "Context: {pct} · ~{used}/{limit}", context_unknown: "Context: not known yet", updating: "updating",
   ok: "plenty of room", warning: "filling up", critical: "nearly full",

@@ -19,7 +19,7 @@ from web.server.rate_limits import ClientLimits
 async def talked(server: Server, *, turns: int = 10) -> tuple[VisitorRow, str]:
     """One question and one answer a day."""
     row, token = await make_visitor(server.services.pool)
-    await talk_long_ago(server.services.pool, row, turns=turns)
+    await talk_long_ago(server.services.pool, row.session_id, row.address_id, turns=turns)
     return row, token
 
 
