@@ -156,3 +156,31 @@ def test_an_answer_that_came_while_the_line_was_away_stands_below_its_question(d
         }"""
     )
     assert shown == ["question 1", "answer 1", "question 2", "answer 2"]
+
+
+def test_an_answer_never_stands_above_its_question(desk: Desk, stub: Stub) -> None:
+    """The state that a welcome tells is newer than its events: its draft may be ahead of the question."""
+    page = desk.chat()
+    script = """async () => {
+        const { Conversation } = await import('/static/w/state.js');
+        const chat = new Conversation({ changed() {}, said() {}, gap() {} });
+        const said = (event_seq, role, turn) =>
+            ({ t: 'msg', event_seq, mid: `m${event_seq}`, role, turn, text: `${role} ${turn}` });
+        const order = () => chat.items.map((item) => `${item.role ?? item.kind} ${item.turn ?? ''}`.trim());
+        const seen = [];
+        chat.take({ t: 'welcome', session: 's', log_epoch: 1, head: 2, resumed: false, audience: 'personal',
+            events: [said(1, 'person', 1), said(2, 'assistant', 1)],
+            state: { run: { turn: 2, text: 'It' } } });
+        chat.take(said(3, 'person', 2));
+        seen.push(order());
+        chat.take({ t: 'command.result', event_seq: 4, command: 'help', success: true, result: 'x' });
+        chat.take(said(5, 'person', 3));
+        chat.take({ t: 'run', turn: 3, state: 'started' });
+        chat.take({ t: 'delta', turn: 3, attempt: 1, off: 0, text: 'A' });
+        chat.take(said(6, 'assistant', 2));
+        chat.take(said(7, 'assistant', 3));
+        seen.push(order());
+        return seen;
+    }"""
+    begun = ["person 1", "assistant 1", "person 2", "assistant 2"]
+    assert page.evaluate(script) == [begun, [*begun, "result", "person 3", "assistant 3"]]

@@ -438,18 +438,24 @@ export class Conversation {
     return item;
   }
 
-  /** Appends, but an answer stands before what belongs to later turns, and unsent messages stay last. @param {Item} item */
+  /**
+   * Appends, but before what belongs to later turns, a question also before the draft that came ahead of it; unsent
+   * messages stay last. Lines without a turn, such as those of commands, are looked past.
+   * @param {Item} item
+   */
   place(item) {
-    let at = this.items.length;
-    const answer = item.role === "assistant";
-    for (; at > 0; at--) {
+    const { role, turn } = item;
+    const counted = typeof turn === "number";
+    let place = this.items.length;
+    for (let at = place; at > 0; at--) {
       const before = this.items[at - 1];
-      if (before.role !== "person") break;
       const unsent = before.status === "sending" || before.status === "failed";
-      const later = answer && (typeof before.turn === "number" && typeof item.turn === "number" ? before.turn > item.turn : before.queued);
-      if (!unsent && !later) break;
+      const later = typeof before.turn === "number" ? counted && (before.turn > turn || (before.turn === turn && role === "person" && before.role === "assistant"))
+        : role === "assistant" && before.queued;
+      if (unsent || later) place = at - 1;
+      else if (before.kind === "gap" || before.kind === "msg" || !counted) break;
     }
-    this.items.splice(at, 0, item);
+    this.items.splice(place, 0, item);
   }
 
   /** A question confirmed after its answer began moves above it. @param {Item} item */
