@@ -201,6 +201,10 @@ class Stub:
         """So many opinions that never arrive: their socket breaks."""
         self.commands = list(COMMANDS)
         self.refuse = False
+        self.barred = False
+        """Pages of other origins may not use the chat."""
+        self.knocks = 0
+        """Sockets that were asked for."""
         self.no_sockets = False
         """As behind a proxy that knows no WebSocket."""
         self.tickets: dict[str, tuple[dict[str, Any], str]] = {}
@@ -356,6 +360,8 @@ class Stub:
         return session or web.json_response({"code": "unauthorized"}, status=401, headers=CROSS)
 
     async def _site(self, request: web.Request) -> web.Response:
+        if self.barred:
+            return web.json_response({"code": "foreign_origin"}, status=403, headers=CROSS)
         return web.json_response(self.site, headers=CROSS)
 
     async def _issue(self, request: web.Request) -> web.Response:
@@ -555,6 +561,9 @@ class Stub:
     # ---- socket ----
 
     async def _socket(self, request: web.Request) -> web.StreamResponse:
+        self.knocks += 1
+        if self.barred:
+            raise web.HTTPForbidden
         if self.refuse or self.no_sockets:
             raise web.HTTPServiceUnavailable
         socket = web.WebSocketResponse(max_msg_size=65_536)

@@ -184,3 +184,18 @@ def test_an_answer_never_stands_above_its_question(desk: Desk, stub: Stub) -> No
     }"""
     begun = ["person 1", "assistant 1", "person 2", "assistant 2"]
     assert page.evaluate(script) == [begun, [*begun, "result", "person 3", "assistant 3"]]
+
+
+def test_where_the_page_is_not_allowed_the_chat_says_so_and_stops(desk: Desk, stub: Stub) -> None:
+    stub.barred = True
+    desk.tolerated = ("WebSocket connection", "403 (Forbidden)", "Evertalk: pages of")
+    page = desk.shop("?open=1")
+    expect(page.locator(".link")).to_have_text("The chat is not available on this page.")
+    asked_for = stub.knocks
+    assert asked_for <= 2
+    (told,) = [words for words in desk.complaints if words.startswith("Evertalk:")]
+    assert told.count(stub.host_url) == 2
+    say(page, "Anybody there?")
+    page.wait_for_timeout(2_500)
+    assert stub.knocks == asked_for, "it does not ask on and on"
+    expect(page.locator(".link")).to_have_text("The chat is not available on this page.")

@@ -7,7 +7,7 @@ export const words = {
   latest: "Zum Neuesten", thinking: "Der Assistent antwortet", working: "Arbeitet…", stopped: "Angehalten",
   answer_failed: "Die Antwort kam nicht zu Ende. Die Nachricht ist gespeichert.", you: "Sie", assistant: "Assistent", notice: "Hinweis",
   offline: "Sie sind offline. Nachrichten werden aufbewahrt und später gesendet.",
-  connecting: "Verbindet…", reconnecting: "Verbindung verloren. Neuer Versuch…", refused: "Dieser Chat ist hier nicht verfügbar.",
+  connecting: "Verbindet…", reconnecting: "Verbindung verloren. Neuer Versuch…", refused: "Der Chat ist auf dieser Seite nicht verfügbar.",
   back: "Wieder verbunden", welcome: "Wie kann ich helfen?", ai_line: "Sie sprechen mit einer KI. Sie kann Fehler machen.",
   sign_in: "Bitte melden Sie sich auf dieser Seite an, um den Chat zu benutzen.",
   demo: "Demo", demo_hint: "Es antwortet das eingebaute Demo-Modell. Es hat keine Intelligenz.",

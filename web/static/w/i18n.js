@@ -8,7 +8,7 @@ const EN = {
   latest: "Jump to latest", thinking: "Assistant is replying", working: "Working…", stopped: "Stopped",
   answer_failed: "The answer could not be finished. Your message is kept.", you: "You", assistant: "Assistant", notice: "Notice",
   offline: "You are offline. Messages are kept and sent when you are back.",
-  connecting: "Connecting…", reconnecting: "Connection lost. Trying again…", refused: "This chat is not available here.",
+  connecting: "Connecting…", reconnecting: "Connection lost. Trying again…", refused: "The chat is not available on this page.",
   back: "Connected again", welcome: "How can I help?", ai_line: "You are talking to an AI. It can make mistakes.",
   sign_in: "Please sign in to use the chat.",
   demo: "Demo", demo_hint: "The built-in demo model answers. It has no intelligence.",

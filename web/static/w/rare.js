@@ -44,6 +44,16 @@ export async function originals(chat, id, before = "") {
   return answer.json();
 }
 
+/** A socket does not say why it was refused: where this page may not have a chat, nothing is tried again. @param {Chat} chat */
+export async function barred(chat) {
+  const answer = await fetch(new URL(`api/v1/sites/${chat.options.site}`, ROOT).href, { credentials: "omit", cache: "no-store", signal: AbortSignal.timeout(ASK_MS) });
+  if (answer.status !== 403 || (await answer.json()).code !== "foreign_origin" || chat.net.online) return;
+  chat.barred = true;
+  chat.net.stop();
+  chat.show("refused");
+  console.error(`Evertalk: pages of ${location.origin} may not use the chat of the site "${chat.options.site}". Its owner can allow them: add ${location.origin} to the site's origins on the dashboard, or to EVERTALK_ALLOWED_ORIGINS.`);
+}
+
 /** The browser saves the file: a link alone would not carry the token. @param {Chat} chat @param {string} format */
 export async function download(chat, format) {
   const answer = await ask(chat, `api/v1/export?format=${format}`, EXPORT_MS);
