@@ -109,6 +109,7 @@ def make_parts(
         model=model,
         exporting=DataExporter(store=services.stores.export, clock=SystemClock()),
         events=events,
+        history=services.stores.history,
         notes=services.stores.notes,
         schema=services.stores.readiness,
         visitors=Visitors(visitors, identities=identities, settings=settings, proxies=proxies),
@@ -156,6 +157,7 @@ def make_web_app(services: Services, parts: Parts) -> web.Application:
     add.add_post(messages.SESSIONS, messages.open_session)
     add.add_post(messages.MESSAGES, messages.post_message)
     add.add_get(messages.EVENTS, messages.list_events)
+    add.add_get(messages.HISTORY, messages.show_history)
     add.add_get(openapi.OPENAPI, openapi.openapi)
     attachments = add.add_get(uploads.ATTACHMENT, uploads.attachment)
     add.add_get("/", routes.root)

@@ -15,6 +15,7 @@ from shared.adapters.postgres.people.identities import PostgresIdentities
 from shared.adapters.postgres.people.tickets import PostgresTickets
 from shared.adapters.postgres.turns.events import PostgresEvents
 from shared.adapters.postgres.turns.feedback import PostgresFeedback
+from shared.adapters.postgres.turns.history import PostgresHistory
 from shared.config.settings import Settings
 from shared.core.commands.arguments import Argument, arguments_schema
 from shared.core.commands.commands import Audience
@@ -129,6 +130,7 @@ class Parts:
     model: ModelShown
     exporting: DataExporter
     events: PostgresEvents
+    history: PostgresHistory
     notes: PostgresNotes
     schema: PostgresReadiness
     visitors: Visitors

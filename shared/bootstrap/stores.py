@@ -51,6 +51,7 @@ from shared.adapters.postgres.turns.deliveries import PostgresDeliveries
 from shared.adapters.postgres.turns.edits import PostgresEdits
 from shared.adapters.postgres.turns.events import PostgresEvents
 from shared.adapters.postgres.turns.feedback import PostgresFeedback
+from shared.adapters.postgres.turns.history import PostgresHistory
 from shared.adapters.postgres.turns.pins import PostgresPins
 from shared.adapters.postgres.turns.replays import PostgresReplays
 from shared.adapters.postgres.turns.session_settings import PostgresSessionSettings
@@ -74,6 +75,7 @@ class Stores:
     edits: PostgresEdits
     events: PostgresEvents
     feedback: PostgresFeedback
+    history: PostgresHistory
     pins: PostgresPins
     replays: PostgresReplays
     session_settings: PostgresSessionSettings
@@ -135,6 +137,7 @@ def build_stores(
         edits=PostgresEdits(pool),
         events=PostgresEvents(pool),
         feedback=PostgresFeedback(pool),
+        history=PostgresHistory(pool),
         pins=PostgresPins(pool),
         replays=PostgresReplays(pool),
         session_settings=PostgresSessionSettings(pool),

@@ -9,6 +9,7 @@ from typing import Any
 
 from aiohttp import web
 
+from shared.adapters.postgres.turns.history import HistoryPage
 from shared.core.identity.identity_claims import clean_name
 from shared.core.session.events import Accepted
 from shared.core.values.errors import UnknownSession
@@ -26,6 +27,7 @@ from web.server.event_stream import HEARTBEAT_SECONDS, EventStream, wants_events
 SESSIONS = "/api/v1/sessions"
 MESSAGES = f"{SESSIONS}/{{id}}/messages"
 EVENTS = f"{SESSIONS}/{{id}}/events"
+HISTORY = f"{SESSIONS}/{{id}}/history"
 MOST_WAIT_SECONDS = 60
 STREAM_SECONDS = 600.0
 MOST_SHOWN = 200
@@ -126,6 +128,36 @@ async def list_events(request: web.Request) -> web.StreamResponse:
             "log_epoch": head.log_epoch if head else 0,
         },
     )
+
+
+async def show_history(request: web.Request) -> web.StreamResponse:
+    """What a screen shows of the conversation, from any place in it; without one, its end."""
+    known = await _reader(request)
+    if known is None:
+        raise HttpRefusal(401, "unauthorized", "A visitor's token or a key is needed.", headers=BEARER)
+    check_reads(request, request.app[PARTS], known)
+    page = await _page(request, known)
+    if page is None:
+        raise HttpRefusal(404, "unknown_message", "There is no such message in this conversation.")
+    shown = [_shown(known, row) for row in page.events]
+    return await json_reply(request, {"events": shown, "before": page.before, "after": page.after})
+
+
+async def _page(request: web.Request, known: Known) -> HistoryPage | None:
+    """Raises BadField, StorageUnavailable."""
+    query, history, session_id = request.query, request.app[PARTS].history, known.row.session_id
+    if len({"before", "after", "since", "around"} & query.keys()) > 1:
+        raise request_fields.BadField("Give one of `before`, `after`, `since` and `around`.")
+    limit = request_fields.number(query, "limit", least=1, most=MOST_SHOWN) or 50
+    summaries = known.audience != "public"
+    if (number := request_fields.number(query, "after")) is not None:
+        return await history.after(session_id, number, limit=limit, summaries=summaries)
+    if (since := request_fields.moment(query, "since")) is not None:
+        return await history.since(session_id, since, limit=limit, summaries=summaries)
+    if (seq := request_fields.entry(query, "around")) is not None:
+        return await history.around(session_id, seq, limit=limit, summaries=summaries)
+    number = request_fields.number(query, "before", least=1)
+    return await history.before(session_id, number, limit=limit, summaries=summaries)
 
 
 class Following:

@@ -33,11 +33,19 @@ def add_routes(app: web.Application) -> None:
 
 
 async def site(request: web.Request) -> web.StreamResponse:
-    """`?locale=de` → how the launcher and the empty chat look and speak. Nothing of anybody."""
+    """`?locale=de` → how the launcher and the empty chat look and speak. Nothing of anybody.
+
+    A page that may not use the chat is told so: of a socket that is refused, browsers say nothing.
+    """
     visitors, name = request.app[PARTS].visitors, request.match_info["name"]
     found = (await visitors.sites()).get(name)
     if found is None:
         raise HttpRefusal(404, "not_found", "There is no such site.")
+    origin = request.headers.get("Origin")
+    if origin is not None and not await visitors.admits(request, site=name):
+        readable = {"Access-Control-Allow-Origin": origin, "Vary": "Origin"}
+        message = "This page is not allowed to use the chat."
+        raise HttpRefusal(403, "foreign_origin", message, headers=readable)
     headers = {"Cache-Control": _SHOWN, **await cross_origin_headers(request, site=name)}
     shown = build_public_config(found.config, request.query.get("locale", "")[:64])
     return web.json_response(text=json.dumps(shown, ensure_ascii=False), headers=headers)

@@ -8,6 +8,7 @@ from uuid import UUID
 from aiohttp import web
 
 from shared.adapters.postgres.people.api_keys import ApiKey
+from shared.adapters.postgres.turns.events import OriginalsPage
 from shared.core.identity.people import ArchivedSession
 from shared.core.session.client_payloads import iso
 from web.api.responses import BEARER, caller, check_rate, check_reads, json_reply, language
@@ -15,6 +16,7 @@ from web.auth.api_key_auth import KEY, ONLY_IN_PERSON, reached_by_key
 from web.auth.operator_auth import OPERATORS
 from web.auth.visitors import Known, Site
 from web.parts import PARTS, CommandShown, Parts
+from web.protocol import request_fields
 from web.security import HttpRefusal
 
 __all__ = ["archived", "caller", "check_rate", "json_reply", "list_commands", "originals"]
@@ -73,9 +75,9 @@ async def originals(request: web.Request) -> web.StreamResponse:
         known = await parts.visitors.caller(request)
     if known is not None:
         check_reads(request, parts, known)
-    found = None if known is None else await _originals(parts, known, request.match_info["id"])
+    found = None if known is None else await _originals(request, known)
     if found is not None:
-        return await json_reply(request, {"messages": found})
+        return await json_reply(request, {"messages": found.messages, "before": found.before})
     door = request.app[OPERATORS]
     if door.originals is not None and KEY not in request:
         return await door.originals(request)
@@ -84,9 +86,15 @@ async def originals(request: web.Request) -> web.StreamResponse:
     raise HttpRefusal(404, "not_found", "There is no such summary in this conversation.")
 
 
-async def _originals(parts: Parts, known: Known, compaction: str) -> tuple[Any, ...] | None:
+async def _originals(request: web.Request, known: Known) -> OriginalsPage | None:
     try:
-        public_id = UUID(compaction)
+        public_id = UUID(request.match_info["id"])
     except ValueError:
         return None
-    return await parts.events.hidden_messages(known.row.session_id, public_id, limit=MESSAGES_MOST)
+    if "." in request.query.get("before", ""):
+        return None  # a place in what operators read
+    return await request.app[PARTS].events.hidden_messages(
+        known.row.session_id, public_id,
+        limit=request_fields.number(request.query, "limit", least=1, most=MESSAGES_MOST) or MESSAGES_MOST,
+        before_seq=request_fields.entry(request.query, "before"),
+    )  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -12,6 +13,7 @@ from aiohttp import web
 from shared.core.values.errors import BadInput
 from web.protocol.wire import clean
 
+_MID = re.compile(r"m[0-9]{1,16}")
 CID = re.compile(r"[A-Za-z0-9_.:\-]{1,64}")
 MAX_NUMBER = 2**53
 
@@ -61,6 +63,29 @@ def number(query: Mapping[str, str], name: str, *, least: int = 0, most: int = M
     if not (raw.isascii() and raw.isdigit() and len(raw) <= 16 and least <= int(raw) <= most):
         raise BadField(f"`{name}` is a whole number from {least} to {most}.")
     return int(raw)
+
+
+def moment(query: Mapping[str, str], name: str) -> datetime | None:
+    raw = query.get(name)
+    if raw is None:
+        return None
+    try:
+        found = datetime.fromisoformat(raw)
+    except ValueError:
+        found = None
+    if found is None or found.tzinfo is None or not 1970 < found.year < 9999:
+        raise BadField(f"`{name}` is a moment such as 2026-11-03T00:00:00Z.")
+    return found
+
+
+def entry(query: Mapping[str, str], name: str) -> int | None:
+    """The number in the id of a message."""
+    raw = query.get(name)
+    if raw is None:
+        return None
+    if _MID.fullmatch(raw) is None:
+        raise BadField(f"`{name}` is the `mid` of a message, such as m12.")
+    return int(raw[1:])
 
 
 def is_id(value: str) -> bool:

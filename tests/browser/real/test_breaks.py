@@ -4,48 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from playwright.async_api import Browser, BrowserContext, Page, expect
+from playwright.async_api import BrowserContext, Page, expect
 
-from shared.adapters.embedded import EmbeddedServers
-from tests.kit.deployment.breakable_servers import Case, Plant
+from tests.browser.real.conftest import WITHIN_MS
+from tests.kit.deployment.breakable_servers import Case
 from tests.kit.deployment.person import Person
 from tests.kit.fakes.messages_api.harness import RunningFake
 from tests.kit.fakes.tcp_proxy import Cut, Link, TcpProxy, dripping, everything
-from tests.kit.free_ports import free_port
 
 pytestmark = pytest.mark.browser
-WITHIN_MS = 30_000
-_DOUBLED = """
-  window.doubled = [];
-  new MutationObserver(() => {
-    const all = [...document.querySelectorAll("article:not(.assistant)")];
-    const shown = all.map(one => one.textContent.trim());
-    doubled.push(...shown.filter((words, at) => words && shown.indexOf(words) !== at));
-  }).observe(document, {childList: true, subtree: true, characterData: true});
-"""
-"""What stood there twice, if only for a moment; nobody says the same thing twice."""
 PACE_MS = 40
-
-
-@pytest.fixture
-async def case(servers: EmbeddedServers, database_url: str, redis_url: str, run_folder: Any) -> Case:
-    plant = Plant(servers=servers, folder=run_folder)
-    name = database_url.partition("?")[0].rpartition("/")[2]
-    return Case(plant=plant, database=name, redis_url=redis_url, port=free_port())
-
-
-@pytest.fixture
-async def context(browser: Browser) -> AsyncIterator[BrowserContext]:
-    """One person's browser, with as many tabs as they like."""
-    context = await browser.new_context(locale="en-US")
-    context.set_default_timeout(WITHIN_MS)
-    await context.add_init_script(_DOUBLED)
-    yield context
-    await context.close()
 
 
 def replies_with(line: TcpProxy, *words: bytes, arrives: bool) -> None:

@@ -3,69 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import shutil
-from collections.abc import AsyncIterator
 
 import asyncpg
 import pytest
-from aiohttp import web
-from playwright.async_api import Page, async_playwright, expect
+from playwright.async_api import Page, expect
 
-from shared.adapters.postgres.operations.invariants import check_invariants
-from shared.bootstrap.app import open_app
-from shared.config.settings import load_settings
 from tests.browser.patience import WAIT_MS
 from tests.kit.fakes.tcp_proxy import Cut, Link, TcpProxy
-from web.app import make_parts, make_web_app, start_parts, stop_parts
-from web.parts import ModelShown
-from web.server.http_server import Listener
 
 pytestmark = pytest.mark.browser
 ALL_READ = """SELECT bool_and(read_seq = next_event_seq - 1)
                 FROM addresses a JOIN sessions s ON s.id = a.session_id"""
 """What a page has yet to say would meet the break in place of what is meant to."""
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or ""
-
-
-@pytest.fixture
-async def url(database_url: str, redis_url: str) -> AsyncIterator[str]:
-    services = await open_app(load_settings(database_url=database_url, redis_url=redis_url), role="web")
-    parts = make_parts(services, model=ModelShown(name=services.models.chat, offline=True))
-    runner = web.AppRunner(make_web_app(services, parts), shutdown_timeout=1)
-    await runner.setup()
-    listener = Listener(runner)
-    port = await listener.start("127.0.0.1", 0)
-    start_parts(parts)
-    yield f"http://127.0.0.1:{port}"
-    await stop_parts(parts, drain_seconds=5)
-    await listener.stop_listening()
-    await runner.cleanup()
-    await services.close()
-    connection = await asyncpg.connect(database_url)
-    assert await check_invariants(connection) == []
-    await connection.close()
-
-
-@pytest.fixture
-async def page(url: str) -> AsyncIterator[Page]:
-    if not CHROMIUM:
-        if os.environ.get("CI"):
-            pytest.fail("Chromium is missing; the browser tests must run here")
-        pytest.skip("Chromium is not installed")
-    complaints: list[str] = []
-    async with async_playwright() as play:
-        browser = await play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        opened = await browser.new_page(locale="en-US")
-        opened.set_default_timeout(WAIT_MS)
-        opened.on(
-            "console", lambda one: complaints.append(one.text) if one.type in {"error", "warning"} else None
-        )
-        opened.on("pageerror", lambda error: complaints.append(str(error)))
-        await opened.goto(f"{url}/chat")
-        yield opened
-        await browser.close()
-    assert complaints == []
 
 
 async def ask(page: Page, text: str) -> None:
@@ -116,6 +65,28 @@ async def test_a_person_pins_saves_and_has_everything_forgotten(page: Page) -> N
     await expect(page.locator("article")).to_have_count(0)
     await ask(page, "Hello again.")
     await expect(page.locator("article")).to_have_count(2)
+
+
+async def test_a_long_talk_is_read_to_its_beginning_until_it_is_forgotten(page: Page) -> None:
+    for number in range(27):
+        await ask(page, f"Number {number} of many.")
+    await page.reload()
+    log = page.get_by_role("log")
+    await expect(log.get_by_text("Number 26 of many.", exact=True)).to_be_visible()
+    await expect(log.get_by_text("Number 0 of many.", exact=True)).to_have_count(0)
+    await log.press("Home")
+    await expect(log.get_by_text("Beginning of the conversation")).to_be_in_viewport()
+    await expect(log.get_by_text("Number 0 of many.", exact=True)).to_be_in_viewport()
+    await choose(page, "Forget me")
+    await page.get_by_role("button", name="Erase all of it").click()
+    await page.get_by_role("button", name="Close").click()
+    await expect(page.locator("article")).to_have_count(0)
+    await page.reload()
+    await ask(page, "Hello again.")
+    await log.press("Home")
+    await expect(log.get_by_text("Beginning of the conversation")).to_be_visible()
+    await expect(page.locator("article:not(.result)")).to_have_count(2)
+    await expect(log.get_by_text("of many.")).to_have_count(0)
 
 
 @pytest.mark.parametrize("arrives", [False, True], ids=["it never arrives", "it arrives, and nobody says so"])

@@ -11,7 +11,7 @@ import threading
 import weakref
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 from urllib.parse import unquote
 
@@ -201,9 +201,20 @@ class Stub:
         """So many opinions that never arrive: their socket breaks."""
         self.commands = list(COMMANDS)
         self.refuse = False
+        self.barred = False
+        """Pages of other origins may not use the chat."""
+        self.knocks = 0
+        """Sockets that were asked for."""
         self.no_sockets = False
         """As behind a proxy that knows no WebSocket."""
         self.tickets: dict[str, tuple[dict[str, Any], str]] = {}
+        self.newest = 0
+        """So many events come with a welcome; 0: all."""
+        self.pages: list[dict[str, str]] = []
+        """What was asked for of the conversation before."""
+        self.hold_pages = threading.Event()
+        """Set: pages are answered at once."""
+        self.hold_pages.set()
         self.renamed = ""
         """The session that all go on in, after a `/link`."""
         self.broken = False
@@ -258,6 +269,7 @@ class Stub:
         bot.router.add_route("*", "/api/v1/stream", self._ticket)
         bot.router.add_route("*", "/api/v1/stream/send", self._sent)
         bot.router.add_route("*", "/api/v1/compactions/{id}/messages", self._originals)
+        bot.router.add_route("*", "/api/v1/sessions/{id}/history", self._history)
         bot.router.add_route("*", "/api/v1/archived", self._archived)
         bot.router.add_get("/api/v1/export", self._export)
         for path in ("/api/v1/memory", "/api/v1/memory/{id}", "/api/v1/memory/{id}/restore"):
@@ -348,6 +360,8 @@ class Stub:
         return session or web.json_response({"code": "unauthorized"}, status=401, headers=CROSS)
 
     async def _site(self, request: web.Request) -> web.Response:
+        if self.barred:
+            return web.json_response({"code": "foreign_origin"}, status=403, headers=CROSS)
         return web.json_response(self.site, headers=CROSS)
 
     async def _issue(self, request: web.Request) -> web.Response:
@@ -456,8 +470,44 @@ class Stub:
         if isinstance(session, web.Response):
             return session
         messages = [event for event in session.events if event["t"] == "msg"]
-        rows = [{name: event[name] for name in ("mid", "role", "text", "at")} for event in messages]
-        return web.json_response({"messages": rows}, headers=CROSS)
+        if before := request.query.get("before"):
+            messages = messages[: [event["mid"] for event in messages].index(before)]
+        limit = int(request.query["limit"])
+        rows = [{name: event[name] for name in ("mid", "role", "text", "at")} for event in messages[-limit:]]
+        more = rows[0]["mid"] if len(messages) > limit else None
+        return web.json_response({"messages": rows, "before": more}, headers=CROSS)
+
+    async def _history(self, request: web.Request) -> web.Response:
+        session = self._caller(request)
+        if isinstance(session, web.Response):
+            return session
+        query = dict(request.query)
+        self.pages.append(query)
+        limit = int(query["limit"])
+        kinds = {"msg", "compaction", "command.result", "handover"}
+        events = [event for event in session.events if event["t"] in kinds]
+        while not self.hold_pages.is_set():
+            await asyncio.sleep(0.01)
+        if before := query.get("before"):
+            found = [event for event in events if _number(event) < int(before)]
+            shown, rest = found[-limit:], found[:-limit]
+            told = {
+                "before": _number(shown[0]) if rest else None,
+                "after": _number(shown[-1]) if shown else None,
+            }
+            return web.json_response({"events": shown} | told, headers=CROSS)
+        if since := query.get("since"):
+            moment = datetime.fromisoformat(since)
+            later = [e for e in events if datetime.fromisoformat(e["at"]) >= moment]
+            after = _number(later[0]) - 1 if later else _number(events[-1]) - 1
+        elif around := query.get("around"):
+            after = next(_number(event) for event in events if event.get("mid") == around) - 1
+        else:
+            after = int(query["after"])
+        found = [event for event in events if _number(event) > after]
+        told = {"before": _number(found[0]) if after else None}
+        told |= {"after": _number(found[limit - 1]) if len(found) > limit else None}
+        return web.json_response({"events": found[:limit]} | told, headers=CROSS)
 
     # ---- event stream ----
 
@@ -511,6 +561,9 @@ class Stub:
     # ---- socket ----
 
     async def _socket(self, request: web.Request) -> web.StreamResponse:
+        self.knocks += 1
+        if self.barred:
+            raise web.HTTPForbidden
         if self.refuse or self.no_sockets:
             raise web.HTTPServiceUnavailable
         socket = web.WebSocketResponse(max_msg_size=65_536)
@@ -583,7 +636,7 @@ class Stub:
             "head": len(session.events),
             "read": session.read,
             "resumed": resumed,
-            "events": session.events[last if resumed else 0 :],
+            "events": session.events[last if resumed else -self.newest if self.newest else 0 :],
             "commands": [one for one in self.commands if not public or one["name"] in PUBLIC],
             "limits": {"max_chars": 8000} | ({"files": self.files} if self.files else {}),
             "ctx": None if public else ctx(session.used),
@@ -672,6 +725,17 @@ class Stub:
         session.events.append(event)
         await self.send(session, event)
         return event
+
+    def recall(self, session: Session, turns: int, *, days: int = 1) -> None:
+        """A conversation of long ago, with so many days between its turns."""
+        last = datetime.now(UTC).replace(hour=12)
+        for turn in range(1, turns + 1):
+            at = (last - timedelta(days=days * (turns - turn + 1))).isoformat()
+            for role, words in (("person", "Question"), ("assistant", "Answer")):
+                text = f"{words} {turn}" + "\n\nand more of it" * (turn % 3 * (role == "assistant"))
+                event = {"t": "msg", "mid": f"m{next(self._ids)}", "role": role, "text": text, "turn": turn}
+                session.events.append(event | {"at": at, "event_seq": len(session.events) + 1})
+        session.turn = turns
 
     async def push(self, session: Session, text: str) -> None:
         """An answer nobody asked for, whole."""
@@ -908,6 +972,10 @@ class Stub:
         """The one session of a test."""
         (session,) = self.sessions.values()
         return session
+
+
+def _number(event: dict[str, Any]) -> int:
+    return int(event["event_seq"])
 
 
 def _subject(identity: str) -> str:

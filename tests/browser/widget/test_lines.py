@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 from aiohttp import web
@@ -156,3 +157,51 @@ def test_an_answer_that_came_while_the_line_was_away_stands_below_its_question(d
         }"""
     )
     assert shown == ["question 1", "answer 1", "question 2", "answer 2"]
+
+
+def test_an_answer_never_stands_above_its_question(desk: Desk, stub: Stub) -> None:
+    """The state that a welcome tells is newer than its events: its draft may be ahead of the question."""
+    page = desk.chat()
+    script = """async () => {
+        const { Conversation } = await import('/static/w/state.js');
+        const chat = new Conversation({ changed() {}, said() {}, gap() {} });
+        const said = (event_seq, role, turn) =>
+            ({ t: 'msg', event_seq, mid: `m${event_seq}`, role, turn, text: `${role} ${turn}` });
+        const order = () => chat.items.map((item) => `${item.role ?? item.kind} ${item.turn ?? ''}`.trim());
+        const seen = [];
+        chat.take({ t: 'welcome', session: 's', log_epoch: 1, head: 2, resumed: false, audience: 'personal',
+            events: [said(1, 'person', 1), said(2, 'assistant', 1)],
+            state: { run: { turn: 2, text: 'It' } } });
+        chat.take(said(3, 'person', 2));
+        seen.push(order());
+        chat.take({ t: 'command.result', event_seq: 4, command: 'help', success: true, result: 'x' });
+        chat.take(said(5, 'person', 3));
+        chat.take({ t: 'run', turn: 3, state: 'started' });
+        chat.take({ t: 'delta', turn: 3, attempt: 1, off: 0, text: 'A' });
+        chat.take(said(6, 'assistant', 2));
+        chat.take(said(7, 'assistant', 3));
+        seen.push(order());
+        return seen;
+    }"""
+    begun = ["person 1", "assistant 1", "person 2", "assistant 2"]
+    assert page.evaluate(script) == [begun, [*begun, "result", "person 3", "assistant 3"]]
+
+
+def test_whatever_comes_ahead_of_what_the_order_is_that_of_the_database(desk: Desk) -> None:
+    script = (Path(__file__).parent / "orders.js").read_text()
+    assert desk.chat().evaluate(script, 2_000) == 0
+
+
+def test_where_the_page_is_not_allowed_the_chat_says_so_and_stops(desk: Desk, stub: Stub) -> None:
+    stub.barred = True
+    desk.tolerated = ("WebSocket connection", "403 (Forbidden)", "Evertalk: pages of")
+    page = desk.shop("?open=1")
+    expect(page.locator(".link")).to_have_text("The chat is not available on this page.")
+    asked_for = stub.knocks
+    assert asked_for <= 2
+    (told,) = [words for words in desk.complaints if words.startswith("Evertalk:")]
+    assert told.count(stub.host_url) == 2
+    say(page, "Anybody there?")
+    page.wait_for_timeout(2_500)
+    assert stub.knocks == asked_for, "it does not ask on and on"
+    expect(page.locator(".link")).to_have_text("The chat is not available on this page.")

@@ -111,7 +111,8 @@ SCHEMAS: dict[str, Schema] = {
     "Done": thing(turn=NUMBER, state={"enum": ["done", "waiting"]}),
     "Messages": thing(messages=listed(ref("Event")), before=MAYBE_NUMBER),
     "Events": thing(events=listed(ref("Event")), next=NUMBER, head=NUMBER, log_epoch=NUMBER),
-    "Originals": thing(messages=listed(_SHOWN_MESSAGE)),
+    "History": thing(events=listed(ref("Event")), before=MAYBE_NUMBER, after=MAYBE_NUMBER),
+    "Originals": maybe(thing(messages=listed(_SHOWN_MESSAGE)), before=MAYBE_TEXT),
     "Archived": thing(
         sessions=listed(
             thing(

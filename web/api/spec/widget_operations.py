@@ -53,10 +53,11 @@ FOR_WIDGETS: tuple[Operation, ...] = (
         name="describeSite",
         group="stream",
         told="How the chat of a site looks and speaks before anybody said hello.",
+        more="A page that may not use the chat gets 403 `foreign_origin`, which it can read.",
         anyone=True,
         parameters=(SITE, some_words("locale", "the reader's language", 64)),
         answers={200: "Site"},
-        refusals=(404,),
+        refusals=(403, 404),
     ),
     Operation(
         method="POST",

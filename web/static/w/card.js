@@ -27,7 +27,7 @@ const CARD_LOOK = /* css */ `
 /**
  * @typedef {object} CardTools
  * @property {(node: HTMLElement, text: string) => void} markdown
- * @property {(id: string) => Promise<{role: string, text: string}[]>} originals
+ * @property {(id: string, before?: string) => Promise<{messages: {role: string, text: string}[], before: string | null}>} originals
  * @property {() => void} undo
  * @property {{get: (name: string) => string, put: (name: string, value: string) => void}} store
  */

@@ -42,7 +42,7 @@ export class Chat {
     this.resynced = 0;
     this.count = 0;
     this.tokenDropped = false;
-    this.denied = false;
+    this.denied = this.barred = false;
     this.offline = "";
     this.renewing = false;
     /** Commands and opinions that somebody waits for. @type {Map<string, any>} */
@@ -50,6 +50,7 @@ export class Chat {
     this.chat = new Conversation({ changed: () => this.draw(), said: (item) => this.said(item), gap: (turn) => this.resync(turn) });
     this.net = new Connection({
       hello: () => this.hello(), frame: (frame, joined) => this.frame(frame, joined), status: (status) => this.show(status), forget: () => this.forget(),
+      missed: () => void import("./rare.js").then((one) => one.barred(this)).catch(() => {}),
     });
     /** @type {import("./sheet.js").Sheet | null} */
     this.sheet = null;
@@ -78,7 +79,8 @@ export class Chat {
     });
     this.log = timeline({
       chat: this.chat, store: this.store, copy: (text, button) => void this.copy(text, button), retry: (cid) => this.retry(cid),
-      discard: (cid) => this.discard(cid), originals: (id) => import("./rare.js").then((one) => one.originals(this, id)), undo: () => this.command("undo", ""),
+      discard: (cid) => this.discard(cid), originals: (id, before) => import("./rare.js").then((one) => one.originals(this, id, before)), undo: () => this.command("undo", ""),
+      page: (query) => import("./rare.js").then((one) => one.earlierPage(this, query)), say: (words) => this.say(words),
       acts: () => this.acts((one) => { this.log.adorn(one.adorn(this)); this.draw(); }),
       attached: (place, metas) => this.attach((desk) => desk.place(place, metas)),
     });
@@ -112,7 +114,7 @@ export class Chat {
   /* ---- connection ---- */
 
   start() {
-    if (!this.denied) this.net.start();
+    if (!this.denied && !this.barred) this.net.start();
   }
 
   hello() {
@@ -253,7 +255,7 @@ export class Chat {
     // Most breaks heal at once: only one that lasts is worth a line.
     const wait = status === "connecting" ? 1500 : status === "reconnecting" ? 700 : 0;
     if (!words || wait) this.link.hidden = !words || (this.link.hidden && wait > 0);
-    const told = this.denied ? t("sign_in") : (/^re/.test(status) && this.offline) || t(words);
+    const told = this.denied ? t("sign_in") : (/^re/.test(status) && !this.barred && this.offline) || t(words);
     if (words) this.linkTimer = setTimeout(() => { show(this.link, told); this.link.hidden = false; if (status !== "connecting") this.say(told); }, wait);
     else if (status === "online" && before !== "connecting") this.say(t("back"));
     set(this.node, { data: { status } });

@@ -5,6 +5,8 @@ import { t, lang } from "./i18n.js";
 
 const DOWN = "M12 5v14M6 13l6 6 6-6";
 const NEAR = 48;
+/** More are not drawn all at once. */
+const MANY = 200;
 
 /**
  * @typedef {object} LogTools
@@ -13,17 +15,19 @@ const NEAR = 48;
  * @property {(cid: string) => void} retry
  * @property {(cid: string) => void} discard
  * @property {() => Promise<any>} acts asks for what stands beside answers; `adorn` brings it
- * @property {(id: string) => Promise<any[]>} originals
+ * @property {(id: string, before?: string) => Promise<any>} originals
  * @property {() => void} undo
  * @property {import("./storage.js").Store} store
  * @property {(place: HTMLElement, metas: any[]) => void} attached
+ * @property {(query: string) => Promise<import("./past.js").Page>} page asks for what was said before
+ * @property {(words: string) => void} say
  */
 
 /** @param {LogTools} tools */
 export function timeline(tools) {
   const list = h("div", { class: "items" });
   const node = h("div", { class: "log", role: "log", "aria-live": "off", "aria-label": t("log"), tabindex: 0, onscroll: scrolled }, empty(), list);
-  const jump = h("button", { class: "jump", type: "button", hidden: true, "aria-label": t("latest"), title: t("latest"), onclick: () => { follow = true; node.scrollTo({ top: node.scrollHeight, behavior: "smooth" }); } }, icon(DOWN, 18));
+  const jump = h("button", { class: "jump", type: "button", hidden: true, "aria-label": t("latest"), title: t("latest"), onclick: toEnd }, icon(DOWN, 18));
   /** @type {Map<string, {node: HTMLElement, rev: number, update: (item: any) => void}>} */
   const views = new Map();
   const md = { copy: tools.copy, labels: { copy: t("copy") } };
@@ -43,6 +47,10 @@ export function timeline(tools) {
   let render;
   /** @type {Promise<void> | null} */
   let learning = null;
+  /** What lies before, once there is anything: {@link past}. @type {ReturnType<import("./past.js").past> | null} */
+  let before = null;
+  /** @type {Promise<any> | null} */
+  let turning = null;
 
   function empty() {
     return h("div", { class: "empty" }, h("p", { class: "hello" }, t("welcome")), h("p", { class: "muted small" }, t("ai_line")));
@@ -58,6 +66,23 @@ export function timeline(tools) {
     }).catch(() => { learning = null; });
   }
 
+  /** Days, and what was said before: comes where there is any. */
+  function lookBack() {
+    return turning ??= import("./past.js").then((one) => {
+      before = one.past({ ...tools, node, list, views, update, follow: (wanted) => (follow = wanted ?? follow) });
+      update();
+      return before;
+    }).catch(() => { setTimeout(() => { turning = null; }, 5000); });
+  }
+
+  /** Over a long way nobody wants to fly. */
+  function toEnd() {
+    const far = node.scrollHeight - node.scrollTop > 4 * node.clientHeight;
+    follow = true;
+    if (far) update();
+    node.scrollTo({ top: node.scrollHeight, behavior: far ? "instant" : "smooth" });
+  }
+
   /** Text as it was written stands in until then, unseen while that takes only a moment. @param {HTMLElement} body @param {string} text */
   function write(body, text) {
     body.classList.toggle("plain", !render);
@@ -71,13 +96,14 @@ export function timeline(tools) {
     // What grew below since then is no wish to stay: only going back is.
     follow = near() || (follow && node.scrollTop >= stuck);
     offer();
+    before?.slide();
   }
   const offer = () => { jump.hidden = near() || !list.childNodes.length; };
-
 
   /** @param {any} item */
   function make(item) {
     if (item.kind === "card") return carded(item.card);
+    if (before && /^(day|gap|start)$/.test(item.kind)) return before.make(item);
     if (item.kind === "mark") {
       const line = h("p", { class: "mark muted small" });
       return { node: line, rev: -1, update: (/** @type {any} */ one) => adorned()?.mark(one, line) };
@@ -108,7 +134,7 @@ export function timeline(tools) {
 
   /** @param {any} item @param {HTMLElement} article @param {HTMLElement} body @param {HTMLElement} meta */
   function person(item, article, body, meta) {
-    set(article, { class: "person", "aria-label": t("you"), data: { status: item.status, queued: String(Boolean(item.queued)) } });
+    set(article, { class: "person", "aria-label": t("you"), data: { status: item.status, queued: String(Boolean(item.queued)), mid: item.mid ?? "" } });
     show(body, item.text);
     const files = article.querySelector(":scope > .files");
     const { attachments } = item;
@@ -126,7 +152,7 @@ export function timeline(tools) {
   function answer(item, article, body, meta) {
     const notice = item.role === "notice";
     const draft = item.status === "draft" && !item.partial;
-    set(article, { class: notice ? "notice" : item.role, "aria-label": item.name || t(notice ? "notice" : "assistant"), data: { status: item.status ?? "" } });
+    set(article, { class: notice ? "notice" : item.role, "aria-label": item.name || t(notice ? "notice" : "assistant"), data: { status: item.status ?? "", mid: item.mid ?? "" } });
     body.classList.add("md");
     const dots = body.querySelector(":scope > .dots");
     dots?.remove();
@@ -171,9 +197,14 @@ export function timeline(tools) {
 
   /** Brings the screen in line with the conversation. */
   function update() {
-    const items = tools.chat.items;
+    const all = tools.chat.items;
+    const [first] = all;
     const atEnd = near();
-    if (items.length) void learn();
+    if (all.length) void learn();
+    const old = first && (first.kind === "gap" || all.length > MANY || (first.at && new Date(first.at).toDateString() !== new Date().toDateString()));
+    if (old && !before) void lookBack();
+    const held = follow ? null : before?.hold();
+    const items = before ? before.rows(all) : first?.kind === "gap" ? all.slice(1) : all;
     const keys = new Set(items.map((item) => item.key));
     for (const [key, view] of views) if (!keys.has(key)) { view.node.remove(); views.delete(key); }
     /** @type {ChildNode | null} */
@@ -189,7 +220,8 @@ export function timeline(tools) {
       if (view.node === next) next = next.nextSibling;
       else list.insertBefore(view.node, next);
     }
-    node.firstElementChild?.toggleAttribute("hidden", items.length > 0);
+    node.firstElementChild?.toggleAttribute("hidden", all.length > (/^(gap|start)$/.test(first?.kind) ? 1 : 0));
+    held?.();
     if (follow) stick(atEnd);
     scrolledLater();
   }
@@ -210,7 +242,7 @@ export function timeline(tools) {
   let frame = 0;
   function scrolledLater() {
     cancelAnimationFrame(frame);
-    frame = requestAnimationFrame(offer);
+    frame = requestAnimationFrame(() => { offer(); before?.slide(); });
   }
 
   /** @param {NonNullable<typeof extras>} given */
@@ -219,5 +251,14 @@ export function timeline(tools) {
     redraw();
   }
 
-  return { node, jump, update, adorn, of: (/** @type {string} */ key) => views.get(key)?.node, end: () => { follow = true; node.scrollTop = node.scrollHeight; } };
+  /** The node of an item, drawn where it was not. @param {import("./state.js").Item} item */
+  function of(item) {
+    before?.draw(item);
+    return views.get(item.key)?.node;
+  }
+
+  return {
+    node, jump, update, adorn, of, lookBack,
+    end: () => { const far = !follow; follow = true; if (far) update(); node.scrollTop = node.scrollHeight; },
+  };
 }

@@ -32,6 +32,7 @@ function offers(chat) {
     ["new_chat", names.has("new"), () => begin(chat)],
     ["remembered", names.has("memory"), () => chat.later((one) => one.look(chat))],
     ["pins", names.has("pins"), () => pins(chat)],
+    ["go_day", chat.chat.items.length > 0, () => void chat.log.lookBack().then((one) => one?.dates())],
     ["human", names.has("human") && !state, () => void chat.command("human", "")],
     ["bot", names.has("human") && Boolean(state), () => void chat.command("human", "cancel")],
     ["keep", !chat.options.identity, () => void import("./keep.js").then((one) => one.keep(chat)).catch(() => chat.warn(t("lost")))],
@@ -145,7 +146,7 @@ function pins(chat) {
   for (const mid of chat.chat.pinned) {
     const item = chat.chat.items.find((one) => one.mid === mid);
     const row = h("li", null, h("p", { dir: "auto" }, item ? (item.text ?? "").slice(0, 200) : t("pin_old")),
-      item && h("button", { class: "quiet", type: "button", onclick: () => { node.close(); reveal(chat.log.of(item.key)); } }, t("show")),
+      h("button", { class: "quiet", type: "button", onclick: () => { node.close(); if (item) reveal(chat.log.of(item)); else chat.log.lookBack().then((one) => one.find(mid)).then(reveal).catch(() => chat.warn(t("show_failed"))); } }, t("show")),
       h("button", { class: "quiet", type: "button", onclick: () => { pin(chat, { mid }); row.remove(); chat.chat.pinned.delete(mid); none(); } }, t("unpin")));
     list.append(row);
   }

@@ -32,13 +32,17 @@ export const MORE = {
     signed_in: "Sie sind angemeldet: Melden Sie sich in einem beliebigen Browser an, um diese Unterhaltung wiederzufinden.", failed: "Das hat gerade nicht geklappt. Es wurde nichts geändert.",
   },
   menu: {
-    new_chat: "Neue Unterhaltung", remembered: "Was ich noch weiß", pins: "Angeheftetes", human: "Mit einem Menschen sprechen", bot: "Zurück zum Assistenten", keep: "Unterhaltung behalten",
+    new_chat: "Neue Unterhaltung", remembered: "Was ich noch weiß", pins: "Angeheftetes", go_day: "Zu einem Datum…", human: "Mit einem Menschen sprechen", bot: "Zurück zum Assistenten", keep: "Unterhaltung behalten",
     export_md: "Als Text sichern", export_json: "Als Daten sichern (JSON)", forget: "Mich vergessen…", look: "Aussehen: {look}", auto: "wie das Gerät", light: "hell", dark: "dunkel",
     begin: "Neue Unterhaltung beginnen?", begin_why: "Der Assistent sieht nur noch, was folgt. Alles oben bleibt hier lesbar, und was er über Sie weiß, bleibt auch. Das lässt sich nicht rückgängig machen.",
     begin_do: "Neu beginnen", forget_title: "Alles über Sie vergessen?", forget_why: "Das lässt sich nicht rückgängig machen.", forget_do: "Alles löschen", erasing: "Wird gelöscht…", done: "Schließen",
-    pins_none: "Nichts ist angeheftet. Anheften unter einer Antwort bewahrt sie Wort für Wort.", pin_old: "Eine frühere Nachricht", show: "Zeigen", export_failed: "Die Datei gelang nicht. Versuchen Sie es gleich noch einmal.",
+    pins_none: "Nichts ist angeheftet. Anheften unter einer Antwort bewahrt sie Wort für Wort.", pin_old: "Eine frühere Nachricht", show: "Zeigen", show_failed: "Diese Nachricht konnte nicht geladen werden.", export_failed: "Die Datei gelang nicht. Versuchen Sie es gleich noch einmal.",
   },
   opinion: { why: "Was war falsch? (wenn Sie mögen)", skip: "Nein, danke", thanks: "Danke." },
+  past: {
+    beginning: "Beginn der Unterhaltung", earlier_busy: "Frühere Nachrichten werden geladen…", earlier_failed: "Frühere Nachrichten konnten nicht geladen werden",
+    try_again: "Nochmals versuchen", go_day: "Zu einem Datum", day: "Datum", go: "Los", shown: "Nachrichten vom {date}", day_failed: "Dieser Tag konnte nicht geladen werden",
+  },
   shares: {
     explain: "Das hat der Assistent beim Antworten vor Augen. Wird es voll, werden ältere Nachrichten zusammengefasst; Sie sehen weiterhin alle und können es rückgängig machen.",
     part_system: "Anweisungen", part_memory: "Gedächtnis", part_summary: "Zusammenfassung", part_history: "Unterhaltung", part_tools: "Werkzeuge",

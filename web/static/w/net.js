@@ -11,7 +11,7 @@ export function socketUrl() {
 }
 
 export class Connection {
-  /** @param {{hello: () => object, frame: (frame: any, joined: boolean) => void, status: (status: string) => void, forget: () => boolean}} hooks */
+  /** @param {{hello: () => object, frame: (frame: any, joined: boolean) => void, status: (status: string) => void, forget: () => boolean, missed: () => void}} hooks */
   constructor(hooks) {
     this.hooks = hooks;
     /** @type {any} */
@@ -128,7 +128,9 @@ export class Connection {
 
   close() {
     const { socket } = this;
-    if (socket && !this.online && !this.streams && ++this.misses === MISSES) {
+    const missed = socket && !this.online && !this.streams && ++this.misses;
+    if (missed === 1) this.hooks.missed();
+    if (missed === MISSES) {
       import("./sse.js").then((one) => { this.Line = one.Line; }, () => { this.misses = 0; });
     }
     this.socket = null;

@@ -33,10 +33,25 @@ async function ask(chat, path, most) {
   return answer;
 }
 
-/** @param {Chat} chat @param {string} id */
-export async function originals(chat, id) {
-  const answer = await ask(chat, `api/v1/compactions/${encodeURIComponent(id)}/messages`);
-  return (await answer.json()).messages ?? [];
+/** A page of the conversation, as a screen shows it. @param {Chat} chat @param {string} query @returns {Promise<import("./past.js").Page>} */
+export async function earlierPage(chat, query) {
+  return (await ask(chat, `api/v1/sessions/${encodeURIComponent(chat.chat.session)}/history?${query}`)).json();
+}
+
+/** @param {Chat} chat @param {string} id @param {string} [before] the message that the page ends before */
+export async function originals(chat, id, before = "") {
+  const answer = await ask(chat, `api/v1/compactions/${encodeURIComponent(id)}/messages?limit=100${before && `&before=${before}`}`);
+  return answer.json();
+}
+
+/** A socket does not say why it was refused: where this page may not have a chat, nothing is tried again. @param {Chat} chat */
+export async function barred(chat) {
+  const answer = await fetch(new URL(`api/v1/sites/${chat.options.site}`, ROOT).href, { credentials: "omit", cache: "no-store", signal: AbortSignal.timeout(ASK_MS) });
+  if (answer.status !== 403 || (await answer.json()).code !== "foreign_origin" || chat.net.online) return;
+  chat.barred = true;
+  chat.net.stop();
+  chat.show("refused");
+  console.error(`Evertalk: pages of ${location.origin} may not use the chat of the site "${chat.options.site}". Its owner can allow them: add ${location.origin} to the site's origins on the dashboard, or to EVERTALK_ALLOWED_ORIGINS.`);
 }
 
 /** The browser saves the file: a link alone would not carry the token. @param {Chat} chat @param {string} format */
@@ -65,15 +80,24 @@ const speaker = (role) => t({ person: "you", assistant: "assistant", notice: "no
 /** @param {HTMLElement} pane @param {any} card @param {import("./card.js").CardTools} tools */
 export async function fillOriginal(pane, card, tools) {
   if (pane.dataset.state === "full") return;
+  await leaf(pane, card, tools, [""]);
+}
+
+/** A part of them, with ways to the parts before and after. @param {HTMLElement} pane @param {any} card @param {import("./card.js").CardTools} tools @param {string[]} way the messages that the parts so far end before */
+async function leaf(pane, card, tools, way) {
+  const turn = (/** @type {string} */ key, /** @type {string[]} */ to) => h("button", { class: "quiet", type: "button", onclick: () => void leaf(pane, card, tools, to).then(() => pane.focus()) }, t(key));
   pane.dataset.state = "full";
   show(pane, h("p", { class: "muted" }, t("loading")));
   try {
-    const messages = await tools.originals(card.id);
-    show(pane, messages.length ? messages.map((message) => original(message, tools.markdown)) : h("p", { class: "muted" }, t("nothing")));
+    const { messages = [], before } = await tools.originals(card.id, way[way.length - 1]);
+    const back = way.slice(0, -1);
+    show(pane, before && h("p", null, turn("part_before", [...way, before])),
+      messages.length ? messages.map((/** @type {any} */ message) => original(message, tools.markdown)) : h("p", { class: "muted" }, t("nothing")),
+      back.length > 0 && h("p", null, turn("part_after", back)));
+    if (before || back.length) pane.scrollTop = pane.scrollHeight;
   } catch {
     pane.dataset.state = "";
-    const again = h("button", { class: "quiet", type: "button", onclick: () => fillOriginal(pane, card, tools) }, t("retry"));
-    show(pane, h("p", { class: "muted" }, t("load_failed"), " ", again));
+    show(pane, h("p", { class: "muted" }, t("load_failed"), " ", turn("retry", way)));
   }
 }
 

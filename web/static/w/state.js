@@ -3,13 +3,15 @@
 /**
  * @typedef {object} Item
  * @property {string} key stays the same from the first sketch to the confirmed entry
- * @property {"msg" | "card" | "result" | "mark"} kind
+ * @property {"msg" | "card" | "result" | "mark" | "gap" | "start"} kind
  * @property {number} rev raised by every change
  * @property {string} [role] @property {string} [mid] @property {string} [cid] @property {string} [text]
  * @property {string} [at] @property {number | null} [turn] @property {boolean} [partial] @property {any} [error]
  * @property {"sending" | "failed" | "sent" | "draft"} [status] @property {boolean} [queued] @property {string} [advice]
  * @property {number} [retryAfter] @property {boolean} [refused] @property {number} [order] @property {number} [sentAt] @property {number} [attempt]
  * @property {number} [seq] @property {string} [name] @property {number} [feedback] @property {boolean} [waiting] @property {{mid?: string, text: string, at?: string}[]} [earlier]
+ * @property {number} [after] @property {number} [until] of a gap: what is not here lies after the one event and before the other
+ * @property {boolean} [failed] @property {boolean} [busy] @property {number} [tall] how high it was drawn
  * @property {any[]} [attachments] @property {any} [card] @property {string} [command] @property {boolean} [success] @property {boolean} [pending]
  */
 
@@ -50,6 +52,10 @@ export class Conversation {
     this.answered = new Set();
     /** @type {Set<string>} */
     this.closed = new Set();
+    /** Answers whose former ones are not here, by those. @type {Map<string, Item>} */
+    this.wanted = new Map();
+    /** What was erased, should a page that was asked for before still tell of it. @type {Set<string>} */
+    this.forgotten = new Set();
     /** What was said up to this turn is out of the assistant's sight. */
     this.begun = 0;
     /** @type {{state: string, name?: string} | null} */
@@ -82,6 +88,8 @@ export class Conversation {
     for (const item of again) this.change(item, { status: "sending", mid: undefined, turn: null, seq: undefined, queued: false });
     if (fresh) for (const item of [...again, ...unsent, ...commands]) this.items.push(item);
     for (const event of frame.events ?? []) this.durable(event, !fresh, true);
+    const first = frame.events?.[0]?.event_seq ?? (Number(frame.head) || 0) + 1;
+    if (fresh && first > 1) this.items.unshift({ key: "gap", kind: "gap", rev: 1, after: 0, until: first });
     this.pinned = new Set(frame.pinned ?? []);
     this.last = Math.max(this.last, Number(frame.head) || 0);
     this.snapshot(frame.state ?? {});
@@ -128,6 +136,7 @@ export class Conversation {
   /** What was forgotten is seen no longer; what was not yet sent, and a command's answer to come, stay. @param {any} event */
   erased(event) {
     if (event.mids) {
+      for (const mid of event.mids) this.forgotten.add(mid);
       for (const item of this.items) {
         if (event.mids.includes(item.mid)) this.change(item, { text: "[erased]", attachments: undefined, sentAt: 0 });
         if (item.earlier) this.change(item, { earlier: item.earlier.filter((one) => !event.mids.includes(one.mid)) });
@@ -161,6 +170,7 @@ export class Conversation {
     if (answer && event.turn !== null && event.turn !== undefined) this.answered.add(event.turn);
     if (event.role === "person" && live) values.queued = this.busyWithout(event.turn);
     this.change(item, values);
+    if (event.replaces && !former) this.wanted.set(event.replaces, item);
     if (!known) this.place(item);
     else if (event.role === "person") this.ahead(item);
     if (live && event.role !== "person") this.hooks.said(item);
@@ -188,10 +198,11 @@ export class Conversation {
     if (event.state === "human") this.place({ key: `h${event.event_seq}`, kind: "mark", rev: 1, name: event.name, at: event.at });
   }
 
-  /** The place after the last message that a summary covers; the top when all of them are older. @param {any} event */
+  /** The place after the last message that a summary covers; the top of what is here when all of them are older. @param {any} event */
   boundary(event) {
     for (let at = this.items.length; at > 0; at--) {
       const item = this.items[at - 1];
+      if (item.kind === "gap") return at;
       const covered = item.mid === event.to_mid ||
         (typeof item.turn === "number" && typeof event.through_turn === "number" && item.turn <= event.through_turn);
       if (covered && item.kind === "msg") {
@@ -204,8 +215,9 @@ export class Conversation {
 
   /** The answer that may be given again. */
   newest() {
-    const said = this.items.filter((item) => item.kind === "msg");
-    const last = said[said.length - 1];
+    let at = this.items.length;
+    while (at > 0 && this.items[at - 1].kind !== "msg") at--;
+    const last = this.items[at - 1];
     return !this.run && last && last.status === "sent" && (last.turn ?? Infinity) > this.begun && (last.role === "assistant" || (last.error && !last.waiting)) ? last : undefined;
   }
 
@@ -259,7 +271,9 @@ export class Conversation {
   }
 
   unread() {
-    return this.items.filter((item) => item.kind === "msg" && item.role !== "person" && (item.seq ?? 0) > this.read).length;
+    let count = 0;
+    for (const item of this.items) if (item.kind === "msg" && item.role !== "person" && (item.seq ?? 0) > this.read) count++;
+    return count;
   }
 
   /* ---- what passes ---- */
@@ -424,18 +438,24 @@ export class Conversation {
     return item;
   }
 
-  /** Appends, but an answer stands before what belongs to later turns, and unsent messages stay last. @param {Item} item */
+  /**
+   * Appends, but before what belongs to later turns, a question also before the draft that came ahead of it; unsent
+   * messages stay last. Lines without a turn, such as those of commands, are looked past.
+   * @param {Item} item
+   */
   place(item) {
-    let at = this.items.length;
-    const answer = item.role === "assistant";
-    for (; at > 0; at--) {
+    const { role, turn } = item;
+    const counted = typeof turn === "number";
+    let place = this.items.length;
+    for (let at = place; at > 0; at--) {
       const before = this.items[at - 1];
-      if (before.role !== "person") break;
       const unsent = before.status === "sending" || before.status === "failed";
-      const later = answer && (typeof before.turn === "number" && typeof item.turn === "number" ? before.turn > item.turn : before.queued);
-      if (!unsent && !later) break;
+      const later = typeof before.turn === "number" ? counted && (before.turn > turn || (before.turn === turn && role === "person" && before.role === "assistant"))
+        : role === "assistant" && before.queued;
+      if (unsent || later) place = at - 1;
+      else if (before.kind === "gap" || before.kind === "msg" || !counted) break;
     }
-    this.items.splice(at, 0, item);
+    this.items.splice(place, 0, item);
   }
 
   /** A question confirmed after its answer began moves above it. @param {Item} item */

@@ -28,6 +28,14 @@ class EventRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OriginalsPage:
+    """What a summary stands for, oldest first; older ones lie before the message `before`."""
+
+    messages: tuple[Mapping[str, Any], ...]
+    before: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
     """The newest event's number; numbers of an older `log_epoch` may have been undone by a restore."""
 
@@ -35,7 +43,7 @@ class Head:
     log_epoch: int
 
 
-_EVENTS = """
+EVENTS = """
 SELECT v.event_seq, v.kind, v.seq, v.turn_no, v.payload, v.at, e.author, e.blocks, e.at AS entry_at, f.opinion
   FROM events v LEFT JOIN entries e ON e.session_id = v.session_id AND e.seq = v.seq
   LEFT JOIN feedback f ON f.session_id = v.session_id AND f.turn_no = v.turn_no AND e.author = 'assistant'
@@ -92,18 +100,18 @@ class PostgresEvents:
     async def after(self, session_id: int, event_seq: int, *, limit: int = 500) -> tuple[EventRow, ...]:
         """Events with a higher number, oldest first, at most `limit`."""
         rows = await self._pool.fetch(
-            f"{_EVENTS} WHERE v.session_id = $1 AND v.event_seq > $2 ORDER BY v.event_seq LIMIT $3",
+            f"{EVENTS} WHERE v.session_id = $1 AND v.event_seq > $2 ORDER BY v.event_seq LIMIT $3",
             session_id,
             event_seq,
             limit,
         )
-        return tuple(_event(row) for row in rows)
+        return tuple(event_of(row) for row in rows)
 
     @store_method
     async def newest(self, session_id: int, *, messages: int = 50, limit: int = 500) -> tuple[EventRow, ...]:
         """The last messages and whatever happened since the first of them."""
         rows = await self._pool.fetch(
-            f"""{_EVENTS}
+            f"""{EVENTS}
                  WHERE v.session_id = $1 AND v.event_seq >= coalesce((
                          SELECT min(event_seq) FROM (
                            SELECT event_seq FROM events WHERE session_id = $1 AND kind = 'msg'
@@ -114,7 +122,7 @@ class PostgresEvents:
             messages,
             limit,
         )
-        return tuple(_event(row) for row in reversed(rows))
+        return tuple(event_of(row) for row in reversed(rows))
 
     @store_method
     async def messages_before(
@@ -122,14 +130,14 @@ class PostgresEvents:
     ) -> tuple[EventRow, ...]:
         """The newest messages with a lower number, oldest first."""
         rows = await self._pool.fetch(
-            f"""{_EVENTS} WHERE v.session_id = $1 AND v.kind = 'msg'
+            f"""{EVENTS} WHERE v.session_id = $1 AND v.kind = 'msg'
                             AND ($2::bigint IS NULL OR v.event_seq < $2)
                  ORDER BY v.event_seq DESC LIMIT $3""",
             session_id,
             event_seq,
             limit,
         )
-        return tuple(_event(row) for row in reversed(rows))
+        return tuple(event_of(row) for row in reversed(rows))
 
     @store_method
     async def pinned(self, session_id: int) -> tuple[str, ...]:
@@ -195,8 +203,10 @@ class PostgresEvents:
     @store_method
     async def hidden_messages(
         self, session_id: int, compaction: UUID, *, limit: int = 200, before_seq: int | None = None
-    ) -> tuple[Mapping[str, Any], ...] | None:
-        """The last of the originals that a summary stands for; None when it is not this session's."""
+    ) -> OriginalsPage | None:
+        """The last of the originals that a summary stands for, of those before an entry; None when it is not
+        this session's.
+        """
         link = await self._pool.fetchrow(
             "SELECT from_turn, through_turn FROM links WHERE session_id = $1 AND public_id = $2",
             session_id,
@@ -210,7 +220,9 @@ class PostgresEvents:
                    FROM turn_entries te JOIN entries e USING (session_id, seq)
                   WHERE te.session_id = $1 AND te.turn_no BETWEEN $2 AND $3
                     AND e.author NOT IN ('tool', 'program')
-                    AND ($5::bigint IS NULL OR e.seq < $5)
+                    AND ($5::bigint IS NULL OR (te.turn_no, te.step) < (
+                          SELECT b.turn_no, b.step FROM turn_entries b
+                           WHERE b.session_id = $1 AND b.seq = $5))
                   ORDER BY te.turn_no DESC, te.step DESC LIMIT $4) m ORDER BY turn_no, step""",
             session_id,
             link["from_turn"],
@@ -218,10 +230,13 @@ class PostgresEvents:
             limit,
             before_seq,
         )
-        return tuple(message for message in map(_original, rows) if message["text"])
+        return OriginalsPage(
+            messages=tuple(message for message in map(_original, rows) if message["text"]),
+            before=f"m{rows[0]['seq']}" if len(rows) == limit else None,
+        )
 
 
-def _event(row: Record) -> EventRow:
+def event_of(row: Record) -> EventRow:
     return EventRow(event_seq=row["event_seq"], kind=row["kind"], payload=_payload(row))
 
 

@@ -22,7 +22,9 @@ KINDS = (
     "nobody", "visitor", "foreign visitor", "forged key", "revoked key", "expired key", *ROLES, *GONE,
     *(f"key {scope}" for scope in SCOPES),
 )  # fmt: skip
-ABOUT_ONE_SESSION = {"writeMessage", "listMessages", "listEvents", "listOriginals", "runCommand", "download"}
+ABOUT_ONE_SESSION = {
+    "writeMessage", "listMessages", "listEvents", "showHistory", "listOriginals", "runCommand", "download",
+}  # fmt: skip
 
 
 def may(one: Operation, kind: str) -> bool:

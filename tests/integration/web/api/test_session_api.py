@@ -100,7 +100,7 @@ async def test_the_widget_on_an_allowed_page_may_read_with_its_token(starter: St
         assert "Access-Control-Allow-Credentials" not in answer.headers
     async with server.client.get(url, headers={"Origin": "https://evil.example"}) as answer:
         assert "Access-Control-Allow-Origin" not in answer.headers
-    for path in ("/api/v1/commands/help", "/api/v1/compactions/x/messages"):
+    for path in ("/api/v1/commands/help", "/api/v1/compactions/x/messages", "/api/v1/sessions/x/history"):
         asked = {"Origin": "https://shop.example", "Access-Control-Request-Method": "POST"}
         async with server.client.options(server.url + path, headers=asked) as answer:
             assert answer.status == 204

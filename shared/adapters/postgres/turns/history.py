@@ -1,0 +1,109 @@
+"""The conversation as people see it, page by page: a page begins or ends at an event's number."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import asyncpg
+
+from shared.adapters.postgres.db.pool import store_method
+from shared.adapters.postgres.turns.events import EVENTS, EventRow, event_of
+
+Record = asyncpg.Record
+
+_SHOWN = ("msg", "command.result", "handover")
+_ITS_MOMENT = timedelta(seconds=2)
+"""An entry and its event are stored together; their times differ by less."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryPage:
+    """Oldest first. Older events lie before `before`, newer ones after `after`; None: there are none."""
+
+    events: tuple[EventRow, ...]
+    before: int | None
+    after: int | None
+
+
+_STANDS = """
+(v.kind = ANY ($2::text[])
+ OR v.kind = 'compaction' AND $3::boolean AND v.payload->>'state' = 'done' AND EXISTS (
+   SELECT FROM links l WHERE l.session_id = $1 AND l.active AND l.public_id::text = v.payload->>'id'))
+"""
+"""What leaves a mark on the screen; of summaries those in force, for an undone one has gone from it."""
+
+_BEFORE = f"""{EVENTS} WHERE v.session_id = $1 AND ($4::bigint IS NULL OR v.event_seq < $4) AND {_STANDS}
+               ORDER BY v.event_seq DESC LIMIT $5"""
+_AFTER = f"""{EVENTS} WHERE v.session_id = $1 AND v.event_seq > $4::bigint AND {_STANDS}
+              ORDER BY v.event_seq LIMIT $5"""
+
+_FIRST_SINCE = """
+WITH RECURSIVE halves(low, high, steps) AS (
+  SELECT 1::bigint, next_event_seq, 0 FROM sessions WHERE id = $1
+  UNION ALL
+  SELECT CASE WHEN m.at < $2 THEN m.event_seq + 1 ELSE h.low END,
+         CASE WHEN m.at < $2 THEN greatest(h.high, m.event_seq + 1) ELSE (h.low + h.high) / 2 END, h.steps + 1
+    FROM halves h LEFT JOIN LATERAL (
+      SELECT v.event_seq, v.at FROM events v
+       WHERE v.session_id = $1 AND v.event_seq >= (h.low + h.high) / 2 ORDER BY v.event_seq LIMIT 1) m ON true
+   WHERE h.low < h.high AND h.steps < 70
+) SELECT low FROM halves ORDER BY steps DESC LIMIT 1
+"""
+"""The number of the first event since then; numbers grow with time, so each step halves them."""
+
+
+class PostgresHistory:
+    """Raises StorageUnavailable."""
+
+    def __init__(self, pool: asyncpg.Pool[Record]) -> None:
+        self._pool = pool
+
+    @store_method
+    async def before(
+        self, session_id: int, event_seq: int | None, *, limit: int, summaries: bool
+    ) -> HistoryPage:
+        """The newest events with a lower number; of all without one."""
+        rows = await self._pool.fetch(_BEFORE, session_id, list(_SHOWN), summaries, event_seq, limit + 1)
+        events = _read(rows[:limit][::-1])
+        more = len(rows) > limit
+        return HistoryPage(
+            events=events,
+            before=events[0].event_seq if more else None,
+            after=events[-1].event_seq if events else None,
+        )
+
+    @store_method
+    async def after(self, session_id: int, event_seq: int, *, limit: int, summaries: bool) -> HistoryPage:
+        """The oldest events with a higher number."""
+        rows = await self._pool.fetch(_AFTER, session_id, list(_SHOWN), summaries, event_seq, limit + 1)
+        events = _read(rows[:limit])
+        return HistoryPage(
+            events=events,
+            before=events[0].event_seq if events and event_seq > 0 else None,
+            after=events[-1].event_seq if len(rows) > limit else None,
+        )
+
+    @store_method
+    async def since(self, session_id: int, moment: datetime, *, limit: int, summaries: bool) -> HistoryPage:
+        """The first events since a moment; where nothing was said since then, the newest."""
+        number: int = await self._pool.fetchval(_FIRST_SINCE, session_id, moment) or 1
+        page = await self.after(session_id, number - 1, limit=limit, summaries=summaries)
+        if page.events:
+            return page
+        return await self.before(session_id, None, limit=limit, summaries=summaries)
+
+    @store_method
+    async def around(self, session_id: int, seq: int, *, limit: int, summaries: bool) -> HistoryPage | None:
+        """The events from one message on; None when it is not this session's."""
+        moment = await self._pool.fetchval(
+            "SELECT at FROM entries WHERE session_id = $1 AND seq = $2", session_id, seq
+        )
+        if moment is None:
+            return None
+        return await self.since(session_id, moment - _ITS_MOMENT, limit=limit, summaries=summaries)
+
+
+def _read(rows: Sequence[Record]) -> tuple[EventRow, ...]:
+    return tuple(event_of(row) for row in rows)

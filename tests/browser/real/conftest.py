@@ -1,0 +1,93 @@
+"""The real server before a real browser: Postgres, Valkey and a model that is offline or a fake."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import AsyncIterator
+from typing import Any
+
+import asyncpg
+import pytest
+from aiohttp import web
+from playwright.async_api import Browser, BrowserContext, Page, async_playwright
+
+from shared.adapters.embedded import EmbeddedServers
+from shared.adapters.postgres.operations.invariants import check_invariants
+from shared.bootstrap.app import open_app
+from shared.config.settings import load_settings
+from tests.browser.patience import WAIT_MS
+from tests.kit.deployment.breakable_servers import Case, Plant
+from tests.kit.free_ports import free_port
+from web.app import make_parts, make_web_app, start_parts, stop_parts
+from web.parts import ModelShown
+from web.server.http_server import Listener
+
+WITHIN_MS = 30_000
+_DOUBLED = """
+  window.doubled = [];
+  new MutationObserver(() => {
+    const all = [...document.querySelectorAll("article:not(.assistant)")];
+    const shown = all.map(one => one.textContent.trim());
+    doubled.push(...shown.filter((words, at) => words && shown.indexOf(words) !== at));
+  }).observe(document, {childList: true, subtree: true, characterData: true});
+"""
+"""What stood there twice, if only for a moment; nobody says the same thing twice."""
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or ""
+
+
+@pytest.fixture
+async def url(database_url: str, redis_url: str) -> AsyncIterator[str]:
+    services = await open_app(load_settings(database_url=database_url, redis_url=redis_url), role="web")
+    parts = make_parts(services, model=ModelShown(name=services.models.chat, offline=True))
+    runner = web.AppRunner(make_web_app(services, parts), shutdown_timeout=1)
+    await runner.setup()
+    listener = Listener(runner)
+    port = await listener.start("127.0.0.1", 0)
+    start_parts(parts)
+    yield f"http://127.0.0.1:{port}"
+    await stop_parts(parts, drain_seconds=5)
+    await listener.stop_listening()
+    await runner.cleanup()
+    await services.close()
+    connection = await asyncpg.connect(database_url)
+    assert await check_invariants(connection) == []
+    await connection.close()
+
+
+@pytest.fixture
+async def page(url: str) -> AsyncIterator[Page]:
+    if not CHROMIUM:
+        if os.environ.get("CI"):
+            pytest.fail("Chromium is missing; the browser tests must run here")
+        pytest.skip("Chromium is not installed")
+    complaints: list[str] = []
+    async with async_playwright() as play:
+        browser = await play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        opened = await browser.new_page(locale="en-US")
+        opened.set_default_timeout(WAIT_MS)
+        opened.on(
+            "console", lambda one: complaints.append(one.text) if one.type in {"error", "warning"} else None
+        )
+        opened.on("pageerror", lambda error: complaints.append(str(error)))
+        await opened.goto(f"{url}/chat")
+        yield opened
+        await browser.close()
+    assert complaints == []
+
+
+@pytest.fixture
+async def case(servers: EmbeddedServers, database_url: str, redis_url: str, run_folder: Any) -> Case:
+    plant = Plant(servers=servers, folder=run_folder)
+    name = database_url.partition("?")[0].rpartition("/")[2]
+    return Case(plant=plant, database=name, redis_url=redis_url, port=free_port())
+
+
+@pytest.fixture
+async def context(browser: Browser) -> AsyncIterator[BrowserContext]:
+    """One person's browser, with as many tabs as they like."""
+    context = await browser.new_context(locale="en-US")
+    context.set_default_timeout(WITHIN_MS)
+    await context.add_init_script(_DOUBLED)
+    yield context
+    await context.close()

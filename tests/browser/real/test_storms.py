@@ -1,0 +1,142 @@
+"""Two tabs in storms of resets, refusals, black holes and reloads: in the end both show what Postgres holds.
+
+`STORMS=200` in the environment makes it as many.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import time
+
+import pytest
+from playwright.async_api import BrowserContext, Error, Page, expect
+
+from tests.browser.real.conftest import WITHIN_MS
+from tests.kit.deployment.breakable_servers import Case
+from tests.kit.fakes.messages_api.harness import RunningFake
+from tests.kit.fakes.tcp_proxy import Link, TcpProxy
+
+pytestmark = pytest.mark.browser
+STORMS = int(os.environ.get("STORMS", "30"))
+PACE_MS = 60
+SEED = 7
+LOOKED_AT = 24
+"""The newest messages that are compared, in id and order; a tab that was reloaded shows fifty."""
+SHOWN = "all => all.map((one) => one.dataset.mid)"
+STORED = """
+SELECT coalesce(array_agg('m' || seq ORDER BY turn_no, step), '{}') FROM (
+  SELECT e.seq, te.turn_no, te.step FROM events v JOIN entries e USING (session_id, seq)
+    JOIN turn_entries te USING (session_id, seq) WHERE v.kind = 'msg') m
+"""
+WAITING = """
+SELECT count(*) FROM sessions s JOIN turns t ON t.session_id = s.id AND t.turn_no > s.answered_turn
+"""
+
+
+async def black_hole(_link: Link, _data: bytes) -> bytes:
+    """What is said is lost, and nobody hears that it is."""
+    return b""
+
+
+class Weather:
+    """One storm after another over two tabs, the same for the same seed."""
+
+    def __init__(self, line: TcpProxy, tabs: list[Page], *, seed: int) -> None:
+        self._line = line
+        self._tabs = tabs
+        self._chance = random.Random(seed)
+        self.said = 0
+
+    async def storm(self) -> None:
+        """A few gusts while something is said and answered."""
+        speaker = self._chance.choice(self._tabs)
+        await self._say(speaker)
+        for _ in range(self._chance.randint(1, 4)):
+            await asyncio.sleep(self._chance.uniform(0.02, 0.6))
+            gust = self._chance.choice((self._reset, self._refusal, self._hole, self._reload))
+            await gust()
+            if self._chance.random() < 0.3:
+                await self._say(self._chance.choice(self._tabs))
+        self._line.heal()
+        self._line.cut()  # a black hole is noticed after two heartbeats only
+
+    async def _say(self, page: Page) -> None:
+        self.said += 1
+        box = page.get_by_role("textbox", name="Message")
+        await box.fill(f"Said in the storm, number {self.said}.")
+        await box.press("Enter")
+
+    async def _reset(self) -> None:
+        self._line.cut()
+
+    async def _refusal(self) -> None:
+        self._line.refuses = True
+        self._line.cut()
+        await asyncio.sleep(self._chance.uniform(0.1, 0.8))
+        self._line.refuses = False
+
+    async def _hole(self) -> None:
+        self._line.replies = black_hole
+        if self._chance.random() < 0.5:
+            self._line.requests = black_hole
+        await asyncio.sleep(self._chance.uniform(0.1, 0.6))
+        self._line.heal()
+        self._line.cut()
+
+    async def _reload(self) -> None:
+        page = self._chance.choice(self._tabs)
+        for _ in range(20):
+            try:
+                await page.reload(wait_until="domcontentloaded")
+                await page.get_by_role("textbox", name="Message").wait_for(timeout=5_000)
+            except Error:
+                self._line.heal()
+            else:
+                return
+
+
+@pytest.mark.timeout(120 + 20 * STORMS)
+async def test_after_storms_both_tabs_equal_the_database_in_id_and_order(
+    case: Case, context: BrowserContext, provider: RunningFake
+) -> None:
+    await provider.reset()
+    await provider.set_pace(PACE_MS)
+    settings = {"ANTHROPIC_BASE_URL": provider.base_url, "ANTHROPIC_API_KEY": "a-key-for-the-fake"}
+    async with case.web(**settings), TcpProxy(upstream=("127.0.0.1", case.port)) as line:
+        tabs = [await context.new_page() for _ in range(2)]
+        for page in tabs:
+            await page.goto(f"http://127.0.0.1:{line.port}/chat")
+            await page.locator(".gauge").wait_for()
+        weather = Weather(line, tabs, seed=SEED)
+        for number in range(STORMS):
+            await weather.storm()
+            await _equal(case, tabs, f"storm {number}")
+        for page in tabs:
+            await page.goto("about:blank")  # its line would else be looked for where the proxy no longer is
+        stored = await case.value("SELECT count(*) FROM entries WHERE author = 'person'")
+        assert stored == weather.said
+
+
+async def _equal(case: Case, tabs: list[Page], when: str) -> None:
+    """Once everything is answered; no order that is wrong is waited for."""
+    end = time.monotonic() + 2 * WITHIN_MS / 1_000
+    while True:
+        waiting = await case.value(WAITING)
+        stored = (await case.value(STORED))[-LOOKED_AT:]
+        shown = [(await page.locator("article").evaluate_all(SHOWN))[-LOOKED_AT:] for page in tabs]
+        if not waiting and shown == [stored, stored]:
+            break
+        for ids in shown:
+            assert _in_order(ids, stored), f"{when}: {ids} is not in the order of {stored}"
+        assert time.monotonic() < end, f"{when}: {shown} is not {stored}, {waiting} turns wait"
+        await asyncio.sleep(0.05)
+    for page in tabs:
+        await expect(page.locator("article[data-status=sending]")).to_have_count(0)
+
+
+def _in_order(ids: list[str], stored: list[str]) -> bool:
+    """Those that are known to be stored; what is being written has no id yet."""
+    places = [stored.index(one) for one in ids if one in stored]
+    return places == sorted(places)
