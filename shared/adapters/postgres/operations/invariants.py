@@ -162,8 +162,9 @@ _LOG = (
     _Check(
         code="I2",
         what="an ended turn has no delivery",
+        # A page's is the event, see I10: it is stored with the answer, and there is nothing to send.
         rows=f"""SELECT {_at("session=t.session_id", "turn=t.turn_no")} FROM turns t
-                  WHERE t.{_ENDED} AND NOT EXISTS (
+                  WHERE t.{_ENDED} AND t.channel <> 'web' AND NOT EXISTS (
                         SELECT FROM deliveries d
                          WHERE d.session_id = t.session_id AND d.turn_no = t.turn_no AND d.part = 0)""",
     ),
@@ -881,8 +882,8 @@ _HANDED_OVER = (
         code="I2",
         what="an operator's words wait for a delivery that is not there",
         rows=f"""SELECT {_at("session=e.session_id", "seq=e.seq")} FROM entries e
-                   JOIN turn_entries te USING (session_id, seq)
-                  WHERE e.author = 'operator' AND NOT EXISTS (
+                   JOIN turn_entries te USING (session_id, seq) JOIN turns t USING (session_id, turn_no)
+                  WHERE e.author = 'operator' AND t.channel <> 'web' AND NOT EXISTS (
                         SELECT FROM deliveries d
                          WHERE d.session_id = e.session_id AND d.turn_no = te.turn_no)""",
     ),

@@ -28,7 +28,7 @@ _AUDIT_COLUMNS = """session_id, turn_id, model_alias, model_context_limit, input
 
 # A compaction, or its undo, that was committed while this turn ran has measured the new view without it: then
 # the turn's own tokens are added to that, and what the old view called for is not asked for.
-# A page is not sent an answer as a chat is: it is delivered with the event that every look there finds.
+# A page is not sent an answer as a chat is: the event, which every look there finds, is its delivery.
 # A trouble of this minute stays marked: who died while we waited for the row is not in our snapshot.
 _SAID = "num_nonnulls($5::jsonb, $20::text) = 1"
 _CORE = f"""
@@ -63,10 +63,8 @@ WITH s AS (
   INSERT INTO events (session_id, event_seq, kind, seq, turn_no, payload)
   SELECT $1, event_seq, 'msg', CASE WHEN {_SAID} THEN seq END, $4, $12::jsonb FROM s
 ), dl AS (
-  INSERT INTO deliveries (session_id, turn_no, part, channel, address_id, state, delivered_at)
-  SELECT $1, $4, 0, t.channel, t.address_id, CASE t.channel WHEN 'web' THEN 'delivered' ELSE 'queued' END,
-         CASE t.channel WHEN 'web' THEN now() END
-    FROM t ON CONFLICT DO NOTHING
+  INSERT INTO deliveries (session_id, turn_no, part, channel, address_id)
+  SELECT $1, $4, 0, t.channel, t.address_id FROM t WHERE t.channel <> 'web' ON CONFLICT DO NOTHING
 ), tot AS (
   UPDATE session_totals SET input_tokens = input_tokens + ($13::bigint[])[1],
          output_tokens = output_tokens + ($13::bigint[])[2],

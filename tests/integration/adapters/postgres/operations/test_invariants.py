@@ -36,6 +36,12 @@ INSERT INTO spend_days (scope, day, reserved_micro, spent_micro) VALUES ('total'
 """
 
 
+CHAT = """
+INSERT INTO deliveries (session_id, turn_no, part, channel, address_id, state, delivered_at)
+SELECT session_id, turn_no, 0, channel, address_id, 'delivered', ended_at FROM turns
+ WHERE ended_at IS NOT NULL;
+"""
+"""Rows as the answers of a chat have them, and those of a page had in versions before."""
 PASSAGE = """
 INSERT INTO passages (session_id, number, seq, part, turn_no, author, sitting, at, text, terms, vector)
 VALUES (1, 999, 1, 0, 0, 'person', 1, now(), 'found', 1, 'found:1')
@@ -61,6 +67,7 @@ async def seeded(
         await waiting.ask("Hello")
         await waiting.say("Are you still there?")
         await app.pool.execute(SPENT)
+        await app.pool.execute(CHAT)
     yield name
     await database_server.drop(name)
 
@@ -147,7 +154,12 @@ BROKEN = [
            SELECT 1, next_seq, 2, next_seq FROM sessions WHERE id = 1;
            UPDATE sessions SET next_seq = next_seq + 1 WHERE id = 1""",
     ),
-    ("I2", "has no delivery", "DELETE FROM deliveries WHERE (session_id, turn_no) = (1, 4)"),
+    (
+        "I2",
+        "has no delivery",
+        """UPDATE turns SET channel = 'telegram' WHERE (session_id, turn_no) = (1, 4);
+           DELETE FROM deliveries WHERE (session_id, turn_no) = (1, 4)""",
+    ),
     (
         "I2",
         "delivered twice",
