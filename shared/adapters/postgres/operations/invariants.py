@@ -101,6 +101,26 @@ _LOG = (
     ),
     _Check(
         code="I1",
+        what="a message, a turn or an event belongs to nothing",
+        # No foreign key looks for it, see `tables.Entry`.
+        rows=f"""SELECT {_at("session=e.session_id", "seq=e.seq")} FROM entry_rows e
+                  WHERE NOT EXISTS (SELECT FROM sessions s WHERE s.id = e.session_id)
+                 UNION ALL
+                 SELECT {_at("session=v.session_id", "event=v.event_seq")} FROM events v
+                  WHERE NOT EXISTS (SELECT FROM sessions s WHERE s.id = v.session_id)
+                 UNION ALL
+                 SELECT {_at("session=t.session_id", "turn=t.turn_no")} FROM turns t
+                  WHERE NOT EXISTS (SELECT FROM sessions s WHERE s.id = t.session_id)
+                     OR NOT EXISTS (SELECT FROM addresses a WHERE a.id = t.address_id)
+                 UNION ALL
+                 SELECT {_at("session=x.session_id", "turn=x.turn_no", "seq=x.seq")} FROM turn_entries x
+                  WHERE NOT EXISTS (
+                        SELECT FROM turns t WHERE t.session_id = x.session_id AND t.turn_no = x.turn_no)
+                     OR NOT EXISTS (
+                        SELECT FROM entry_rows e WHERE e.session_id = x.session_id AND e.seq = x.seq)""",
+    ),
+    _Check(
+        code="I1",
         what="a turn counts as answered but has not ended",
         rows=f"""SELECT {_at("session=s.id", "turn=t.turn_no")} FROM sessions s JOIN turns t
                      ON t.session_id = s.id AND t.turn_no <= s.answered_turn AND t.ended_at IS NULL""",
@@ -698,6 +718,13 @@ _MONEY = (
         rows=f"""SELECT {_at("session=s.id")} FROM sessions s
                   WHERE (s.answered_turn < s.next_turn - 1)
                      <> (s.id IN (SELECT session_id FROM turns WHERE ended_at IS NULL))""",
+    ),
+    _Check(
+        code="I9",
+        what="a conversation's total is not what it adds up to",
+        rows=f"""SELECT {_at("session=session_id", "total=total_tokens")} FROM session_totals
+                  WHERE total_tokens
+                        <> input_tokens + cache_read_tokens + cache_write_tokens + output_tokens""",
     ),
     _Check(
         code="I9",

@@ -122,6 +122,17 @@ BROKEN = [
         """ALTER TABLE turn_entries DROP CONSTRAINT turn_entries_pkey;
            INSERT INTO turn_entries (session_id, seq, turn_no, step) VALUES (1, 5, 9, 500)""",
     ),
+    *(
+        ("I1", "belongs to nothing", statement)
+        for statement in (
+            "INSERT INTO entries (session_id, seq, author, blocks, tokens) VALUES (9, 1, 'person', '[]', 1)",
+            "INSERT INTO events (session_id, event_seq, kind, payload) VALUES (9, 1, 'msg', '{}')",
+            "INSERT INTO turns (session_id, turn_no, channel, address_id) VALUES (9, 1, 'web', 1)",
+            "UPDATE turns SET address_id = 99 WHERE (session_id, turn_no) = (1, 3)",
+            "UPDATE turn_entries SET turn_no = 999 WHERE (session_id, seq) = (1, 5)",
+            "UPDATE turn_entries SET seq = 999 WHERE (session_id, seq) = (1, 5)",
+        )
+    ),
     (
         "I1",
         "has not ended",
@@ -304,6 +315,12 @@ BROKEN = [
     ("I9", "spent by purpose", "DELETE FROM session_spend WHERE session_id = 2"),
     ("I9", "spent by purpose", "UPDATE usage SET cost_micro = NULL WHERE id = (SELECT max(id) FROM usage)"),
     ("I9", "has no totals", "DELETE FROM session_totals WHERE session_id = 2"),
+    (
+        "I9",
+        "not what it adds up to",
+        """DROP TRIGGER totals_add_up ON session_totals;
+           UPDATE session_totals SET total_tokens = total_tokens + 1""",
+    ),
     ("I9", "number of compactions", "UPDATE session_totals SET compaction_count = 0"),
     ("I9", "channel of a session", "UPDATE sessions SET last_channel = 'telegram' WHERE id = 2"),
     ("I7", "another name than its person", "UPDATE sessions SET person = 'somebody else' WHERE id = 2"),
