@@ -184,7 +184,7 @@ def make_web_app(services: Services, parts: Parts) -> web.Application:
     ours = ("/api/v1/commands", "/api/v1/commands/{name:[a-z][a-z0-9_]*}", "/api/v1/archived", ORIGINALS)
     # Without HEAD: what is written piece by piece would follow its headers all the same.
     add.add_get(EXPORT_PATH, export, allow_head=False)
-    for path in (*ours, EXPORT_PATH, messages.MESSAGES, messages.EVENTS):
+    for path in (*ours, EXPORT_PATH, messages.MESSAGES, messages.EVENTS, messages.HISTORY):
         add.add_route("OPTIONS", path, preflight)
     recovery.add_routes(app)
     door = _add_dashboard(app, services)

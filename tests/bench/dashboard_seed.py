@@ -21,7 +21,7 @@ FOLDED = 8
 """Turns behind each summary of the long one."""
 TABLES = (
     "agents, parties, sessions, session_totals, session_list, session_spend, addresses, turns, entry_rows, "
-    "turn_entries, usage, jobs, links, flushes, notes, audit, turn_context_audit"
+    "turn_entries, usage, jobs, links, flushes, notes, audit, audit_rows"
 )
 
 _QUICKLY = """SET LOCAL statement_timeout = 0; SET LOCAL synchronous_commit = off;
@@ -105,7 +105,7 @@ SELECT 'compact', id, 'k' || id, CASE WHEN id % 40 = 0 THEN 'dead' ELSE 'done' E
   FROM sessions WHERE id % 10 = 0
 """
 _AUDITS = """
-INSERT INTO turn_context_audit (session_id, turn_id, model_alias, model_context_limit, input_budget,
+INSERT INTO audit_rows (session_id, turn_id, model_alias, model_context_limit, input_budget,
     hard_limit, estimated_input_tokens_before, estimated_input_tokens_after_summary,
     estimated_input_tokens_after_prune, reported_input_tokens, context_tokens, parts)
 SELECT session_id, turn_no, 'claude-sonnet-5-5', 200000, 180000, 190000, 900, 900, 900, 880, 900,
@@ -135,7 +135,7 @@ _LONG = (
                           cache_read_tokens, cache_write_tokens, cost_micro)
        SELECT $1, $1, n, 'chat', 'claude-sonnet-5-5', 900, 120, 9000, 500, 4400
          FROM generate_series(3, $2::bigint) n""",
-    """INSERT INTO turn_context_audit (session_id, turn_id, model_alias, model_context_limit, input_budget,
+    """INSERT INTO audit_rows (session_id, turn_id, model_alias, model_context_limit, input_budget,
               hard_limit, estimated_input_tokens_before, estimated_input_tokens_after_summary,
               estimated_input_tokens_after_prune, reported_input_tokens, context_tokens, parts)
        SELECT $1, n, 'claude-sonnet-5-5', 200000, 180000, 190000, 900, 900, 900, 880, n * 7919 % 180000,

@@ -158,7 +158,10 @@ async def test_a_picture_that_is_being_described_stays_undescribed(guest: Visit)
 
 async def test_an_answer_on_its_way_to_a_chat_is_sent_no_further(guest: Visit) -> None:
     deliveries = PostgresDeliveries(guest.app.pool)
-    await guest.app.pool.execute("UPDATE deliveries SET state = 'queued' WHERE turn_no = 3")
+    await guest.app.pool.execute(
+        """INSERT INTO deliveries (session_id, turn_no, part, channel, address_id)
+           SELECT session_id, turn_no, 0, channel, address_id FROM turns WHERE turn_no = 3"""
+    )
     await forget(guest)
     assert not await deliveries.begin(guest.session_id, 3, 0)
     assert await deliveries.unfinished([0]) == []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shared.adapters.postgres.db.leases import LEASE_SECONDS
-from shared.adapters.postgres.turns.spend_sql import ADD_UP, RETURNING
+from shared.adapters.postgres.turns.spend_sql import ADD_UP, RETURNING, in_all
 from shared.adapters.postgres.turns.turn_sql import (
     BROUGHT,
     NOBODY_COMES,
@@ -131,8 +131,9 @@ WITH u AS (
 )
 {ADD_UP}"""
 
-ADD_TOTALS = """
-UPDATE session_totals SET input_tokens = input_tokens + ($2::bigint[])[1],
+ADD_TOTALS = f"""
+UPDATE session_totals SET {in_all("$2")},
+         input_tokens = input_tokens + ($2::bigint[])[1],
        output_tokens = output_tokens + ($2::bigint[])[2],
        cache_read_tokens = cache_read_tokens + ($2::bigint[])[3],
        cache_write_tokens = cache_write_tokens + ($2::bigint[])[4],

@@ -42,7 +42,7 @@ def differs(one: str, other: str) -> str:
 
 _BEHIND = f"""SELECT t.session_id FROM turns t JOIN session_list l ON l.id = t.session_id
  WHERE t.ended_at IS NULL AND t.state = 'claimed' AND t.opened_at < now() - interval '{SLOW_SECONDS} s'
-   AND l.last_active_at < t.opened_at LIMIT {AT_ONCE}"""
+   AND l.next_turn <= t.turn_no LIMIT {AT_ONCE}"""
 _ANY = f"SELECT EXISTS (SELECT FROM session_list_changes) OR EXISTS ({_BEHIND})"
 _ALONE = "SELECT pg_try_advisory_xact_lock(hashtext('evertalk.session_list'))"
 _TAKE = f"""WITH taken AS (

@@ -5,8 +5,10 @@ from __future__ import annotations
 from shared.adapters.postgres.db.connecting import connect
 from shared.adapters.postgres.db.pool import store_method
 
-PARTITIONED = {"usage": "at", "turn_context_audit": "created_at"}
+PARTITIONED = {"usage": "at", "audit_rows": "created_at"}
 """Table and the column it is split by."""
+MONTHS_OF = {"usage": "usage", "audit_rows": "turn_context_audit"}
+"""What its months are named after."""
 MONTHS_AHEAD = 2
 
 

@@ -101,6 +101,26 @@ _LOG = (
     ),
     _Check(
         code="I1",
+        what="a message, a turn or an event belongs to nothing",
+        # No foreign key looks for it, see `tables.Entry`.
+        rows=f"""SELECT {_at("session=e.session_id", "seq=e.seq")} FROM entry_rows e
+                  WHERE NOT EXISTS (SELECT FROM sessions s WHERE s.id = e.session_id)
+                 UNION ALL
+                 SELECT {_at("session=v.session_id", "event=v.event_seq")} FROM events v
+                  WHERE NOT EXISTS (SELECT FROM sessions s WHERE s.id = v.session_id)
+                 UNION ALL
+                 SELECT {_at("session=t.session_id", "turn=t.turn_no")} FROM turns t
+                  WHERE NOT EXISTS (SELECT FROM sessions s WHERE s.id = t.session_id)
+                     OR NOT EXISTS (SELECT FROM addresses a WHERE a.id = t.address_id)
+                 UNION ALL
+                 SELECT {_at("session=x.session_id", "turn=x.turn_no", "seq=x.seq")} FROM turn_entries x
+                  WHERE NOT EXISTS (
+                        SELECT FROM turns t WHERE t.session_id = x.session_id AND t.turn_no = x.turn_no)
+                     OR NOT EXISTS (
+                        SELECT FROM entry_rows e WHERE e.session_id = x.session_id AND e.seq = x.seq)""",
+    ),
+    _Check(
+        code="I1",
         what="a turn counts as answered but has not ended",
         rows=f"""SELECT {_at("session=s.id", "turn=t.turn_no")} FROM sessions s JOIN turns t
                      ON t.session_id = s.id AND t.turn_no <= s.answered_turn AND t.ended_at IS NULL""",
@@ -162,8 +182,9 @@ _LOG = (
     _Check(
         code="I2",
         what="an ended turn has no delivery",
+        # A page's is the event, see I10: it is stored with the answer, and there is nothing to send.
         rows=f"""SELECT {_at("session=t.session_id", "turn=t.turn_no")} FROM turns t
-                  WHERE t.{_ENDED} AND NOT EXISTS (
+                  WHERE t.{_ENDED} AND t.channel <> 'web' AND NOT EXISTS (
                         SELECT FROM deliveries d
                          WHERE d.session_id = t.session_id AND d.turn_no = t.turn_no AND d.part = 0)""",
     ),
@@ -700,6 +721,13 @@ _MONEY = (
     ),
     _Check(
         code="I9",
+        what="a conversation's total is not what it adds up to",
+        rows=f"""SELECT {_at("session=session_id", "total=total_tokens")} FROM session_totals
+                  WHERE total_tokens
+                        <> input_tokens + cache_read_tokens + cache_write_tokens + output_tokens""",
+    ),
+    _Check(
+        code="I9",
         what="the number of compactions is wrong",
         rows=f"""SELECT {_at("session=t.session_id", "counted=t.compaction_count")} FROM session_totals t
                    LEFT JOIN (SELECT session_id, count(*) AS number FROM links
@@ -881,8 +909,8 @@ _HANDED_OVER = (
         code="I2",
         what="an operator's words wait for a delivery that is not there",
         rows=f"""SELECT {_at("session=e.session_id", "seq=e.seq")} FROM entries e
-                   JOIN turn_entries te USING (session_id, seq)
-                  WHERE e.author = 'operator' AND NOT EXISTS (
+                   JOIN turn_entries te USING (session_id, seq) JOIN turns t USING (session_id, turn_no)
+                  WHERE e.author = 'operator' AND t.channel <> 'web' AND NOT EXISTS (
                         SELECT FROM deliveries d
                          WHERE d.session_id = e.session_id AND d.turn_no = te.turn_no)""",
     ),

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, TypeAlias
 
-from shared.adapters.postgres.db.partitions import PARTITIONED
+from shared.adapters.postgres.db.partitions import MONTHS_OF, PARTITIONED
 from shared.adapters.postgres.privacy.retention import RULES
 from shared.core.values.errors import BadInput
 
@@ -22,7 +22,7 @@ ADDED = ("SELECT", "INSERT")
 ALL = ("SELECT", "INSERT", "UPDATE", "DELETE")
 ONLY_ADDED = frozenset({"audit"})
 """Nobody changes them."""
-ONLY_ERASED = frozenset({"entry_rows", "usage", "turn_context_audit"})
+ONLY_ERASED = frozenset({"entry_rows", "usage", "audit_rows"})
 """Only forgetting changes them."""
 ONLY_READ = frozenset({"deployment"})
 """A restored backup changes it, which is the owner's work, and `note_timeline`."""
@@ -99,11 +99,12 @@ def _grants(names: Mapping[Role, str]) -> Iterator[str]:
             if may := granted(role, table):
                 yield f"GRANT {', '.join(may)} ON {table} TO {names[role]};"
     for role in roles:
-        yield f"GRANT {', '.join(granted(role, 'entry_rows'))} ON entries TO {names[role]};"
+        for view, table in (("entries", "entry_rows"), ("turn_context_audit", "audit_rows")):
+            yield f"GRANT {', '.join(granted(role, table))} ON {view} TO {names[role]};"
     yield f"GRANT SELECT ON alembic_version, session_summaries TO {three};"
     for table in PARTITIONED:
         # What came before its month had a place, and is too old.
-        yield f"GRANT SELECT, DELETE ON {table}_other TO {app};"
+        yield f"GRANT SELECT, DELETE ON {MONTHS_OF[table]}_other TO {app};"
     # A backup reads months one by one, and where numbers go on.
     yield _MONTHS.format(app=app)
     yield f"GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA public TO {app}, {erase};"
@@ -137,7 +138,7 @@ _MONTHS = """DO $$
 DECLARE month text;
 BEGIN
   FOR month IN SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
-                WHERE c.relkind = 'r' AND i.inhparent IN ('usage'::regclass, 'turn_context_audit'::regclass)
+                WHERE c.relkind = 'r' AND i.inhparent IN ('usage'::regclass, 'audit_rows'::regclass)
   LOOP
     EXECUTE format('GRANT SELECT ON public.%I TO {app}', month);
   END LOOP;

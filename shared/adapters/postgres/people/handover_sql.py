@@ -116,9 +116,8 @@ WITH said AS (
   SELECT $1, event_seq, 'msg', seq, $3, $10::jsonb FROM s
 ), d AS (
   INSERT INTO deliveries (session_id, turn_no, part, channel, address_id, state, delivered_at)
-  SELECT $1, n, 0, $4, $5, CASE WHEN n < $3 OR $4 = 'web' THEN 'delivered' ELSE 'queued' END,
-         CASE WHEN n < $3 OR $4 = 'web' THEN now() END
-    FROM generate_series($2::bigint, $3::bigint) AS n ON CONFLICT DO NOTHING
+  SELECT $1, n, 0, $4, $5, CASE WHEN n < $3 THEN 'delivered' ELSE 'queued' END, CASE WHEN n < $3 THEN now() END
+    FROM generate_series($2::bigint, $3::bigint) AS n WHERE $4 <> 'web' ON CONFLICT DO NOTHING
 ), tot AS (
   UPDATE session_totals SET total_tokens_estimate = total_tokens_estimate + $7 WHERE session_id = $1
 )

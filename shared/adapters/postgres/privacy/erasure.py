@@ -126,7 +126,7 @@ class PostgresErasure:
         return None
 
 
-_TOLD = {"entry_rows": "entries"}
+_TOLD = {"entry_rows": "entries", "audit_rows": "turn_context_audit"}
 """What a table is called where an erasure is reported."""
 
 

@@ -108,8 +108,8 @@ ACTIONS: Mapping[str, Action] = {
     ),
     # Before the audits that say which parts a person's requests were made of.
     "prompt_parts": Special(columns=("sha256", "body")),
-    "turn_context_audit": Blank(
-        values={"part_hashes": _EMPTY_LIST, "recipe": _EMPTY_OBJECT},
+    "audit_rows": Blank(
+        values={"part_hashes": "NULL", "hashes": "NULL", "recipe": "NULL", "plan": "NULL"},
         kept={"model_alias": _MODEL, "parts": "sizes by fixed names", "prune_seqs": "numbers"},
     ),
     "usage": Blank(

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 import asyncpg
 
-from shared.adapters.postgres.db.partitions import PARTITIONED
+from shared.adapters.postgres.db.partitions import MONTHS_OF, PARTITIONED
 from shared.adapters.postgres.db.pool import store_method
 
 BATCH = 2_000
@@ -202,7 +202,7 @@ RULES: Mapping[str, Rule] = {
                     CROSS JOIN LATERAL jsonb_array_elements_text(a.part_hashes) AS h(hash))""",
         told="as long as a context audit refers to them",
     ),
-    "turn_context_audit": Months(months=6, told="6 months, by monthly partition"),
+    "audit_rows": Months(months=6, told="6 months, by monthly partition"),
     "usage": Months(months=24, told="24 months, by monthly partition"),
     "one_time_codes": Sweep(
         days=1, key="code_hash", where="expires_at < now() - {age}", told="a day after they expire"
@@ -274,9 +274,9 @@ class PostgresRetention:
         """Partitions whose every day is too old, and such rows of the default one."""
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute("SELECT pg_advisory_xact_lock(hashtext('evertalk.partitions'))")
-            dropped = await connection.fetchval("SELECT drop_months($1, $2)", table, months)
+            dropped = await connection.fetchval("SELECT drop_months($1, $2)", MONTHS_OF[table], months)
             rest = await connection.fetchval(
-                f"""WITH gone AS (DELETE FROM {table}_other WHERE {PARTITIONED[table]}
+                f"""WITH gone AS (DELETE FROM {MONTHS_OF[table]}_other WHERE {PARTITIONED[table]}
                       < date_trunc('month', now() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC'
                         - make_interval(months => $1) RETURNING 1) SELECT count(*) FROM gone""",
                 months,

@@ -272,16 +272,12 @@ class SessionTotals(SQLModel, table=True):
     __tablename__ = "session_totals"
     __table_args__ = (
         ForeignKeyConstraint(["session_id"], ["sessions.id"], name="totals_session"),
-        CheckConstraint(
-            "total_tokens = input_tokens + cache_read_tokens + cache_write_tokens + output_tokens",
-            name="totals_add_up",
-        ),
         Index("totals_by_compactions", "compaction_count", "session_id"),
         {"postgresql_with": {"fillfactor": "70", **SOON_VACUUMED}},
     )
     session_id: int = field(big(key=True))
     total_tokens: int = field(big(default="0"))
-    """All that was read, cached or not, and all that was said. A trigger adds it up."""
+    """All that was read, cached or not, and all that was said: the sum of the four, see `TOTALS`."""
     total_tokens_estimate: int = field(big(default="0"))
     input_tokens: int = field(big(default="0"))
     output_tokens: int = field(big(default="0"))
@@ -443,11 +439,17 @@ class Entry(SQLModel, table=True):
     """One message of the log, only ever added; whoever is in no hurry reads and writes the view `entries`.
 
     Plain words stand in `words`, everything else in `blocks`; what follows from another column is left out.
+
+    For its rows and those of `turns`, `turn_entries` and `events` no foreign key looks for what they
+    belong to: it would lock that against nothing, at the price of a record of the log for each row that a
+    turn adds. Sessions, turns, entries and addresses are there for good: no statement deletes one, other
+    keys (`totals_session`, `visitors_address_id_fkey`) and this table's trigger keep the database from
+    it, and all four are written by statements that hold the session's row and take its number from there.
+    `check_invariants` looks for rows that belong to nothing.
     """
 
     __tablename__ = "entry_rows"
     __table_args__ = (
-        ForeignKeyConstraint(["session_id"], ["sessions.id"], name="entry_session"),
         Index(
             "entry_is_stored_once",
             "session_id",
@@ -480,7 +482,6 @@ class Turn(SQLModel, table=True):
 
     __tablename__ = "turns"
     __table_args__ = (
-        ForeignKeyConstraint(["session_id"], ["sessions.id"], name="turn_session"),
         one_of("state", "open", "claimed", "answered", "stopped", "refused", "failed", name="turn_state"),
         CheckConstraint("(ended_at IS NULL) = (state IN ('open', 'claimed'))", name="turn_end_has_a_time"),
         CheckConstraint(
@@ -502,7 +503,7 @@ class Turn(SQLModel, table=True):
     turn_no: int = field(big(key=True))
     state: str = field(words(default="open"))
     channel: str = field(words())
-    address_id: int = field(big(to="addresses.id"))
+    address_id: int = field(big())
     attempt: int = field(small(default="0"))
     faults: int = field(small(default="0"))
     epoch: int = field(big(default="0"))
@@ -523,11 +524,7 @@ class TurnEntry(SQLModel, table=True):
     """Which turn an entry belongs to, and at which step; the order of the context."""
 
     __tablename__ = "turn_entries"
-    __table_args__ = (
-        belongs("entry_rows", "session_id", "seq", name="turn_entry_entry"),
-        belongs("turns", "session_id", "turn_no", name="turn_entry_turn"),
-        UniqueConstraint("session_id", "turn_no", "step", name="turn_step_is_one_entry"),
-    )
+    __table_args__ = (UniqueConstraint("session_id", "turn_no", "step", name="turn_step_is_one_entry"),)
     session_id: int = field(big(key=True))
     seq: int = field(big(key=True))
     turn_no: int = field(big())
@@ -815,7 +812,6 @@ class Event(SQLModel, table=True):
     """What screens are told, numbered without gaps in the transaction of the row it speaks of."""
 
     __tablename__ = "events"
-    __table_args__ = (ForeignKeyConstraint(["session_id"], ["sessions.id"], name="event_session"),)
     session_id: int = field(big(key=True))
     event_seq: int = field(big(key=True))
     kind: str = field(words())
@@ -1141,9 +1137,13 @@ class SpendDay(SQLModel, table=True):
 
 
 class TurnContextAudit(SQLModel, table=True):
-    """What one model call of a turn was given, and what was done to make it fit; partitioned by month."""
+    """What one model call of a turn was given, and what was done to make it fit; partitioned by month.
 
-    __tablename__ = "turn_context_audit"
+    Whoever is in no hurry reads and writes the view `turn_context_audit`. A row is in its long form, as the
+    view has it, or in the short one of an answer: then the four columns that are JSON are null.
+    """
+
+    __tablename__ = "audit_rows"
     __table_args__ = (
         Index("turn_context_audit_of_session", "session_id", "turn_id", "id"),
         {"postgresql_partition_by": "RANGE (created_at)"},
@@ -1164,17 +1164,26 @@ class TurnContextAudit(SQLModel, table=True):
     summary_triggered: bool = field(flag())
     prune_triggered: bool = field(flag())
     overflow_rejected: bool = field(flag())
-    parts: dict[str, Any] = field(json())
-    part_hashes: list[Any] = field(json(default="[]"))
+    parts: dict[str, Any] | None = field(json(null=True))
+    part_hashes: list[Any] | None = field(json(null=True))
     entry_from: int = field(big(default="0"))
     entry_through: int = field(big(default="0"))
     base_turn: int = field(big(default="0"))
     head: int | None = field(big(null=True))
-    prune_seqs: list[Any] = field(json(default="[]"))
+    prune_seqs: list[Any] | None = field(json(null=True))
     renderer_version: int = field(small(default="1"))
-    recipe: dict[str, Any] = field(json())
+    recipe: dict[str, Any] | None = field(json(null=True))
     model_ms: int | None = field(big(null=True))
     """How long the turn's calls of its model took together; null where nobody measured."""
+    hashes: bytes | None = field(Column(LargeBinary, nullable=True))
+    """The keys of the prompt's parts, 32 bytes each, one behind the other."""
+    plan: str | None = field(words(null=True))
+    """JSON: of the recipe what does not follow from other columns; null after forgetting."""
+    system_tokens: int | None = field(small(null=True))
+    memory_tokens: int | None = field(small(null=True))
+    summary_tokens: int | None = field(small(null=True))
+    history_tokens: int | None = field(small(null=True))
+    tools_tokens: int | None = field(small(null=True))
 
 
 class PromptPart(SQLModel, table=True):
@@ -1745,6 +1754,79 @@ ENTRIES = (
 
 A process of a version before writes and reads it whole, by the same names, and its rows are as short.
 """
+AUDITS = (
+    """CREATE FUNCTION part_keys(bytea) RETURNS jsonb LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+         SELECT jsonb_agg(encode(substr($1, 32 * n + 1, 32), 'hex') ORDER BY n)
+           FROM generate_series(0, length($1) / 32 - 1) AS n $$""",
+    """CREATE VIEW turn_context_audit AS
+       SELECT id, created_at, session_id, turn_id, model_alias, model_context_limit, input_budget,
+              hard_limit,
+              estimated_input_tokens_before, estimated_input_tokens_after_summary,
+              estimated_input_tokens_after_prune, reported_input_tokens, context_tokens, summary_triggered,
+              prune_triggered, overflow_rejected,
+              coalesce(parts, jsonb_strip_nulls(jsonb_build_object('system', system_tokens, 'memory',
+                memory_tokens, 'summary', summary_tokens, 'history', history_tokens, 'tools', tools_tokens)))
+                AS parts,
+              coalesce(part_hashes, part_keys(hashes), '[]'::jsonb) AS part_hashes,
+              entry_from, entry_through, base_turn, head, coalesce(prune_seqs, '[]'::jsonb) AS prune_seqs,
+              renderer_version,
+              coalesce(recipe, jsonb_build_object('open', turn_id, 'system', 1, 'tools', true, 'seqs',
+                jsonb_build_array(jsonb_build_array(entry_from, entry_through))) || plan::jsonb, '{}'::jsonb)
+                AS recipe,
+              model_ms
+         FROM audit_rows""",
+    """ALTER VIEW turn_context_audit ALTER COLUMN id SET DEFAULT nextval('audit_rows_id_seq'),
+         ALTER COLUMN created_at SET DEFAULT now(), ALTER COLUMN summary_triggered SET DEFAULT false,
+         ALTER COLUMN prune_triggered SET DEFAULT false, ALTER COLUMN overflow_rejected SET DEFAULT false,
+         ALTER COLUMN parts SET DEFAULT '{}', ALTER COLUMN part_hashes SET DEFAULT '[]',
+         ALTER COLUMN entry_from SET DEFAULT 0, ALTER COLUMN entry_through SET DEFAULT 0,
+         ALTER COLUMN base_turn SET DEFAULT 0, ALTER COLUMN prune_seqs SET DEFAULT '[]',
+         ALTER COLUMN renderer_version SET DEFAULT 1, ALTER COLUMN recipe SET DEFAULT '{}'""",
+    """CREATE FUNCTION audits_are_rows() RETURNS trigger LANGUAGE plpgsql AS $$
+       BEGIN
+         IF TG_OP = 'DELETE' THEN
+           DELETE FROM audit_rows WHERE id = OLD.id AND created_at = OLD.created_at;
+           RETURN OLD;
+         END IF;
+         IF TG_OP = 'UPDATE' THEN
+           UPDATE audit_rows
+              SET created_at = NEW.created_at, session_id = NEW.session_id, turn_id = NEW.turn_id,
+                  model_alias = NEW.model_alias, model_context_limit = NEW.model_context_limit,
+                  input_budget = NEW.input_budget, hard_limit = NEW.hard_limit,
+                  estimated_input_tokens_before = NEW.estimated_input_tokens_before,
+                  estimated_input_tokens_after_summary = NEW.estimated_input_tokens_after_summary,
+                  estimated_input_tokens_after_prune = NEW.estimated_input_tokens_after_prune,
+                  reported_input_tokens = NEW.reported_input_tokens, context_tokens = NEW.context_tokens,
+                  summary_triggered = NEW.summary_triggered, prune_triggered = NEW.prune_triggered,
+                  overflow_rejected = NEW.overflow_rejected, parts = NEW.parts,
+                  part_hashes = NEW.part_hashes, entry_from = NEW.entry_from,
+                  entry_through = NEW.entry_through, base_turn = NEW.base_turn, head = NEW.head,
+                  prune_seqs = NEW.prune_seqs, renderer_version = NEW.renderer_version, recipe = NEW.recipe,
+                  model_ms = NEW.model_ms, hashes = NULL, plan = NULL
+            WHERE id = OLD.id AND created_at = OLD.created_at;
+           RETURN NEW;
+         END IF;
+         INSERT INTO audit_rows (
+           id, created_at, session_id, turn_id, model_alias, model_context_limit, input_budget, hard_limit,
+           estimated_input_tokens_before, estimated_input_tokens_after_summary,
+           estimated_input_tokens_after_prune, reported_input_tokens, context_tokens, summary_triggered,
+           prune_triggered, overflow_rejected, parts, part_hashes, entry_from, entry_through, base_turn, head,
+           prune_seqs, renderer_version, recipe, model_ms)
+         VALUES (
+           NEW.id, NEW.created_at, NEW.session_id, NEW.turn_id, NEW.model_alias, NEW.model_context_limit,
+           NEW.input_budget, NEW.hard_limit, NEW.estimated_input_tokens_before,
+           NEW.estimated_input_tokens_after_summary, NEW.estimated_input_tokens_after_prune,
+           NEW.reported_input_tokens, NEW.context_tokens, NEW.summary_triggered, NEW.prune_triggered,
+           NEW.overflow_rejected, NEW.parts, NEW.part_hashes, NEW.entry_from, NEW.entry_through,
+           NEW.base_turn, NEW.head, NEW.prune_seqs, NEW.renderer_version, NEW.recipe, NEW.model_ms);
+         RETURN NEW;
+       END $$""",
+    """CREATE TRIGGER audits_are_rows INSTEAD OF INSERT OR UPDATE OR DELETE ON turn_context_audit
+       FOR EACH ROW EXECUTE FUNCTION audits_are_rows()""",
+)
+"""Audits as programs know them. A process of a version before writes and reads them whole, by the same names;
+whoever changes a row, as forgetting does, leaves it in its long form.
+"""
 NAMES = (
     """CREATE FUNCTION session_knows_its_person() RETURNS trigger LANGUAGE plpgsql AS $$
        DECLARE whose parties;
@@ -1785,14 +1867,20 @@ After a change, not before it: else each change of a session, every turn's, too,
 TOTALS = (
     """CREATE FUNCTION totals_add_up() RETURNS trigger LANGUAGE plpgsql AS $$
        BEGIN
-         NEW.total_tokens := NEW.input_tokens + NEW.cache_read_tokens + NEW.cache_write_tokens
-                             + NEW.output_tokens;
-         RETURN NEW;
+         UPDATE session_totals
+            SET total_tokens = input_tokens + cache_read_tokens + cache_write_tokens + output_tokens
+          WHERE session_id = NEW.session_id;
+         RETURN NULL;
        END $$""",
-    """CREATE TRIGGER totals_add_up BEFORE INSERT OR UPDATE ON session_totals
-       FOR EACH ROW EXECUTE FUNCTION totals_add_up()""",
+    """CREATE TRIGGER totals_add_up AFTER INSERT OR UPDATE ON session_totals
+       FOR EACH ROW WHEN (NEW.total_tokens <> NEW.input_tokens + NEW.cache_read_tokens
+                                              + NEW.cache_write_tokens + NEW.output_tokens)
+       EXECUTE FUNCTION totals_add_up()""",
 )
-"""A program of before writes a total that leaves out what the provider had read: it is not believed."""
+"""A program of before leaves the total as it was: it is put right after that, for a trigger that comes
+before a row is written locks it, which is a record of the log in each turn. `check_invariants` knows the
+sum, too.
+"""
 UNCERTAIN = (
     """CREATE FUNCTION uncertain_parts_are_told() RETURNS trigger LANGUAGE plpgsql AS $$
        BEGIN
@@ -1877,7 +1965,8 @@ AFTER_TABLES = (
               summary_text, created_at
          FROM links WHERE kind IN ('summary', 'digest')""",
     "CREATE TABLE usage_other PARTITION OF usage DEFAULT",
-    "CREATE TABLE turn_context_audit_other PARTITION OF turn_context_audit DEFAULT",
+    "CREATE TABLE turn_context_audit_other PARTITION OF audit_rows DEFAULT",
+    *AUDITS,
     """CREATE FUNCTION entries_are_only_added() RETURNS trigger LANGUAGE plpgsql AS $$
        BEGIN
          IF current_setting('evertalk.erasing', true) = 'yes' THEN RETURN coalesce(NEW, OLD); END IF;
@@ -1961,7 +2050,8 @@ AFTER_TABLES = (
     """CREATE FUNCTION make_months(ahead integer) RETURNS void LANGUAGE plpgsql SECURITY DEFINER AS $$
        DECLARE grown record; start date; month text; taken boolean; other regrole;
        BEGIN
-         FOR grown IN VALUES ('usage', 'at'), ('turn_context_audit', 'created_at') LOOP
+         FOR grown IN VALUES ('usage', 'at', 'usage'),
+                             ('turn_context_audit', 'created_at', 'audit_rows') LOOP
            FOR step IN 0..least(ahead, 12) LOOP
              start := (date_trunc('month', now() AT TIME ZONE 'UTC') + make_interval(months => step))::date;
              month := grown.column1 || to_char(start, '_YYYY_MM');
@@ -1971,8 +2061,12 @@ AFTER_TABLES = (
                 INTO taken USING start, start + interval '1 month';
              IF NOT taken THEN
                EXECUTE format('CREATE TABLE %I PARTITION OF %I FOR VALUES FROM (%L) TO (%L)',
-                              month, grown.column1, start || ' 00:00+00',
+                              month, grown.column3, start || ' 00:00+00',
                               (start + interval '1 month')::date || ' 00:00+00');
+               -- An empty range counts as summed up: each of its first rows would change that sum.
+               PERFORM brin_desummarize_range(i.indexrelid, 0)
+                  FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_am a ON a.oid = c.relam
+                 WHERE i.indrelid = month::regclass AND a.amname = 'brin';
                -- Whoever may write does it by the table, which says who may change what.
                FOR other IN SELECT DISTINCT a.grantee::regrole FROM pg_class c, aclexplode(c.relacl) a
                              WHERE c.oid = month::regclass AND a.grantee NOT IN (0, c.relowner) LOOP
@@ -1990,7 +2084,8 @@ AFTER_TABLES = (
            RAISE EXCEPTION 'these months stay' USING ERRCODE = 'integrity_constraint_violation';
          END IF;
          FOR old IN SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
-                     WHERE i.inhparent = to_regclass(grown) AND c.relname ~ ('^' || grown || '_\d{4}_\d{2}$')
+                     WHERE i.inhparent IN ('usage'::regclass, 'audit_rows'::regclass)
+                       AND c.relname ~ ('^' || grown || '_\d{4}_\d{2}$')
                        AND to_date(right(c.relname, 7), 'YYYY_MM') + interval '1 month'
                            <= date_trunc('month', now() AT TIME ZONE 'UTC') - make_interval(months => months)
          LOOP

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shared.adapters.postgres.turns.spend_sql import WRITTEN, WRITTEN_ONE
+from shared.adapters.postgres.turns.spend_sql import WRITTEN, WRITTEN_ONE, in_all
 from shared.adapters.postgres.turns.turn_sql import COMMITTED_MICRO, FENCE, OVERFLOW_COMES_FIRST, VERSION
 
 USAGE = {
@@ -20,15 +20,23 @@ AUDIT = {
     "entry_through": "bigint", "base_turn": "bigint", "head": "bigint", "prune_seqs": "jsonb",
     "renderer_version": "int", "recipe": "jsonb", "model_ms": "bigint",
 }  # fmt: skip
+"""Of a call, as it is read again."""
+SHORT = {
+    "prune_seqs": "jsonb", "hashes": "text", "plan": "text", "system_tokens": "int", "memory_tokens": "int",
+    "summary_tokens": "int", "history_tokens": "int", "tools_tokens": "int",
+}  # fmt: skip
+"""What a row has instead of the columns of `AUDIT` that are JSON; the hashes as one word in hex."""
+AUDIT_NUMBERS = {name: kind for name, kind in AUDIT.items() if kind != "jsonb"}
+AUDIT_ROW = {**AUDIT_NUMBERS, **SHORT}
 _AUDIT_COLUMNS = """session_id, turn_id, model_alias, model_context_limit, input_budget, hard_limit,
          estimated_input_tokens_before, estimated_input_tokens_after_summary, estimated_input_tokens_after_prune,
-         reported_input_tokens, context_tokens, summary_triggered, prune_triggered, overflow_rejected, parts,
-         part_hashes, entry_from, entry_through, base_turn, head, prune_seqs, renderer_version,
-         recipe, model_ms"""
+         reported_input_tokens, context_tokens, summary_triggered, prune_triggered, overflow_rejected,
+         entry_from, entry_through, base_turn, head, renderer_version, model_ms,
+         prune_seqs, hashes, plan, system_tokens, memory_tokens, summary_tokens, history_tokens, tools_tokens"""
 
 # A compaction, or its undo, that was committed while this turn ran has measured the new view without it: then
 # the turn's own tokens are added to that, and what the old view called for is not asked for.
-# A page is not sent an answer as a chat is: it is delivered with the event that every look there finds.
+# A page is not sent an answer as a chat is: the event, which every look there finds, is its delivery.
 # A trouble of this minute stays marked: who died while we waited for the row is not in our snapshot.
 _SAID = "num_nonnulls($5::jsonb, $20::text) = 1"
 _CORE = f"""
@@ -63,12 +71,11 @@ WITH s AS (
   INSERT INTO events (session_id, event_seq, kind, seq, turn_no, payload)
   SELECT $1, event_seq, 'msg', CASE WHEN {_SAID} THEN seq END, $4, $12::jsonb FROM s
 ), dl AS (
-  INSERT INTO deliveries (session_id, turn_no, part, channel, address_id, state, delivered_at)
-  SELECT $1, $4, 0, t.channel, t.address_id, CASE t.channel WHEN 'web' THEN 'delivered' ELSE 'queued' END,
-         CASE t.channel WHEN 'web' THEN now() END
-    FROM t ON CONFLICT DO NOTHING
+  INSERT INTO deliveries (session_id, turn_no, part, channel, address_id)
+  SELECT $1, $4, 0, t.channel, t.address_id FROM t WHERE t.channel <> 'web' ON CONFLICT DO NOTHING
 ), tot AS (
-  UPDATE session_totals SET input_tokens = input_tokens + ($13::bigint[])[1],
+  UPDATE session_totals SET {in_all("$13")},
+         input_tokens = input_tokens + ($13::bigint[])[1],
          output_tokens = output_tokens + ($13::bigint[])[2],
          cache_read_tokens = cache_read_tokens + ($13::bigint[])[3],
          cache_write_tokens = cache_write_tokens + ($13::bigint[])[4],
@@ -100,11 +107,19 @@ def _shape(names: dict[str, str]) -> str:
     return ", ".join(f"{name} {kind}" for name, kind in names.items())
 
 
+def _stored(values: str) -> str:
+    """As the columns of an audit's row have them."""
+    each = dict(zip(AUDIT_ROW, values.split(", "), strict=True))
+    each["prune_seqs"] = f"nullif({each['prune_seqs']}::jsonb, 'null')"
+    each["hashes"] = f"decode({each['hashes']}::text, 'hex')"
+    return ", ".join(each.values())
+
+
 ANSWER_PLAIN = f"""{_CORE}
   SELECT $1, s.party_id, $4, 'chat', {_numbered(USAGE, 21)} FROM s
   {WRITTEN_ONE}), au AS (
-  INSERT INTO turn_context_audit ({_AUDIT_COLUMNS})
-  SELECT $1, $4, {_numbered(AUDIT, 21 + len(USAGE))} FROM s
+  INSERT INTO audit_rows ({_AUDIT_COLUMNS})
+  SELECT $1, $4, {_stored(_numbered(AUDIT_ROW, 21 + len(USAGE)))} FROM s
 )
 SELECT s.seq, s.event_seq, s.another_waits, s.view_moved, now() AS at,
        {VERSION}, NULL::bigint AS job_id FROM s
@@ -118,9 +133,9 @@ ANSWER = f"""{_OR_COMMITTED}
   SELECT $1, s.party_id, $4, 'chat', {_fields(USAGE)}
     FROM s, jsonb_to_recordset($21::jsonb) AS x({_shape(USAGE)})
   {WRITTEN}), au AS (
-  INSERT INTO turn_context_audit ({_AUDIT_COLUMNS})
-  SELECT $1, $4, {_fields(AUDIT)}
-    FROM s, jsonb_to_recordset($22::jsonb) AS x({_shape(AUDIT)})
+  INSERT INTO audit_rows ({_AUDIT_COLUMNS})
+  SELECT $1, $4, {_stored(_fields(AUDIT_ROW))}
+    FROM s, jsonb_to_recordset($22::jsonb) AS x({_shape(AUDIT_ROW)})
 ), pd AS (
   INSERT INTO prune_decisions (session_id, seq, form, shown, turn_no)
   SELECT $1, x.seq, x.form, nullif(x.shown, 'null'), $4

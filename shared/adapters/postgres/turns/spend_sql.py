@@ -27,25 +27,41 @@ _OF_ONE = {
 """The same of a single row: nine sums of one number each would take longer than what they add up."""
 
 
-def _add_up(sums: Mapping[str, str], *, group: str) -> str:
+def _grown(more: str) -> str:
+    """The sums of a row `k`, with those of `more`."""
+    sums = ", ".join(f"{name} = k.{name} + {more}.{name}" for name in SUMS if name != "cost_micro")
+    return f"""{sums},
+         cost_micro = coalesce(k.cost_micro + {more}.cost_micro, k.cost_micro, {more}.cost_micro)"""
+
+
+def _add_up(sums: Mapping[str, str], *, rest: str) -> str:
     return f"""
   INSERT INTO session_spend AS k (session_id, purpose, model, {", ".join(sums)})
-  SELECT session_id, purpose, model, {", ".join(sums.values())} FROM u {group}
-  ON CONFLICT (session_id, purpose, model) DO UPDATE SET {
-        ", ".join(f"{name} = k.{name} + excluded.{name}" for name in SUMS if name != "cost_micro")
-    },
-         cost_micro = coalesce(k.cost_micro + excluded.cost_micro, k.cost_micro, excluded.cost_micro)
+  SELECT session_id, purpose, model, {", ".join(sums.values())} FROM u {rest}
+  ON CONFLICT (session_id, purpose, model) DO UPDATE SET {_grown("excluded")}
 """
 
 
-ADD_UP = _add_up(SUMS, group="GROUP BY session_id, purpose, model")
+ADD_UP = _add_up(SUMS, rest="GROUP BY session_id, purpose, model")
 """Of the rows that `u` has written, so that a sum cannot be forgotten or counted twice."""
+
+
+def in_all(sums: str) -> str:
+    """The change of a conversation's total by the sums of a parameter."""
+    return "total_tokens = total_tokens" + "".join(f" + ({sums}::bigint[])[{n}]" for n in range(1, 5))
+
 
 RETURNING = """RETURNING session_id, purpose, model, status, input_tokens, output_tokens, cache_read_tokens,
             cache_write_tokens, known, cost_micro"""
 WRITTEN = f"""{RETURNING}
 ), spent_on AS ({ADD_UP}"""
 """How `u` ends, and the part after it; both without a closing bracket."""
+_ONE = ", ".join(f"{value} AS {name}" for name, value in _OF_ONE.items())
 WRITTEN_ONE = f"""{RETURNING}
-), spent_on AS ({_add_up(_OF_ONE, group="")}"""
-"""As `WRITTEN`, where `u` is one row at most."""
+), grown AS (
+  UPDATE session_spend k SET {_grown("one")}
+    FROM (SELECT session_id, purpose, model, {_ONE} FROM u) one
+   WHERE k.session_id = one.session_id AND k.purpose = one.purpose AND k.model = one.model
+  RETURNING true
+), spent_on AS ({_add_up(_OF_ONE, rest="WHERE NOT EXISTS (SELECT FROM grown)")}"""
+"""As `WRITTEN`, where `u` is one row at most, and its sums are most often there: a conflict would lock them first."""

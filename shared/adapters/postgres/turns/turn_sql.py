@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shared.adapters.postgres.db.leases import LEASE_SECONDS, WORKER_IS_ALIVE
-from shared.adapters.postgres.turns.spend_sql import WRITTEN
+from shared.adapters.postgres.turns.spend_sql import WRITTEN, in_all
 from shared.core.context.memory import CORE_CANDIDATES
 
 WOKEN_ATTEMPTS = 20
@@ -136,16 +136,29 @@ def wanted_caps(limits: int, *, unless: str = "NULL", lent: bool = False) -> str
 
 
 def _hold(limits: int, *, among: str = "true", unless: str = "NULL", loan: int = 0) -> str:
-    """Set `cost.micro` aside in every capped scope, but for those that a slice stands for."""
+    """Set `cost.micro` aside in every capped scope, but for those that a slice stands for.
+
+    Most often that is one scope, whose row is there: it is changed without the lock of a conflict, which would be
+    a record of the log by itself. Of several, all lock the rows in the same order.
+    """
     lent = _lent(limits, loan) if loan else ""
-    return f"""), {lent}{wanted_caps(limits, unless=unless, lent=bool(loan))}, held AS (
+    capped = f"cap IS NOT NULL AND micro >= 0 AND micro <= cap AND {among}"
+    return f"""), {lent}{wanted_caps(limits, unless=unless, lent=bool(loan))}, alone AS (
+  UPDATE spend_days d SET reserved_micro = d.reserved_micro + one.micro
+    FROM (SELECT scope, day, micro, cap, count(*) OVER () AS number FROM want WHERE {capped}) one
+   WHERE one.number = 1 AND d.scope = one.scope AND d.day = one.day
+     AND d.reserved_micro + d.spent_micro + one.micro <= one.cap
+  RETURNING d.scope, d.reserved_micro + d.spent_micro AS used, d.warned_at
+), together AS (
   INSERT INTO spend_days AS d (scope, day, reserved_micro)
   SELECT scope, day, micro FROM want
-   WHERE cap IS NOT NULL AND micro >= 0 AND micro <= cap AND {among} ORDER BY scope
+   WHERE {capped} AND NOT EXISTS (SELECT FROM alone) ORDER BY scope
   ON CONFLICT (scope, day) DO UPDATE SET reserved_micro = d.reserved_micro + excluded.reserved_micro
    WHERE d.reserved_micro + d.spent_micro + excluded.reserved_micro <=
          (SELECT cap FROM want WHERE want.scope = excluded.scope)
   RETURNING scope, reserved_micro + spent_micro AS used, warned_at
+), held AS (
+  SELECT * FROM alone UNION ALL SELECT * FROM together
 """
 
 
@@ -342,7 +355,7 @@ WITH s AS (
   UPDATE sessions
      SET next_seq = sessions.next_seq + 1, next_event_seq = sessions.next_event_seq + 1,
          next_turn = sessions.next_turn + 1, open_turn = NULL, open_address = $4, last_channel = $3,
-         last_active_at = now(), turn_epoch = sessions.turn_epoch + 1, leased_by = $10, leased_at = now()
+         turn_epoch = sessions.turn_epoch + 1, leased_by = $10, leased_at = NULL
     FROM (SELECT id, xmin AS version FROM sessions WHERE id = $1) seen
    WHERE sessions.id = seen.id AND sessions.xmin = seen.version
      AND {_MAY_WRITE}
@@ -361,6 +374,9 @@ ACCEPT_AND_CLAIM = _accept_and_claim(turn_times=_WHEN_TURNS_BEGAN, more=_AND_THE
 
 Nor when anything was changed in the conversation while this waited for its row: what is read of it here is all
 from before the wait.
+
+The log gets of a row all that lies between its first change and its last: what stands far behind is not changed
+here. The turn has the time of this first claim, and the conversation was active when the answer says so.
 """
 
 ACCEPT_AND_CLAIM_KNOWN = _accept_and_claim(
@@ -397,7 +413,8 @@ WITH s AS (
          output_tokens bigint, cache_read_tokens bigint, cache_write_tokens bigint, known bool,
          cost_micro bigint, request_id text)
   {WRITTEN}), tot AS (
-  UPDATE session_totals SET input_tokens = input_tokens + ($9::bigint[])[1],
+  UPDATE session_totals SET {in_all("$9")},
+         input_tokens = input_tokens + ($9::bigint[])[1],
          output_tokens = output_tokens + ($9::bigint[])[2],
          cache_read_tokens = cache_read_tokens + ($9::bigint[])[3],
          cache_write_tokens = cache_write_tokens + ($9::bigint[])[4],
@@ -502,7 +519,7 @@ STUCK_SECONDS = 15
 UNKNOWN_TO_ITS_HOLDER = f"""
   FROM turns t JOIN sessions s ON s.id = t.session_id AND s.answered_turn = t.turn_no - 1
   JOIN workers w ON w.id = s.leased_by AND {WORKER_IS_ALIVE}
- WHERE t.ended_at IS NULL AND s.leased_at < w.beat - interval '{STUCK_SECONDS} s'
+ WHERE t.ended_at IS NULL AND coalesce(s.leased_at, t.claimed_at) < w.beat - interval '{STUCK_SECONDS} s'
    AND w.health ? 'turns' AND NOT w.health -> 'turns' @> to_jsonb(s.id)
 """
 """Leased for a while to a process that lives and did not name the session with its last beat."""
@@ -607,7 +624,8 @@ SELECT r.id FROM reservations r
     OR r.turn_no IS NULL AND r.job_id IS NULL AND r.created_at < now() - interval '{UNBOUND_SECONDS} s'
        AND NOT EXISTS (
          SELECT FROM sessions s JOIN workers w ON w.id = s.leased_by AND {WORKER_IS_ALIVE}
-          WHERE s.id = r.session_id AND s.leased_at <= r.created_at))
+           JOIN turns t ON t.session_id = s.id AND t.turn_no = s.answered_turn + 1
+          WHERE s.id = r.session_id AND coalesce(s.leased_at, t.claimed_at) <= r.created_at))
  ORDER BY r.id LIMIT 100
 """
 """What nobody alive may still settle: its turn has ended, or the attempt at its job has.
@@ -660,8 +678,9 @@ WITH u AS (
     FROM r WHERE d.day = r.day AND d.scope = ANY (r.scopes)
 )
 """
-_ADDED_UP = """
-UPDATE session_totals SET input_tokens = input_tokens + ($5::bigint[])[1],
+_ADDED_UP = f"""
+UPDATE session_totals SET {in_all("$5")},
+         input_tokens = input_tokens + ($5::bigint[])[1],
        output_tokens = output_tokens + ($5::bigint[])[2],
        cache_read_tokens = cache_read_tokens + ($5::bigint[])[3],
        cache_write_tokens = cache_write_tokens + ($5::bigint[])[4],
@@ -697,7 +716,8 @@ WITH s AS (SELECT id, party_id FROM sessions WHERE {FENCE} FOR NO KEY UPDATE), r
                      cache_read_tokens, cache_write_tokens, known, cost_micro)
   SELECT $1, party_id, $4, 'chat', 'aborted', $6, $7::bigint, 0, 0, 0, false, NULL FROM calls
   {WRITTEN}), tot AS (
-  UPDATE session_totals SET input_tokens = input_tokens + number * $7::bigint,
+  UPDATE session_totals SET total_tokens = total_tokens + number * $7::bigint,
+         input_tokens = input_tokens + number * $7::bigint,
          cost_unknown_calls = cost_unknown_calls + number
     FROM (SELECT count(*) AS number FROM calls) lost WHERE session_id = $1 AND number > 0
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
@@ -14,7 +15,13 @@ from asyncpg.pool import PoolConnectionProxy
 from shared.adapters.postgres.db.pool import read_json, store_method
 from shared.adapters.postgres.turns import turn_sql
 from shared.adapters.postgres.turns.allowance import Allowance
-from shared.adapters.postgres.turns.answer_sql import ANSWER, ANSWER_PLAIN, AUDIT, USAGE
+from shared.adapters.postgres.turns.answer_sql import (
+    ANSWER,
+    ANSWER_PLAIN,
+    AUDIT_NUMBERS,
+    AUDIT_ROW,
+    USAGE,
+)
 from shared.adapters.postgres.turns.view_cache import Remembered, RememberedViews
 from shared.core.context.agents import with_chosen_model, without_tool
 from shared.core.session.artifacts import OPEN_ARTIFACT, Artifact, digest_prefix
@@ -249,7 +256,7 @@ class PostgresTurns:
     @store_method
     async def record_answer(self, claim: Claim, outcome: Outcome) -> AnswerStored:
         """End the turn: answer, usage, audit, delivery and due job, or none of them; raises Fenced."""
-        sql, more = _what_comes_along(outcome)
+        sql, more = _what_comes_along(outcome, claim.turn)
         said, written = (None, None) if outcome.blocks is None else _words_or_blocks(outcome.blocks)
         row = await self._pool.fetchrow(
             sql, *_fence(claim),
@@ -680,15 +687,15 @@ def sums_of(spent: Sequence[Spending]) -> list[int]:
     ]
 
 
-def _what_comes_along(outcome: Outcome) -> tuple[str, tuple[Any, ...]]:
+def _what_comes_along(outcome: Outcome, turn: int) -> tuple[str, tuple[Any, ...]]:
     """The statement for this end of a turn, and its last arguments."""
-    audit = () if outcome.audit is None else _audit_values(outcome.audit)
+    audit = () if outcome.audit is None else _audit_values(outcome.audit, turn)
     more = outcome.prunes or outcome.prompt_parts or outcome.job or outcome.refused_scope
     if audit and len(outcome.spent) == 1 and not more:
         return ANSWER_PLAIN, (*_usage_values(outcome.spent[0]), *audit)
     return ANSWER, (
         usage_rows(outcome.spent),
-        [dict(zip(AUDIT, audit, strict=True))] if audit else [],
+        [dict(zip(AUDIT_ROW, audit, strict=True))] if audit else [],
         [{"seq": one.seq, "form": one.form, "shown": one.shown} for one in outcome.prunes],
         [{"sha256": key, "body": body} for key, body in outcome.prompt_parts.items()],
         [asdict(outcome.job)] if outcome.job else [],
@@ -696,7 +703,19 @@ def _what_comes_along(outcome: Outcome) -> tuple[str, tuple[Any, ...]]:
     )
 
 
-_audit_values: Callable[[ContextAudit], tuple[Any, ...]] = attrgetter(*AUDIT)
+_audit_numbers: Callable[[ContextAudit], tuple[Any, ...]] = attrgetter(*AUDIT_NUMBERS)
+_PARTS = ("system", "memory", "summary", "history", "tools")
+
+
+def _audit_values(audit: ContextAudit, turn: int) -> tuple[Any, ...]:
+    """In the order of AUDIT_ROW; of the recipe only what the view `turn_context_audit` cannot tell."""
+    known = {"open": turn, "system": 1, "tools": True, "seqs": [[audit.entry_from, audit.entry_through]]}
+    rest = {name: value for name, value in audit.recipe.items() if name not in known or value != known[name]}
+    plan = json.dumps(rest, ensure_ascii=False, separators=(",", ":")) if audit.recipe else None
+    return (
+        *_audit_numbers(audit), list(audit.prune_seqs) or None, "".join(audit.part_hashes) or None, plan,
+        *(audit.parts.get(name) for name in _PARTS),
+    )  # fmt: skip
 
 
 def _payload(claim: Claim, outcome: Outcome, row: Record) -> dict[str, Any]:

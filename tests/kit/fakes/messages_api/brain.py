@@ -17,6 +17,8 @@ REMEMBER = re.compile(
     r"\b(?:remember|memori[sz]e|don't forget|do not forget|note that|make a note)\b", re.IGNORECASE
 )
 ASKS_WHETHER_REMEMBERED = re.compile(r"\b(?:do|did|can) you (?:still )?remember\b(?! that\b)", re.IGNORECASE)
+MARK = re.compile(r"\b[a-z]\d+_x\d+\b")
+"""By which people of the fault suite know their messages again, see `tests.faults.transcripts`."""
 SEQ = re.compile(r"\[#(\d+)[^\]]*\]")
 MAX_NOTES = 3
 
@@ -131,7 +133,13 @@ def _chat(body: Json, words: str, after_tools: bool) -> Answer:
     if "?" in own_words:
         found = best_match(_question(own_words), _evidence(body, own_words))
         return said(found or f"I cannot find that in our conversation (message {number}).")
-    return said(f"Noted as message {number}: {shortened(own_words, 80)}")
+    return said(f"Noted as message {number}: {_repeated(own_words)}")
+
+
+def _repeated(own_words: str) -> str:
+    """The beginning, and every mark of what is left out: whoever waits looks for their own."""
+    beginning = shortened(own_words, 80)
+    return " ".join([beginning, *(mark for mark in MARK.findall(own_words) if mark not in beginning.split())])
 
 
 def _question(own_words: str) -> str:

@@ -36,6 +36,12 @@ INSERT INTO spend_days (scope, day, reserved_micro, spent_micro) VALUES ('total'
 """
 
 
+CHAT = """
+INSERT INTO deliveries (session_id, turn_no, part, channel, address_id, state, delivered_at)
+SELECT session_id, turn_no, 0, channel, address_id, 'delivered', ended_at FROM turns
+ WHERE ended_at IS NOT NULL;
+"""
+"""Rows as the answers of a chat have them, and those of a page had in versions before."""
 PASSAGE = """
 INSERT INTO passages (session_id, number, seq, part, turn_no, author, sitting, at, text, terms, vector)
 VALUES (1, 999, 1, 0, 0, 'person', 1, now(), 'found', 1, 'found:1')
@@ -61,6 +67,7 @@ async def seeded(
         await waiting.ask("Hello")
         await waiting.say("Are you still there?")
         await app.pool.execute(SPENT)
+        await app.pool.execute(CHAT)
     yield name
     await database_server.drop(name)
 
@@ -115,6 +122,17 @@ BROKEN = [
         """ALTER TABLE turn_entries DROP CONSTRAINT turn_entries_pkey;
            INSERT INTO turn_entries (session_id, seq, turn_no, step) VALUES (1, 5, 9, 500)""",
     ),
+    *(
+        ("I1", "belongs to nothing", statement)
+        for statement in (
+            "INSERT INTO entries (session_id, seq, author, blocks, tokens) VALUES (9, 1, 'person', '[]', 1)",
+            "INSERT INTO events (session_id, event_seq, kind, payload) VALUES (9, 1, 'msg', '{}')",
+            "INSERT INTO turns (session_id, turn_no, channel, address_id) VALUES (9, 1, 'web', 1)",
+            "UPDATE turns SET address_id = 99 WHERE (session_id, turn_no) = (1, 3)",
+            "UPDATE turn_entries SET turn_no = 999 WHERE (session_id, seq) = (1, 5)",
+            "UPDATE turn_entries SET seq = 999 WHERE (session_id, seq) = (1, 5)",
+        )
+    ),
     (
         "I1",
         "has not ended",
@@ -147,7 +165,12 @@ BROKEN = [
            SELECT 1, next_seq, 2, next_seq FROM sessions WHERE id = 1;
            UPDATE sessions SET next_seq = next_seq + 1 WHERE id = 1""",
     ),
-    ("I2", "has no delivery", "DELETE FROM deliveries WHERE (session_id, turn_no) = (1, 4)"),
+    (
+        "I2",
+        "has no delivery",
+        """UPDATE turns SET channel = 'telegram' WHERE (session_id, turn_no) = (1, 4);
+           DELETE FROM deliveries WHERE (session_id, turn_no) = (1, 4)""",
+    ),
     (
         "I2",
         "delivered twice",
@@ -292,6 +315,12 @@ BROKEN = [
     ("I9", "spent by purpose", "DELETE FROM session_spend WHERE session_id = 2"),
     ("I9", "spent by purpose", "UPDATE usage SET cost_micro = NULL WHERE id = (SELECT max(id) FROM usage)"),
     ("I9", "has no totals", "DELETE FROM session_totals WHERE session_id = 2"),
+    (
+        "I9",
+        "not what it adds up to",
+        """DROP TRIGGER totals_add_up ON session_totals;
+           UPDATE session_totals SET total_tokens = total_tokens + 1""",
+    ),
     ("I9", "number of compactions", "UPDATE session_totals SET compaction_count = 0"),
     ("I9", "channel of a session", "UPDATE sessions SET last_channel = 'telegram' WHERE id = 2"),
     ("I7", "another name than its person", "UPDATE sessions SET person = 'somebody else' WHERE id = 2"),

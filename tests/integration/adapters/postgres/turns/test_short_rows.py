@@ -56,7 +56,7 @@ async def test_rows_of_before_and_of_the_version_before_read_the_same_both_ways(
     await connection.reload_schema_state()
     assert await connection.fetch(WHOLE) == rows
     assert await connection.fetchval("SELECT count(*) FROM entry_rows WHERE words IS NOT NULL") == 0
-    await connection.execute("TRUNCATE parties, entry_rows RESTART IDENTITY CASCADE")
+    await connection.execute("TRUNCATE parties, entry_rows, turns, turn_entries RESTART IDENTITY CASCADE")
     await connection.execute(LIFE)
     assert await connection.fetch(WHOLE) == rows
     short = await connection.fetch("SELECT words, blocks IS NULL, role, cid FROM entry_rows ORDER BY seq")

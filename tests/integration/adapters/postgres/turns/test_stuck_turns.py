@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from shared.adapters.postgres.dashboard.alerts import PostgresAlerts, Rules
 from shared.adapters.postgres.operations.invariants import check_invariants
 from tests.kit.app_driver import Visit
@@ -16,6 +18,10 @@ WITH w AS (
 UPDATE sessions SET leased_by = w.id, leased_at = now() - interval '16 s', turn_epoch = 1, open_turn = NULL
   FROM w WHERE sessions.id = $1 RETURNING w.id
 """
+AT_ONCE = FORGOTTEN.replace("leased_at = now() - interval '16 s'", "leased_at = NULL").replace(
+    "claimed_at = now()", "claimed_at = now() - interval '16 s'"
+)
+"""Claimed with its message: the turn has the time."""
 KNOWN = "UPDATE workers SET health = jsonb_build_object('turns', jsonb_build_array($2::bigint)) WHERE id = $1"
 
 
@@ -31,10 +37,11 @@ async def found(guest: Visit) -> tuple[list[str], list[str]]:
     return [one.what for one in broken if "does not know" in one.what], [row["kind"] for row in rows]
 
 
-async def test_a_turn_whose_living_holder_has_forgotten_it_is_told(guest: Visit) -> None:
+@pytest.mark.parametrize("claimed", [FORGOTTEN, AT_ONCE])
+async def test_a_turn_whose_living_holder_has_forgotten_it_is_told(guest: Visit, claimed: str) -> None:
     await guest.say("Hello?")
     assert await found(guest) == ([], [])
-    holder = await guest.one(FORGOTTEN, guest.session_id)
+    holder = await guest.one(claimed, guest.session_id)
     assert await found(guest) == (
         ["a turn is held by a living process that does not know it"],
         ["stuck_turn"],
