@@ -86,6 +86,9 @@ class _FinalAnswer:
     def key(self) -> tuple[int, int]:
         return self.ended.session_id, self.ended.turn
 
+    def is_file(self, number: int) -> bool:
+        return self.letter.document is not None and number == len(self.letter.parts)
+
     def keyboard_of(self, number: int) -> InlineKeyboardMarkup | None:
         return self.keyboard if number == self.letter.count - 1 else None
 
@@ -213,9 +216,6 @@ class FinalDelivery:
     async def _bring_parts(self, job: _FinalAnswer) -> None:
         count = job.letter.count
         rows = _index_by_part(job.ended.parts)
-        if job.letter.document is not None and 1 in rows and rows[1].state == "sent":
-            await self._clear(job, rows, 1)
-            rows = {0: rows[0]} if 0 in rows else {}
         if not rows.keys() >= set(range(count)):
             rows = _index_by_part(
                 await self._store.plan(*job.key, address_id=job.ended.address_id, count=count)
@@ -262,7 +262,8 @@ class FinalDelivery:
             if not await self._attempts.store_pending_outcome((*job.key, row.part)):
                 raise _DeliverLater  # on its way, or to be sent in the next round
         elif row.state == "sent" and row.remote_id is not None:
-            if not await self._edit(job, row, row.remote_id):
+            # No text becomes a file: a notice that stands in its place goes.
+            if job.is_file(row.part) or not await self._edit(job, row, row.remote_id):
                 await self._forget_bubble(job, row, row.remote_id)
         elif row.state == "queued" and self._may_be_there(job, row):
             await self._store.give_up(*job.key, 0, state="uncertain", error="its bubble may be there")
@@ -302,7 +303,7 @@ class FinalDelivery:
     async def _send_out(self, job: _FinalAnswer, number: int) -> CallOutcome:
         reply_to = job.reply_to if number == 0 else None
         attempt = self._attempts.for_part((*job.key, number))
-        if job.letter.document is not None and number == len(job.letter.parts):
+        if job.letter.document is not None and job.is_file(number):
             return await job.sender.send_document(
                 job.where, name=DOCUMENT_NAME, content=job.letter.document.encode(),
                 caption=self._post.texts.document(job.place), silent=True,
