@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import structlog
 
 from bot.telegram.client.sender import ChatTarget as Spot
+from bot.telegram.handlers.access_requests import AccessRequests
 from bot.telegram.handlers.callback_queries import CallbackQueryHandler
 from bot.telegram.handlers.command_handler import TelegramCommandHandler
 from bot.telegram.inbound.bot_context import BotContext, get_chat_texts
@@ -79,8 +80,10 @@ class UpdateHandler:
         now: Callable[[], datetime],
         start: Callable[[Coroutine[Any, Any, None]], object],
         uncertain: UncertainNotices,
+        requests: AccessRequests,
     ) -> None:
         self._uncertain = uncertain
+        self._requests = requests
         self._start = start
         self._now = now
         self._desk = desk
@@ -307,6 +310,8 @@ class UpdateHandler:
                 )
                 if key == "access_owner":
                     log.info("owner_claimed", bot=self._desk.bot_id)
+                if decision.is_new:
+                    self._start(self._requests.ask_owners(decision, where, sender))
             case NoReply(reason=reason):
                 log.debug("message_ignored", reason=reason)
             case Allowed():
