@@ -265,7 +265,8 @@ class TelegramService:
         )  # fmt: skip
         hold = LeaseGuard()
         lanes = MessageBatcher(
-            hearing.handle_batch, now=now, on_failed=hearing.handle_failed_batch, patience=BatchTimeouts(),
+            hearing.handle_batch, now=now, on_failed=hearing.handle_failed_batch,
+            on_late=hearing.handle_late, patience=BatchTimeouts(),
             is_command=commanding.is_command, sure=hold.wait_until_valid, asking_storage=app.limit_storage,
         )  # fmt: skip
         runner = self._runners[bot_id] = BotRunner(
