@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 import structlog
 
+from bot.telegram.client.bot_api import CallRefused, TelegramUnavailable
 from bot.telegram.client.sender import ChatTarget as Spot
 from bot.telegram.handlers.access_requests import AccessRequests
 from bot.telegram.handlers.callback_queries import CallbackQueryHandler
@@ -56,6 +57,7 @@ RUN_ONCE_COMMANDS = frozenset({"undo", "new", "separator", "compact", "unlink"})
 """Commands whose second time would do more than the first: after a crash rather not at all than twice."""
 MAX_FILES = 10
 """Of one message; an album has at most ten."""
+STICKER_REACTION = "👍"
 LATE_LOOKS = 50
 LATE_LOOK_SECONDS = 0.1
 EDIT_MINUTES = 15
@@ -129,6 +131,8 @@ class UpdateHandler:
             await self._command(place, gathered)
         elif begun is not None and begun.session_id == place.session_id:
             await self._join(place, gathered, begun.turn)
+        elif _is_only_stickers(gathered):
+            await self._react_to_sticker(place, gathered)
         else:
             await self._accept(place, gathered)
 
@@ -200,6 +204,23 @@ class UpdateHandler:
             quoted, message_id = spoken.quoted, spoken.reply_to_message_id
             if quoted is not None and quoted.by_bot and message_id is not None:
                 await self._uncertain.handle_quote(place, message_id, quoted)
+
+    async def _react_to_sticker(self, place: PlaceRow, gathered: MessageBatch) -> None:
+        """As people do: there is nothing in it to answer. In words where the chat forbids reactions."""
+        last = gathered.messages[-1]
+        emoji = last.media.note.rstrip("\ufe0f") if last.media is not None else ""
+        mark = emoji if emoji in POSITIVE_REACTIONS else STICKER_REACTION
+        wish = {
+            "chat_id": place.chat_id,
+            "message_id": last.message_id,
+            "reaction": [{"type": "emoji", "emoji": mark}],
+        }
+        try:
+            await self._desk.api.call("setMessageReaction", wish)
+        except (CallRefused, TelegramUnavailable) as error:
+            log.info("sticker_reaction_failed", reason=str(error))
+            await self._voice.send(get_chat_target(place), get_chat_texts(place).cannot(kind="sticker"))
+        await self._end(*gathered.update_ids)
 
     async def _find_begun(self, gathered: MessageBatch) -> MessageRow | None:
         """The stored beginning of what comes late."""
@@ -407,6 +428,13 @@ def _keep_addressed(gathered: MessageBatch) -> MessageBatch:
     kept = tuple(one for one in gathered.messages if one.sender.user_id in asked)
     left = tuple(one.update_id for one in gathered.messages if one.sender.user_id not in asked)
     return replace(gathered, messages=kept, superseded=(*gathered.superseded, *left)) if left else gathered
+
+
+def _is_only_stickers(gathered: MessageBatch) -> bool:
+    return all(
+        one.media is not None and one.media.kind == "sticker" and not one.text.strip()
+        for one in gathered.messages
+    )
 
 
 def _reply_target(where: ChatRef) -> Spot:
