@@ -42,8 +42,10 @@ __all__ = ["FinalDelivery", "DeliveryContext"]
 log = structlog.get_logger(__name__)
 
 COOL_DOWN_SECONDS = 60.0
-BUTTON_CLEANUP_DELAY_SECONDS = 1.0
+BUTTON_CLEANUP_DELAY_SECONDS = 0.5
 """The buttons of the answer before go when nobody waits for anything: they count like messages."""
+BUTTON_CLEANUP_PATIENCE_SECONDS = 1.0
+"""For such a moment; people press what they see, and the buttons below two answers look alike."""
 _MAX_ROUNDS = 3
 _MAX_REMEMBERED = 1_000
 
@@ -387,9 +389,15 @@ class FinalDelivery:
         except StorageUnavailable as error:
             log.info("button_cleanup_failed", session_id=job.ended.session_id, reason=str(error))
             return
-        if known is not None:
+        if known is None:
+            return
+        outcome = await job.sender.edit_keyboard(
+            chat_id, known, None, priority=Priority.TIDYING, patience=BUTTON_CLEANUP_PATIENCE_SECONDS
+        )
+        if isinstance(outcome, CallNotSent):
+            # Nobody takes the chat for quiet while it is written in: then it is time all the same.
             await job.sender.edit_keyboard(
-                chat_id, known, None, priority=Priority.TIDYING, patience=FINAL_PATIENCE_SECONDS
+                chat_id, known, None, priority=Priority.NOTICE, patience=FINAL_PATIENCE_SECONDS
             )
 
     async def _give_up(self, place: PlaceRow, ended: EndedTurn, reason: str) -> None:

@@ -592,6 +592,28 @@ async def test_buttons_are_under_the_last_part_of_the_newest_answer_only(
     await ann.sees(lambda screen: [line.buttons for line in screen.answers] == last_only)
 
 
+async def test_old_buttons_go_within_three_seconds_though_the_chat_was_busy(
+    fake: RunningBotApi, desk: Desk, ann: Person
+) -> None:
+    desk.buttons = True
+    await fake.set_limits(on=True)
+    desk.set_up(rhythm=PRIVATE_PACING, limits=RateLimits())
+    place = await desk.place()
+    first = await desk.begin(place)
+    await first.end("The first answer.")
+    second = await desk.begin(place)
+    await second.stream(WORDS * 10, step=20, pause=0.12)
+    await second.end()
+    await desk.tasks.rest()
+    calls = await fake.calls(chat=42)
+    gone = [call["at"] for call in calls if call["method"] == "editMessageReplyMarkup"]
+    final = [call["at"] for call in calls if call["method"] == "editMessageText"]
+    assert len(gone) == 1
+    assert gone[0] - final[-1] <= 3.0
+    assert [line.buttons for line in (await ann.screen()).answers] == [[], ["Regenerate"]]
+    assert all(call["status"] != 429 for call in calls)
+
+
 async def test_an_answer_that_is_there_at_once_is_one_call(
     fake: RunningBotApi, desk: Desk, ann: Person
 ) -> None:
