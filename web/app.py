@@ -12,9 +12,9 @@ from aiohttp import web
 
 from shared.adapters.models.breaker import BreakerState
 from shared.adapters.postgres.db.readiness import PostgresReadiness
-from shared.adapters.postgres.db.wellness import asking_storage
+from shared.adapters.postgres.db.wellness import storage_limiter
 from shared.adapters.postgres.memory.notes import PostgresNotes
-from shared.adapters.postgres.people.account_links import PostgresPeople
+from shared.adapters.postgres.people.account_links import PostgresAccountLinks
 from shared.adapters.postgres.people.api_keys import PostgresApiKeys
 from shared.adapters.postgres.people.api_sessions import PostgresApiSessions
 from shared.adapters.postgres.people.identities import PostgresIdentities
@@ -105,7 +105,7 @@ def make_parts(
         announcer=services.announcer, events=events, measure=services.sessions.measure_context, tasks=tasks
     )
     usual = limits or ClientLimits()
-    people = PostgresPeople(services.pool, timezone=settings.timezone)
+    people = PostgresAccountLinks(services.pool, timezone=settings.timezone)
     identities = PostgresIdentities(services.pool, people=people)
     replies = Replies(services.sessions, hub)
     visitors = PostgresVisitors(services.pool)
@@ -143,7 +143,7 @@ def make_parts(
         recovery_tries=Tries(),
         admissions=TokenRevocation(hub, visitors),
         crash_point=services.crash_point,
-        asking_storage=partial(asking_storage, services.pool),
+        storage_limiter=partial(storage_limiter, services.pool),
     )
 
 

@@ -10,7 +10,7 @@ from aiohttp import web
 
 from shared.adapters.postgres.db.readiness import PostgresReadiness
 from shared.adapters.postgres.memory.notes import PostgresNotes
-from shared.adapters.postgres.people.account_links import PostgresPeople
+from shared.adapters.postgres.people.account_links import PostgresAccountLinks
 from shared.adapters.postgres.people.identities import PostgresIdentities
 from shared.adapters.postgres.people.tickets import PostgresTickets
 from shared.adapters.postgres.turns.events import PostgresEvents
@@ -137,7 +137,7 @@ class Parts:
     files: Files
     hub: Hub
     replies: Replies
-    people: PostgresPeople
+    people: PostgresAccountLinks
     uploads: Uploads
     tasks: BackgroundTasks
     limits: ClientLimits
@@ -154,7 +154,7 @@ class Parts:
     recovery_tries: Tries
     admissions: TokenRevocation
     crash_point: CrashPoint
-    asking_storage: StorageLimiter
+    storage_limiter: StorageLimiter
     readiness: Readiness = field(default_factory=Readiness)
 
     @property

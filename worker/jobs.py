@@ -85,7 +85,7 @@ async def sweep(app: App) -> None:
         while True:
             try:
                 await app.job_runner.release_unknown_jobs()
-                await calls.ring(await app.upkeep.due_jobs(), time.monotonic())
+                await calls.ring(await app.stores.jobs.due_jobs(), time.monotonic())
             except StorageUnavailable as error:
                 log.warning("sweep_storage_unavailable", reason=str(error))
             await asyncio.sleep(SWEEP_SECONDS)
@@ -103,17 +103,17 @@ async def run_housekeeping(app: App) -> None:
                 indexed = now
                 await app.recall_indexer.sweep()
             if now >= untold:
-                untold = now if await app.upkeep.tell_whose() else now + HOUSEKEEPING_SECONDS
+                untold = now if await app.stores.jobs.tell_whose() else now + HOUSEKEEPING_SECONDS
             if now - owed > OWED_FLUSH_SECONDS:
                 owed = now
-                await app.flushes.ask_for_owed()
+                await app.stores.flushes.ask_for_owed()
             if now - freed > RESERVATION_SWEEP_SECONDS:
                 freed = now
-                await app.upkeep.sweep_reservations()
+                await app.stores.jobs.sweep_reservations()
             if now - housekeeping > HOUSEKEEPING_SECONDS:
                 housekeeping = now
-                await app.upkeep.settle_pages()
-                await app.consolidation.ask(timezone=app.settings.timezone, hour=CONSOLIDATION_HOUR)
+                await app.stores.jobs.settle_pages()
+                await app.stores.consolidation.ask(timezone=app.settings.timezone, hour=CONSOLIDATION_HOUR)
                 await ensure_month_partitions(resolve_server_urls(app.settings)[0])
         except (StorageUnavailable, OSError) as error:
             log.warning("housekeeping_storage_unavailable", reason=str(error))
@@ -125,7 +125,7 @@ async def refresh_session_list(app: App) -> None:
     while True:
         more = False
         try:
-            more = await app.session_list.catch_up()
+            more = await app.stores.session_list.catch_up()
         except StorageUnavailable as error:
             log.warning("session_list_storage_unavailable", reason=str(error))
         await asyncio.sleep(0 if more else SESSION_LIST_SECONDS)
@@ -195,7 +195,7 @@ async def run_erasures(app: App) -> None:
         try:
             await app.erasure.finish_pending()
             number = await _append_erasure_log(app, number)
-            if await app.leftovers.clear():
+            if await app.stores.leftovers.clear():
                 log.info("log_rotated_after_erasure")
             if not retained or time.monotonic() - retained > RETENTION_SECONDS:
                 retained = time.monotonic()
@@ -209,7 +209,7 @@ async def run_erasures(app: App) -> None:
 
 async def _append_erasure_log(app: App, number: int) -> int:
     """Beside the backups, so that a restored one is cleared again; where to go on."""
-    fresh, last = await app.erasure_log.since(number)
+    fresh, last = await app.stores.erasure_log.since(number)
     if fresh:
         await asyncio.to_thread(app.erasure_file.add, fresh)
     return last

@@ -31,24 +31,24 @@ from shared.adapters.models.routing import Models
 from shared.adapters.models.selection import models_of
 from shared.adapters.models.token_counter import VocabularyCounter
 from shared.adapters.postgres.compaction.flushes import PostgresFlushes
-from shared.adapters.postgres.compaction.job_backoff import PostgresPace
-from shared.adapters.postgres.compaction.jobs import PostgresUpkeep
+from shared.adapters.postgres.compaction.job_backoff import PostgresJobBackoff
+from shared.adapters.postgres.compaction.jobs import PostgresJobs
 from shared.adapters.postgres.dashboard.alerts import PostgresAlerts
 from shared.adapters.postgres.dashboard.alerts import Rules as AlertRules
-from shared.adapters.postgres.dashboard.job_changes import PostgresWorkChanges
-from shared.adapters.postgres.dashboard.session_stats import PostgresFigures
+from shared.adapters.postgres.dashboard.job_changes import PostgresJobChanges
+from shared.adapters.postgres.dashboard.session_stats import PostgresSessionStats
 from shared.adapters.postgres.db.listing import PostgresSessionList
 from shared.adapters.postgres.db.pool import longest_wait_of, open_pool
 from shared.adapters.postgres.db.readiness import PostgresReadiness
-from shared.adapters.postgres.db.wellness import asking_storage
+from shared.adapters.postgres.db.wellness import storage_limiter
 from shared.adapters.postgres.db.workers import PostgresWorkers
-from shared.adapters.postgres.memory.consolidation import PostgresTidying
+from shared.adapters.postgres.memory.consolidation import PostgresConsolidation
 from shared.adapters.postgres.memory.knowledge import PostgresKnowledge
 from shared.adapters.postgres.memory.notes import PostgresNotes
 from shared.adapters.postgres.memory.recall import PostgresRecall
 from shared.adapters.postgres.memory.recall_index import PostgresRecallIndex
 from shared.adapters.postgres.memory.reminders import PostgresReminders
-from shared.adapters.postgres.people.account_links import PostgresPeople
+from shared.adapters.postgres.people.account_links import PostgresAccountLinks
 from shared.adapters.postgres.people.agents import PostgresAgents
 from shared.adapters.postgres.people.handover import PostgresHandovers
 from shared.adapters.postgres.privacy.erasure import PostgresErasure
@@ -61,7 +61,7 @@ from shared.adapters.postgres.turns.edits import PostgresEdits
 from shared.adapters.postgres.turns.feedback import PostgresFeedback
 from shared.adapters.postgres.turns.pins import PostgresPins
 from shared.adapters.postgres.turns.replays import PostgresReplays
-from shared.adapters.postgres.turns.session_settings import PostgresChoices
+from shared.adapters.postgres.turns.session_settings import PostgresSessionSettings
 from shared.adapters.postgres.turns.turns import PostgresTurns
 from shared.adapters.redis.announcer import RedisAnnouncer
 from shared.adapters.redis.arq_queue import ArqDoorbell
@@ -173,10 +173,10 @@ class App:
     promotion: PromotionWatcher
     workers: PostgresWorkers
     turns: PostgresTurns
-    upkeep: PostgresUpkeep
+    upkeep: PostgresJobs
     flushes: PostgresFlushes
     notes: PostgresNotes
-    consolidation: PostgresTidying
+    consolidation: PostgresConsolidation
     announcer: RedisAnnouncer
     doorbell: ArqDoorbell
     models: Models
@@ -249,9 +249,9 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
     models.trace(tracer)
     pool = await open_pool(database_url)
     await PostgresReadiness(pool).refuse_unknown()
-    asking = partial(asking_storage, pool)
+    asking = partial(storage_limiter, pool)
     turns = PostgresTurns(pool, slice_taken=partial(crash_point, "after_slice"))
-    upkeep = PostgresUpkeep(pool)
+    upkeep = PostgresJobs(pool)
     health = build_health(settings, models)
     workers = PostgresWorkers(pool)
     worker_id = await take_over_process(workers, role, settings.process_file)
@@ -296,7 +296,7 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
         *tools,
         OpenArtifactTool(artifacts),
     ]
-    prompting = RequestBuilder(
+    requests = RequestBuilder(
         policy=policy,
         chat_model=models.chat,
         summary_model=models.summary,
@@ -310,7 +310,7 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
     )
     delegate = DelegateTool(
         model=models,
-        prompting=prompting,
+        requests=requests,
         toolbox_of=Toolbox(plain, source=mcp_tools, images=images).for_agent,
         spend=turns,
         ledger=turns,
@@ -330,7 +330,7 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
         store=turns,
         states=upkeep,
         model=models,
-        prompting=prompting,
+        requests=requests,
         toolbox=toolbox,
         spend=turns,
         caps=caps,
@@ -338,7 +338,7 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
         pictures=pictures,
         clock=clock,
         crash_point=crash_point,
-        recalling=Retriever(store=recall, prompting=prompting),
+        retriever=Retriever(store=recall, requests=requests),
         tracer=tracer,
     )
     conversation = SessionService(
@@ -362,7 +362,7 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
         ),
         handovers=HandoverExpiry(handovers, announcer, build_handover_limits(settings)),
         answered=models.take_answered,
-        asking_storage=asking,
+        storage_limiter=asking,
     )
     health.tell_turns(conversation.list_active_sessions)
     forgetting = ErasureService(store=PostgresErasure(pool), announcer=announcer, crash_point=crash_point)
@@ -373,13 +373,13 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
         forgetting=forgetting,
         days=settings.retention_days,
     )
-    figures = PostgresFigures(pool, timezone=settings.timezone)
+    figures = PostgresSessionStats(pool, timezone=settings.timezone)
     commands = CommandService(
         store=upkeep,
         pins=PostgresPins(pool),
         figures=figures,
         conversation=conversation,
-        prompting=prompting,
+        requests=requests,
         announcer=announcer,
         doorbell=doorbell,
         caps=caps,
@@ -389,7 +389,7 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
             BudgetCommands(
                 spending=figures,
                 states=upkeep,
-                prompting=prompting,
+                requests=requests,
                 model=models,
                 caps=caps,
                 clock=clock,
@@ -397,12 +397,12 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
             MemoryCommands(notes, everything=EraseEverythingCommand(forgetting).forget),
             ExportCommand(exporting),
             RetryCommand(PostgresEdits(pool), announcer),
-            SettingsCommands(store=PostgresChoices(pool), prompting=prompting),
+            SettingsCommands(store=PostgresSessionSettings(pool), requests=requests),
             ReminderCommands(reminders, timezone=settings.timezone),
             FeedbackCommands(PostgresFeedback(pool)),
             HandoverCommands(handovers, announcer, enabled=settings.has_handover),
             AccountLinkCommands(
-                PostgresPeople(pool, timezone=settings.timezone), announcer, crash_point=crash_point
+                PostgresAccountLinks(pool, timezone=settings.timezone), announcer, crash_point=crash_point
             ),
         ],
     )
@@ -420,7 +420,7 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
         owed=flushes,
         spend=turns,
         model=models,
-        prompting=prompting,
+        requests=requests,
         toolbox=toolbox,
         pictures=pictures,
         caps=caps,
@@ -428,9 +428,9 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
         crash_point=crash_point,
     )
     writers = WriterSelector(
-        flusher=flusher, spend=turns, model=models, prompting=prompting, toolbox=toolbox, caps=caps
+        flusher=flusher, spend=turns, model=models, requests=requests, toolbox=toolbox, caps=caps
     )
-    pace = PostgresPace(pool)
+    pace = PostgresJobBackoff(pool)
     compactor = Compactor(
         store=upkeep,
         pace=pace,
@@ -448,7 +448,7 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
         announcer=announcer,
         crash_point=crash_point,
     )
-    tidying = PostgresTidying(pool)
+    tidying = PostgresConsolidation(pool)
     indexing = RecallIndexer(PostgresRecallIndex(pool), crash_point=crash_point)
     maintenance = JobRunner(
         indexing=indexing,
@@ -462,7 +462,7 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
         doorbell=doorbell,
         crash_point=crash_point,
         tracer=tracer,
-        asking_storage=asking,
+        storage_limiter=asking,
     )
     alerts = PostgresAlerts(pool)
     return App(
@@ -512,11 +512,11 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
             states=upkeep,
             replays=PostgresReplays(pool),
             model=models,
-            prompting=prompting,
+            requests=requests,
             toolbox=toolbox,
             body=models.body,
         ),
-        job_admin=JobAdmin(PostgresWorkChanges(pool), doorbell, announcer, crash_point=crash_point),
+        job_admin=JobAdmin(PostgresJobChanges(pool), doorbell, announcer, crash_point=crash_point),
         dashboard_announcer=desk_announcer,
         workspaces=workspaces,
         crash_point=crash_point,
@@ -530,7 +530,7 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
     )
 
 
-async def _has_waiting_work(turns: PostgresTurns, upkeep: PostgresUpkeep, role: Role) -> bool:
+async def _has_waiting_work(turns: PostgresTurns, upkeep: PostgresJobs, role: Role) -> bool:
     """Whoever was here before has left something whose first step is a call of the model."""
     if role == "worker":
         return bool(await upkeep.due_jobs(limit=1))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from shared.adapters.postgres.people.api_sessions import PostgresApiSessions
-from shared.adapters.postgres.people.people_directory import PostgresPersons
+from shared.adapters.postgres.people.people_directory import PostgresPeopleDirectory
 from shared.bootstrap.app import App, open_app
 from shared.config.settings import Settings
 from shared.core.commands.arguments import RAW, read_value
@@ -82,7 +82,7 @@ async def _run(app: App, wish: argparse.Namespace, words: str, shell: CommandOut
     async def progress(message: str, percent: int | None) -> None:
         shell.write_note(message if percent is None else f"{message} {percent} %")
 
-    await PostgresPersons(app.pool).audited(f"command.{wish.name}", about=f"session:{wish.session}")
+    await PostgresPeopleDirectory(app.pool).audited(f"command.{wish.name}", about=f"session:{wish.session}")
     try:
         async with asyncio.timeout(RUN_SECONDS):
             result = await app.commands.run(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from shared.adapters.postgres.db.pool import open_pool
-from shared.adapters.postgres.people.operator_admin import INVITATION_HOURS, Pool, Roster
+from shared.adapters.postgres.people.operator_admin import INVITATION_HOURS, OperatorAdmin, Pool
 from shared.adapters.postgres.people.operator_auth import Operators, WeakPassword
 from shared.adapters.postgres.people.second_factors import reset_factor
 from shared.core.identity.operators import ROLES
@@ -50,7 +50,7 @@ async def run_operator(
 ) -> int:
     """0 when it was done; the link alone goes to `say`, words about it to `tell`; `ask` reads a password."""
     pool = await open_pool(database_url, size=2)
-    roster = Roster(pool)
+    roster = OperatorAdmin(pool)
     try:
         match wish.verb:
             case "add":
@@ -71,7 +71,7 @@ async def run_operator(
 
 
 async def _add(
-    roster: Roster,
+    roster: OperatorAdmin,
     wish: argparse.Namespace,
     *,
     say: PrintOperatorLine,
@@ -87,7 +87,7 @@ async def _add(
 
 
 async def _password(
-    roster: Roster, operators: Operators, name: str, *, tell: PrintOperatorLine, ask: Callable[[], str]
+    roster: OperatorAdmin, operators: Operators, name: str, *, tell: PrintOperatorLine, ask: Callable[[], str]
 ) -> int:
     try:
         operator = await roster.with_password(await roster.named(name))
@@ -104,13 +104,13 @@ async def _password(
     return 0
 
 
-async def _revoke(roster: Roster, name: str, tell: PrintOperatorLine) -> int:
+async def _revoke(roster: OperatorAdmin, name: str, tell: PrintOperatorLine) -> int:
     await roster.change(await roster.named(name), by=AUDIT_ACTOR, locked=True)
     tell(f"{name} is locked out, and every login of theirs has ended. The page Operators unlocks.")
     return 0
 
 
-async def _reset(pool: Pool, roster: Roster, name: str, *, tell: PrintOperatorLine) -> int:
+async def _reset(pool: Pool, roster: OperatorAdmin, name: str, *, tell: PrintOperatorLine) -> int:
     operator = await roster.with_password(await roster.named(name))
     if not await reset_factor(pool, operator, by=AUDIT_ACTOR):
         tell(f"{name} has no second factor; nothing was changed.")

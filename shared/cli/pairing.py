@@ -8,7 +8,7 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
 
-from shared.adapters.postgres.dashboard.telegram import BotState, PostgresTelegramOverview
+from shared.adapters.postgres.dashboard.telegram import BotState, PostgresTelegramBots
 from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.telegram.access import CODE_HOURS, AccessRow, PostgresTelegramAccess
 from shared.config.bots import BotConfig
@@ -24,7 +24,7 @@ _NAME_CHARS = 32
 class PairingStores:
     """The two tables of the database that pairing is about."""
 
-    def __init__(self, access: PostgresTelegramAccess, overview: PostgresTelegramOverview) -> None:
+    def __init__(self, access: PostgresTelegramAccess, overview: PostgresTelegramBots) -> None:
         self.access = access
         self.overview = overview
 
@@ -33,7 +33,7 @@ class PairingStores:
 async def _open_stores(database_url: str) -> AsyncIterator[PairingStores]:
     pool = await open_pool(database_url, size=2)
     try:
-        yield PairingStores(PostgresTelegramAccess(pool), PostgresTelegramOverview(pool))
+        yield PairingStores(PostgresTelegramAccess(pool), PostgresTelegramBots(pool))
     finally:
         await pool.close()
 

@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from shared.adapters.postgres.db.pool import open_pool
-from shared.adapters.postgres.people.people_directory import PersonRow, PostgresPersons
+from shared.adapters.postgres.people.people_directory import PersonRow, PostgresPeopleDirectory
 from shared.adapters.postgres.privacy.erasure import PostgresErasure
 from shared.adapters.postgres.privacy.export import PostgresExport
 from shared.bootstrap.app import SystemClock
@@ -84,7 +84,7 @@ async def run_person(wish: argparse.Namespace, *, database_url: str, terminal: P
 class PersonStores:
     """The tables of the database that this is about."""
 
-    persons: PostgresPersons
+    persons: PostgresPeopleDirectory
     erasure: PostgresErasure
     export: PostgresExport
 
@@ -94,7 +94,7 @@ async def _open_stores(database_url: str) -> AsyncIterator[PersonStores]:
     pool = await open_pool(database_url, size=2)
     try:
         yield PersonStores(
-            persons=PostgresPersons(pool), erasure=PostgresErasure(pool), export=PostgresExport(pool)
+            persons=PostgresPeopleDirectory(pool), erasure=PostgresErasure(pool), export=PostgresExport(pool)
         )
     finally:
         await pool.close()
@@ -118,7 +118,7 @@ def _number(number: int, one: str, many: str) -> str:
 
 
 async def _set_legal_hold(
-    persons: PostgresPersons, person: UUID, on: bool, say: Callable[[str], None]
+    persons: PostgresPeopleDirectory, person: UUID, on: bool, say: Callable[[str], None]
 ) -> int:
     changed = await persons.hold(person, on=on, by="command line")
     if changed is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from shared.adapters.postgres.dashboard.telegram import BotState, PostgresTelegramOverview
+from shared.adapters.postgres.dashboard.telegram import BotState, PostgresTelegramBots
 from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.telegram_probe import (
     BotSeen,
@@ -68,7 +68,7 @@ async def check_bots_in_service(settings: Settings, database_url: str) -> Sequen
         return []
     pool = await open_pool(database_url, size=1)
     try:
-        known = {state.bot_id: state for state in await PostgresTelegramOverview(pool).bots()}
+        known = {state.bot_id: state for state in await PostgresTelegramBots(pool).bots()}
     finally:
         await pool.close()
     return [finding for bot in bots for finding in _in_service(bot, known.get(bot.bot_id))]

@@ -93,7 +93,7 @@ def _words(block: Mapping[str, Any]) -> str:
 class Talk:
     """A session without a database, measured with the services' own formulas."""
 
-    prompting: RequestBuilder
+    requests: RequestBuilder
     truth: Truth
     entries: list[Entry]
     anchor: int | None = None
@@ -113,7 +113,7 @@ class Talk:
     def prepared(self) -> PreparedRequest:
         view = View(session_id=1, base_turn=0, flushed_turn=0, view_epoch=0, cycle=0, head=None,
                     entries=tuple(self.entries), open_turn=self.turn)  # fmt: skip
-        made = self.prompting.build(
+        made = self.requests.build(
             view, card=TABLE[MODEL], agent_config={}, tools=(TOOL,), token_ratio=self.ratio,
             runtime_facts=f"It is 2026-05-08 09:{self.turn % 60:02d} UTC.",
         )  # fmt: skip
@@ -146,14 +146,14 @@ class Talk:
 
 def online(kind: str, words: Iterator[str], truth: Truth, *, turns: int) -> list[float]:
     """Errors in percent, of every turn after the meter has settled."""
-    talk = Talk(prompting=prompting(), truth=truth, entries=[])
+    talk = Talk(requests=requests(), truth=truth, entries=[])
     pairs = [talk.take_turn(words) for _ in range(turns)]
     return [100 * abs(shown - real) / real for shown, real in pairs[SETTLED_AFTER:]]
 
 
 def offline(kind: str, words: Iterator[str], truth: Truth) -> float:
     """Of the first estimate of a conversation of thirty turns."""
-    talk = Talk(prompting=prompting(), truth=truth, entries=[], turn=31)
+    talk = Talk(requests=requests(), truth=truth, entries=[], turn=31)
     for turn in range(30):
         talk.say("person" if turn % 2 == 0 else "assistant", Text(text=next(words)))
     talk.say("person", Text(text=next(words)))
@@ -162,7 +162,7 @@ def offline(kind: str, words: Iterator[str], truth: Truth) -> float:
     return 100 * abs(made.estimate - real) / real
 
 
-def prompting() -> RequestBuilder:
+def requests() -> RequestBuilder:
     return RequestBuilder(
         policy=preset("steady"), chat_model=MODEL, summary_model=MODEL, max_output=8_192, counter=COUNTER
     )

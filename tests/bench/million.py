@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from shared.adapters.embedded.servers import urls_of
-from shared.adapters.postgres.compaction.jobs import PostgresUpkeep
+from shared.adapters.postgres.compaction.jobs import PostgresJobs
 from shared.adapters.postgres.dashboard.read_models_sql import SORTS
 from shared.adapters.postgres.turns.turns import PostgresTurns
 from tests.bench.dashboard import WARM_UP, House, Read, houses, reads
@@ -89,7 +89,7 @@ async def _looks(few: House, many: House, rounds: int) -> dict[str, Any]:
     """Beside the least that can be asked of the server."""
 
     def look(house: House) -> Act:
-        turns, upkeep = PostgresTurns(house.pool), PostgresUpkeep(house.pool)
+        turns, upkeep = PostgresTurns(house.pool), PostgresJobs(house.pool)
 
         async def act() -> None:
             found = [*await turns.list_unanswered("web"), *await upkeep.due_jobs()]

@@ -83,7 +83,7 @@ async def _talk(app: App, people: list[WholeTurns], admin: Connection, rounds: i
         for person in people:
             await person.turn(QUESTION)
         told = await admin.fetchval(_AT)
-        while await app.session_list.catch_up():
+        while await app.stores.session_list.catch_up():
             pass
         by_turns, by_list = by_turns + told - began, by_list + await admin.fetchval(_AT) - told
     return by_turns, by_list

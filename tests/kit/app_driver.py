@@ -77,7 +77,7 @@ class Visit:
         return str(stored[-1].payload["text"]) if stored else ""
 
     async def run_due_jobs(self) -> None:
-        for job_id, _ in await self.app.upkeep.due_jobs():
+        for job_id, _ in await self.app.stores.jobs.due_jobs():
             await self.app.job_runner.run(job_id)
 
     async def one(self, sql: str, *arguments: Any) -> Any:

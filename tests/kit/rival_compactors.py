@@ -26,7 +26,7 @@ class Rivals:
 
     async def try_once(self, *, before_commit: Callable[[], Awaitable[object]] | None = None) -> None:
         """Plan, write a digest, commit; raises StaleView when the view has moved meanwhile."""
-        store = self.guest.app.upkeep
+        store = self.guest.app.stores.jobs
         seen = await store.load_state(self.guest.session_id)
         link = await self._link(seen)
         if before_commit is not None:
@@ -58,7 +58,7 @@ class Rivals:
         )  # fmt: skip
 
     async def _flush(self, seen: SessionState, plan: CompactionPlan) -> None:
-        store = self.guest.app.upkeep
+        store = self.guest.app.stores.jobs
         ticket = await store.begin_flush(
             self.job, cycle=seen.view.cycle, threshold="compaction", from_turn=plan.from_turn,
             through_turn=plan.through_turn,
@@ -69,8 +69,8 @@ class Rivals:
 
 async def rivals_of(guest: Visit) -> Rivals:
     order = JobOrder(kind="compact", key=f"compact:{guest.session_id}:rivals", trigger="limit")
-    job_id = await guest.app.upkeep.request_job(guest.session_id, order)
+    job_id = await guest.app.stores.jobs.request_job(guest.session_id, order)
     assert job_id is not None
-    job = await guest.app.upkeep.claim_job(job_id, worker_id=guest.app.worker_id)
+    job = await guest.app.stores.jobs.claim_job(job_id, worker_id=guest.app.worker_id)
     assert job is not None
     return Rivals(guest, job)

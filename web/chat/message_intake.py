@@ -71,7 +71,7 @@ async def store(parts: Parts, inbound: Inbound) -> Accepted:
     `tell` comes next.
     """
     try:
-        async with parts.asking_storage(), asyncio.timeout(ACCEPT_SECONDS):
+        async with parts.storage_limiter(), asyncio.timeout(ACCEPT_SECONDS):
             accepted = await parts.conversation.accept_and_claim(inbound)
             if accepted.repeated and await _is_other(parts, inbound, accepted):
                 raise CidUsed(inbound.cid or "")

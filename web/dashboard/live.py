@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import structlog
 from aiohttp import web
 
-from shared.adapters.postgres.dashboard.job_queries import LIVE_TOPICS, WorkInsights
+from shared.adapters.postgres.dashboard.job_queries import LIVE_TOPICS, JobInsights
 from shared.core.values.errors import StorageUnavailable
 from shared.ports import DASHBOARD
 from shared.runtime.tasks import BackgroundTasks
@@ -208,7 +208,7 @@ class Live:
                 follower.tell(topics)
 
 
-def live_of(insights: WorkInsights, news: DashboardNews | None) -> Live:
+def live_of(insights: JobInsights, news: DashboardNews | None) -> Live:
     return Live(insights.pulse, news=news)
 
 

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 from aiohttp import web
 
 from shared.adapters.models.price_list import price_list
-from shared.adapters.postgres.dashboard.cost_queries import GROUPS, MoneyInsights, Period
+from shared.adapters.postgres.dashboard.cost_queries import GROUPS, CostInsights, Period
 from shared.adapters.postgres.dashboard.session_list import BadQuery, SessionQuery, check
 from shared.core.ops.savings import saved_by_caching, saved_by_summaries
 from web.dashboard.access import AuthedRequest, Route, answer
@@ -118,8 +118,8 @@ async def _record(visit: AuthedRequest, action: str) -> None:
     await visit.desk.operators.record(actor=visit.operator.name, action=action, detail=filters)
 
 
-def _money(visit: AuthedRequest) -> MoneyInsights:
-    return MoneyInsights(visit.desk.pool, timezone=visit.desk.settings.timezone)
+def _money(visit: AuthedRequest) -> CostInsights:
+    return CostInsights(visit.desk.pool, timezone=visit.desk.settings.timezone)
 
 
 def _today(visit: AuthedRequest) -> date:

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from aiohttp import web
 
-from shared.adapters.postgres.people.operator_admin import Invitation, Roster
+from shared.adapters.postgres.people.operator_admin import Invitation, OperatorAdmin
 from shared.core.session.client_payloads import iso
 from web.dashboard.access import AuthedRequest, DashboardRefusal, Handler, Need, Route, answer, cookie_name
 from web.dashboard.requests.params import typed
@@ -95,8 +95,8 @@ async def end_login(visit: AuthedRequest) -> web.StreamResponse:
     return _ended(int(ended))
 
 
-def _roster(visit: AuthedRequest) -> Roster:
-    return Roster(visit.desk.pool)
+def _roster(visit: AuthedRequest) -> OperatorAdmin:
+    return OperatorAdmin(visit.desk.pool)
 
 
 def _token(visit: AuthedRequest) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from aiohttp import web
 
-from shared.adapters.postgres.dashboard.telegram import PostgresTelegramOverview
+from shared.adapters.postgres.dashboard.telegram import PostgresTelegramBots
 from shared.adapters.postgres.telegram.access import CODE_HOURS, AccessRow, PostgresTelegramAccess
 from shared.core.session.client_payloads import iso
 from web.dashboard.access import AuthedRequest, DashboardRefusal, Route, answer
@@ -27,7 +27,7 @@ def routes() -> tuple[Route, ...]:
 
 async def pairing(visit: AuthedRequest) -> web.StreamResponse:
     """Requests first, the newest first; a code is told to those who may use it."""
-    bots = {bot.bot_id: bot.username for bot in await PostgresTelegramOverview(visit.desk.pool).bots()}
+    bots = {bot.bot_id: bot.username for bot in await PostgresTelegramBots(visit.desk.pool).bots()}
     may = visit.operator.may("operator")
     rows = [_shown(row, bots, may=may) for row in await PostgresTelegramAccess(visit.desk.pool).all()]
     if not visit.refresh:

@@ -8,7 +8,7 @@ from aiohttp import web
 
 from shared.adapters.postgres.dashboard.people_queries import PeopleInsights, PeopleQuery
 from shared.adapters.postgres.dashboard.read_models import MAX_LIMIT, BadQuery
-from shared.adapters.postgres.people.people_directory import PostgresPersons
+from shared.adapters.postgres.people.people_directory import PostgresPeopleDirectory
 from shared.adapters.postgres.privacy.erasure import PostgresErasure
 from shared.core.privacy.erasure import COUNTED
 from shared.core.values.errors import OnHold
@@ -96,7 +96,7 @@ async def hold(visit: AuthedRequest) -> web.StreamResponse:
     on = (await read_json(visit)).get("on")
     if type(on) is not bool:
         raise DashboardRefusal(400, "bad_input", "on is true or false.")
-    persons = PostgresPersons(visit.desk.pool)
+    persons = PostgresPeopleDirectory(visit.desk.pool)
     changed = await persons.hold(public_id(visit, "person"), on=on, by=visit.operator.name)
     if changed is None:
         raise _nobody()
@@ -113,7 +113,7 @@ async def _person(visit: AuthedRequest) -> dict[str, Any]:
 async def _reached(visit: AuthedRequest) -> tuple[int, str]:
     """A conversation through which all of the person is reached, and the id for the audit."""
     wanted = public_id(visit, "person")
-    session_id = await PostgresPersons(visit.desk.pool).session_of(wanted)
+    session_id = await PostgresPeopleDirectory(visit.desk.pool).session_of(wanted)
     if session_id is None:
         raise _nobody()
     return session_id, str(wanted)

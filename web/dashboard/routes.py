@@ -11,7 +11,7 @@ from aiohttp import web
 from shared.adapters.encryption import Encryption
 from shared.adapters.models.breaker import BreakerState
 from shared.adapters.oidc import OidcProvider, ProviderConfig
-from shared.adapters.postgres.dashboard.job_queries import WorkInsights
+from shared.adapters.postgres.dashboard.job_queries import JobInsights
 from shared.adapters.postgres.dashboard.read_models import Insights, Pool
 from shared.adapters.postgres.people.operator_auth import Operators
 from shared.adapters.postgres.people.second_factors import SecondFactors
@@ -148,7 +148,7 @@ def add_dashboard(
     `announcer` only tells people's screens; `news` is one of its own that this follows: following with the
     former would replace the set that the chat follows.
     """
-    known, live = Operators(pool, place_key=_place_key_of(settings)), live_of(WorkInsights(pool), news)
+    known, live = Operators(pool, place_key=_place_key_of(settings)), live_of(JobInsights(pool), news)
     desk = DashboardContext(
         pool=pool,
         insights=Insights(pool, timezone=settings.timezone),

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from aiohttp import web
 
-from shared.adapters.postgres.dashboard.job_queries import DeliveryQuery, WorkInsights, check_match
+from shared.adapters.postgres.dashboard.job_queries import DeliveryQuery, JobInsights, check_match
 from shared.adapters.postgres.dashboard.read_models import MAX_LIMIT, BadQuery
 from shared.core.ops.job_views import DeliveryVerb, JobMatch, JobVerb, PartKey, WorkChanged
 from shared.services.admin.job_admin import JobAdmin
@@ -42,7 +42,7 @@ async def jobs(visit: AuthedRequest) -> web.StreamResponse:
         state=query.get("state", ""), kind=query.get("kind", ""), session=_session(query.get("session", ""))
     )
     before = _number(query["before"]) if query.get("before") else None
-    return answer(await WorkInsights(visit.desk.pool).jobs(match, before=before, limit=_limit(query)))
+    return answer(await JobInsights(visit.desk.pool).jobs(match, before=before, limit=_limit(query)))
 
 
 async def deliveries(visit: AuthedRequest) -> web.StreamResponse:
@@ -53,7 +53,7 @@ async def deliveries(visit: AuthedRequest) -> web.StreamResponse:
         cursor=query.get("cursor", ""),
         limit=_limit(query),
     )
-    return answer(await WorkInsights(visit.desk.pool).deliveries(asked))
+    return answer(await JobInsights(visit.desk.pool).deliveries(asked))
 
 
 async def change_jobs(verb: JobVerb, visit: AuthedRequest) -> web.StreamResponse:

@@ -31,7 +31,7 @@ class AccessRequests:
 
     def __init__(self, desk: BotContext, *, voice: Notifier, alert_chats: Sequence[int]) -> None:
         self._desk = desk
-        self._access = desk.stores.access
+        self._access = desk.stores.telegram_access
         self._voice = voice
         self._alert_chats = tuple(chat for chat in alert_chats if chat > 0)
         self._languages: OrderedDict[int, str] = OrderedDict()
@@ -102,7 +102,7 @@ class AccessRequests:
         return owners or list(self._alert_chats)
 
     async def _texts_of(self, chat_id: int) -> Texts:
-        for place in await self._desk.stores.places.places_of_chat(self._desk.bot_id, chat_id):
+        for place in await self._desk.stores.telegram_chats.places_of_chat(self._desk.bot_id, chat_id):
             return get_chat_texts(place)
         return get_texts(self._languages.get(chat_id, "en"))
 

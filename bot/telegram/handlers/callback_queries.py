@@ -19,7 +19,7 @@ from bot.telegram.outbound.keyboards import ButtonAction, ButtonPress, parse_cal
 from bot.telegram.outbound.notifier import Notifier, get_chat_target
 from bot.telegram.outbound.uncertain_notices import UncertainNotices
 from bot.telegram.texts import get_texts
-from shared.adapters.postgres.telegram.chats import PlaceRow
+from shared.adapters.postgres.telegram.chats import ChatRow
 
 log = structlog.get_logger(__name__)
 
@@ -98,7 +98,7 @@ class CallbackQueryHandler:
         if press.action in _ACCESS_ACTIONS:
             await self._requests.handle_press(press, pressed)
             return
-        place = await self._desk.stores.places.place(press.address_id)
+        place = await self._desk.stores.telegram_chats.place(press.address_id)
         if place is None or not self._is_theirs(place, pressed) or not await self._door.can_press(pressed):
             await self._voice.answer_callback(pressed.callback_id, texts.others_button)
             return
@@ -109,19 +109,19 @@ class CallbackQueryHandler:
             await self._delivery.uncertain.handle_answer_press(place, press.subject, pressed.message_id)
         await self._do(place, press, pressed)
 
-    async def _may(self, place: PlaceRow, press: ButtonPress, pressed: CallbackQuery) -> bool:
+    async def _may(self, place: ChatRow, press: ButtonPress, pressed: CallbackQuery) -> bool:
         if self._desk.public and press.action in _MEMORY_ACTIONS:
             return False
         if place.chat_id > 0 or press.action not in _ADMINS_ONLY:
             return True
         return await self._admins.is_admin(place.chat_id, pressed.sender.user_id)
 
-    def _is_theirs(self, place: PlaceRow, pressed: CallbackQuery) -> bool:
+    def _is_theirs(self, place: ChatRow, pressed: CallbackQuery) -> bool:
         """What is in a button can be forged: the place must be in the chat that the press came from."""
         where = pressed.chat
         return where is not None and (place.bot_id, place.chat_id) == (self._desk.bot_id, where.chat_id)
 
-    async def _do(self, place: PlaceRow, press: ButtonPress, pressed: CallbackQuery) -> None:
+    async def _do(self, place: ChatRow, press: ButtonPress, pressed: CallbackQuery) -> None:
         match press.action:
             case ButtonAction.STOP:
                 await self._stop(place, pressed)
@@ -146,7 +146,7 @@ class CallbackQueryHandler:
             case _:
                 await self._do_with_memory(place, press, pressed)
 
-    async def _do_with_memory(self, place: PlaceRow, press: ButtonPress, pressed: CallbackQuery) -> None:
+    async def _do_with_memory(self, place: ChatRow, press: ButtonPress, pressed: CallbackQuery) -> None:
         match press.action:
             case ButtonAction.PAGE:
                 await self._remembered.show_page(place, press, pressed)
@@ -161,14 +161,14 @@ class CallbackQueryHandler:
             case _:
                 await self._voice.answer_callback(pressed.callback_id, get_chat_texts(place).unknown_button)
 
-    async def _stop(self, place: PlaceRow, pressed: CallbackQuery) -> None:
+    async def _stop(self, place: ChatRow, pressed: CallbackQuery) -> None:
         texts = get_chat_texts(place)
         stopping = await self._conversation.stop(place.session_id)
         await self._voice.answer_callback(
             pressed.callback_id, texts.stopping if stopping else texts.nothing_to_stop
         )
 
-    async def _bring(self, place: PlaceRow, press: ButtonPress, pressed: CallbackQuery) -> None:
+    async def _bring(self, place: ChatRow, press: ButtonPress, pressed: CallbackQuery) -> None:
         """Of an answer that may not have arrived; pressed twice, the second press finds it under way."""
         texts = get_chat_texts(place)
         found = await self._delivery.uncertain.handle_press(
@@ -182,7 +182,7 @@ class CallbackQueryHandler:
         words = {"brought": texts.bringing, "before": texts.brought_before, "gone": texts.unknown_button}
         await self._voice.answer_callback(pressed.callback_id, words[found.what])
 
-    async def _again(self, place: PlaceRow, press: ButtonPress, pressed: CallbackQuery) -> None:
+    async def _again(self, place: ChatRow, press: ButtonPress, pressed: CallbackQuery) -> None:
         texts = get_chat_texts(place)
         asked = await self._wishes.retry(place, update_id=pressed.update_id, turn=press.subject or None)
         await self._voice.answer_callback(
@@ -191,9 +191,9 @@ class CallbackQueryHandler:
         if press.action is ButtonAction.ANSWER_EDITED and pressed.message_id is not None:
             await self._voice.delete(get_chat_target(place), pressed.message_id)
 
-    async def _view(self, place: PlaceRow, press: ButtonPress, pressed: CallbackQuery) -> None:
+    async def _view(self, place: ChatRow, press: ButtonPress, pressed: CallbackQuery) -> None:
         texts = get_chat_texts(place)
-        summary = await self._desk.stores.places.newest_summary(place.session_id)
+        summary = await self._desk.stores.telegram_chats.newest_summary(place.session_id)
         if summary is None or summary.link_id != press.subject:
             await self._voice.answer_callback(pressed.callback_id, texts.unknown_button)
             return
@@ -202,10 +202,10 @@ class CallbackQueryHandler:
             get_chat_target(place), f"{texts.summary_title}\n\n{summary.text}", silent=True
         )
 
-    async def _undo(self, place: PlaceRow, press: ButtonPress, pressed: CallbackQuery) -> None:
+    async def _undo(self, place: ChatRow, press: ButtonPress, pressed: CallbackQuery) -> None:
         """Of the newest summary only; pressed twice, the second press finds nothing left to undo."""
         texts = get_chat_texts(place)
-        summary = await self._desk.stores.places.newest_summary(place.session_id)
+        summary = await self._desk.stores.telegram_chats.newest_summary(place.session_id)
         if summary is None or summary.link_id != press.subject:
             await self._voice.answer_callback(pressed.callback_id, texts.unknown_button)
             return
@@ -220,7 +220,7 @@ class CallbackQueryHandler:
         else:
             await self._voice.send(get_chat_target(place), words, silent=True)
 
-    async def _forget_all(self, place: PlaceRow, pressed: CallbackQuery) -> None:
+    async def _forget_all(self, place: ChatRow, pressed: CallbackQuery) -> None:
         """Only after a preview a short while ago; pressed twice, nothing is asked any more."""
         texts = get_chat_texts(place)
         outcome = await self._commands.run(
@@ -233,18 +233,18 @@ class CallbackQueryHandler:
         if outcome.success:
             await self._put(place, pressed, outcome.result)
 
-    async def _keep_all(self, place: PlaceRow, pressed: CallbackQuery) -> None:
+    async def _keep_all(self, place: ChatRow, pressed: CallbackQuery) -> None:
         await self._forgetting.take_confirmation(place.session_id)
         await self._voice.answer_callback(pressed.callback_id)
         await self._put(place, pressed, get_chat_texts(place).nothing_erased)
 
-    async def _put(self, place: PlaceRow, pressed: CallbackQuery, words: str) -> None:
+    async def _put(self, place: ChatRow, pressed: CallbackQuery, words: str) -> None:
         if pressed.message_id is not None and pressed.accessible:
             await self._voice.edit(get_chat_target(place), pressed.message_id, words)
         else:
             await self._voice.send(get_chat_target(place), words, silent=True)
 
-    async def _set(self, place: PlaceRow, press: ButtonPress, pressed: CallbackQuery) -> None:
+    async def _set(self, place: ChatRow, press: ButtonPress, pressed: CallbackQuery) -> None:
         name, _, value = press.word.partition("=")
         known = (name in SWITCH_SETTINGS and name in self._offered) or (
             name == "language" and value in ("en", "de")
@@ -253,8 +253,8 @@ class CallbackQueryHandler:
             await self._voice.answer_callback(pressed.callback_id, get_chat_texts(place).unknown_button)
             return
         change: dict[str, object] = {name: value if name == "language" else value == "on"}
-        await self._desk.stores.places.change_settings(place.address_id, change)
-        changed = await self._desk.stores.places.place(place.address_id) or place
+        await self._desk.stores.telegram_chats.change_settings(place.address_id, change)
+        changed = await self._desk.stores.telegram_chats.place(place.address_id) or place
         texts = get_chat_texts(changed)
         await self._voice.answer_callback(pressed.callback_id, texts.saved)
         if pressed.message_id is not None and pressed.accessible:

@@ -14,7 +14,7 @@ from bot.telegram.inbound.bot_context import BotContext, get_chat_texts
 from bot.telegram.inbound.updates import IncomingMessage
 from bot.telegram.outbound.buttons import build_erase_buttons, build_settings_buttons, build_summary_buttons
 from bot.telegram.outbound.notifier import Notifier, get_chat_target
-from shared.adapters.postgres.telegram.chats import PlaceRow
+from shared.adapters.postgres.telegram.chats import ChatRow
 from shared.core.commands.commands import Audience, Channel, Command, commands_for, may_in_group
 from shared.core.commands.texts import command_texts, described
 from shared.core.privacy.export import ExportFormat
@@ -71,7 +71,7 @@ class TelegramCommandHandler:
         self._demo = demo
         self._offered = offered
         """Settings that this deployment lets a chat change."""
-        self._own: dict[str, Callable[[PlaceRow, IncomingMessage], Awaitable[None]]] = {
+        self._own: dict[str, Callable[[ChatRow, IncomingMessage], Awaitable[None]]] = {
             "start": self._start,
             "help": self._help,
             "pin": self._pin,
@@ -89,7 +89,7 @@ class TelegramCommandHandler:
             return False
         return command.name == "start" or any(one.name == command.name for one in self._table())
 
-    async def handle(self, place: PlaceRow, spoken: IncomingMessage) -> None:
+    async def handle(self, place: ChatRow, spoken: IncomingMessage) -> None:
         assert spoken.command is not None
         name, args = spoken.command.name, spoken.command.args
         if not spoken.chat.is_private and not await self._may(place, spoken, name):
@@ -106,12 +106,12 @@ class TelegramCommandHandler:
     def _table(self) -> tuple[Command, ...]:
         return commands_for(channel="telegram", audience=self._desk.audience)
 
-    async def _may(self, place: PlaceRow, spoken: IncomingMessage, name: str) -> bool:
+    async def _may(self, place: ChatRow, spoken: IncomingMessage, name: str) -> bool:
         if may_in_group(name, admin=False):
             return True
         return await self._admins.is_admin(place.chat_id, spoken.sender.user_id)
 
-    async def _shared(self, place: PlaceRow, name: str, args: str) -> None:
+    async def _shared(self, place: ChatRow, name: str, args: str) -> None:
         texts = get_chat_texts(place)
         if name == "compact":
             await self._voice.send(get_chat_target(place), texts.summarising, silent=True)
@@ -121,22 +121,24 @@ class TelegramCommandHandler:
         )  # fmt: skip
         buttons = None
         if outcome.success and name == "compact":
-            summary = await self._desk.stores.places.newest_summary(place.session_id)
+            summary = await self._desk.stores.telegram_chats.newest_summary(place.session_id)
             if summary is not None:
                 buttons = build_summary_buttons(place, summary.link_id)
-                await self._desk.stores.places.change_settings(place.address_id, {"noted": summary.link_id})
+                await self._desk.stores.telegram_chats.change_settings(
+                    place.address_id, {"noted": summary.link_id}
+                )
         if outcome.success and name == "forget" and args.strip().casefold() == "everything":
             asked = outcome.result != command_texts(texts.language).nothing_to_forget
             buttons = build_erase_buttons(place) if asked else None
         await self._voice.send(get_chat_target(place), outcome.result, keyboard=buttons)
 
-    async def _start(self, place: PlaceRow, spoken: IncomingMessage) -> None:
+    async def _start(self, place: ChatRow, spoken: IncomingMessage) -> None:
         words = get_chat_texts(place).hello(
             name=spoken.sender.name, demo=self._demo, public=self._desk.public
         )
         await self._voice.send(get_chat_target(place), words)
 
-    async def _help(self, place: PlaceRow, spoken: IncomingMessage) -> None:
+    async def _help(self, place: ChatRow, spoken: IncomingMessage) -> None:
         texts = get_chat_texts(place)
         rows = [
             (f"/{command.name} {command.args}".rstrip(), described(command, texts.language))
@@ -145,14 +147,14 @@ class TelegramCommandHandler:
         hint = "" if spoken.chat.is_private else texts.group_hint(hears_all=self._desk.identity.hears_all)
         await self._voice.send(get_chat_target(place), texts.help(commands=rows, groups=hint))
 
-    async def _pin(self, place: PlaceRow, spoken: IncomingMessage) -> None:
+    async def _pin(self, place: ChatRow, spoken: IncomingMessage) -> None:
         await self.pin(place, spoken.reply_to_message_id, reply_to=spoken.message_id)
 
-    async def pin(self, place: PlaceRow, message_id: int | None, *, reply_to: int | None = None) -> None:
+    async def pin(self, place: ChatRow, message_id: int | None, *, reply_to: int | None = None) -> None:
         """By a reply, by Telegram's own pin, or, with neither, the newest answer."""
         await self._about(place, "pin", message_id, reply_to=reply_to)
 
-    async def _unpin(self, place: PlaceRow, spoken: IncomingMessage) -> None:
+    async def _unpin(self, place: ChatRow, spoken: IncomingMessage) -> None:
         assert spoken.command is not None
         if spoken.reply_to_message_id is None:
             await self._shared(place, "unpin", spoken.command.args)
@@ -160,7 +162,7 @@ class TelegramCommandHandler:
             await self._about(place, "unpin", spoken.reply_to_message_id, reply_to=spoken.message_id)
 
     async def _about(
-        self, place: PlaceRow, name: str, message_id: int | None, *, reply_to: int | None
+        self, place: ChatRow, name: str, message_id: int | None, *, reply_to: int | None
     ) -> None:
         """A command about a message of this chat."""
         seq = None if message_id is None else await self._seq_of(place, message_id)
@@ -175,15 +177,15 @@ class TelegramCommandHandler:
         )  # fmt: skip
         await self._voice.send(get_chat_target(place), outcome.result, reply_to=reply_to, silent=True)
 
-    async def _seq_of(self, place: PlaceRow, message_id: int) -> int | None:
+    async def _seq_of(self, place: ChatRow, message_id: int) -> int | None:
         """The entry behind a message of the chat; a message of another session is none of ours."""
-        places = self._desk.stores.places
+        places = self._desk.stores.telegram_chats
         found = await places.message(place.bot_id, place.chat_id, message_id)
         if found is None or found.session_id != place.session_id:
             return None
         return found.seq if found.seq is not None else await places.answer_seq(found.session_id, found.turn)
 
-    async def _export(self, place: PlaceRow, spoken: IncomingMessage) -> None:
+    async def _export(self, place: ChatRow, spoken: IncomingMessage) -> None:
         texts, exporting = get_chat_texts(place), self._exporting
         assert spoken.command is not None
         kind: ExportFormat = "json" if spoken.command.args.strip().casefold() == "json" else "md"
@@ -199,14 +201,14 @@ class TelegramCommandHandler:
             caption=texts.export_caption(messages=said),
         )
 
-    async def _memory(self, place: PlaceRow, spoken: IncomingMessage) -> None:
+    async def _memory(self, place: ChatRow, spoken: IncomingMessage) -> None:
         assert spoken.command is not None
         await self._remembered.show(place, spoken.command.args.strip())
 
-    async def _settings(self, place: PlaceRow, spoken: IncomingMessage) -> None:
+    async def _settings(self, place: ChatRow, spoken: IncomingMessage) -> None:
         buttons = build_settings_buttons(place, offered=self._offered)
         await self._voice.send(get_chat_target(place), get_chat_texts(place).settings_title, keyboard=buttons)
 
-    async def _retry(self, place: PlaceRow, spoken: IncomingMessage) -> None:
+    async def _retry(self, place: ChatRow, spoken: IncomingMessage) -> None:
         if not await self._wishes.retry(place, update_id=spoken.update_id):
             await self._voice.send(get_chat_target(place), get_chat_texts(place).nothing_to_retry)

@@ -12,7 +12,7 @@ from bot.telegram.outbound.buttons import build_note_buttons
 from bot.telegram.outbound.keyboards import ButtonPress
 from bot.telegram.outbound.notifier import Notifier, get_chat_target
 from bot.telegram.texts import Markdown
-from shared.adapters.postgres.telegram.chats import PlaceRow
+from shared.adapters.postgres.telegram.chats import ChatRow
 from shared.core.commands.texts import command_texts
 from shared.core.context.memory import search_stems
 from shared.core.context.notes import KeptNote, NoteResult, NotesFound, NoteSource
@@ -50,7 +50,7 @@ class MemoryList:
         self._notes = notes
         self._announcer = announcer
 
-    async def show(self, place: PlaceRow, words: str) -> None:
+    async def show(self, place: ChatRow, words: str) -> None:
         """`/memory`: page by page, or the few that the words find."""
         texts = command_texts(get_chat_texts(place).language).memory
         if not words:
@@ -69,11 +69,11 @@ class MemoryList:
         buttons = build_note_buttons(place, _numbered(found.notes), mark=SEARCH_MARK)
         await self._voice.send(get_chat_target(place), body, keyboard=buttons)
 
-    async def show_page(self, place: PlaceRow, press: ButtonPress, pressed: CallbackQuery) -> None:
+    async def show_page(self, place: ChatRow, press: ButtonPress, pressed: CallbackQuery) -> None:
         await self._voice.answer_callback(pressed.callback_id)
         await self._draw(place, pressed, page=press.subject)
 
-    async def archive(self, place: PlaceRow, press: ButtonPress, pressed: CallbackQuery) -> None:
+    async def archive(self, place: ChatRow, press: ButtonPress, pressed: CallbackQuery) -> None:
         """Pressed twice is once. A note of somebody else, or one that is no more, is not there."""
         texts, source = get_chat_texts(place), await self._source(place)
         note = await self._notes.by_id(press.subject, source)
@@ -85,7 +85,7 @@ class MemoryList:
         await self._voice.answer_callback(pressed.callback_id, texts.forgotten)
         await self._after(place, press, pressed, texts.put_away(text=note.text), undo=note.id)
 
-    async def restore(self, place: PlaceRow, press: ButtonPress, pressed: CallbackQuery) -> None:
+    async def restore(self, place: ChatRow, press: ButtonPress, pressed: CallbackQuery) -> None:
         texts, source = get_chat_texts(place), await self._source(place)
         note = await self._notes.by_id(press.subject, source)
         result = await self._notes.bring_back(note.short_id, source) if note else None
@@ -96,14 +96,14 @@ class MemoryList:
         await self._voice.answer_callback(pressed.callback_id, texts.back_again)
         await self._after(place, press, pressed, None, undo=None)
 
-    async def _out_of_date(self, place: PlaceRow, press: ButtonPress, pressed: CallbackQuery) -> None:
+    async def _out_of_date(self, place: ChatRow, press: ButtonPress, pressed: CallbackQuery) -> None:
         await self._voice.answer_callback(pressed.callback_id, get_chat_texts(place).unknown_button)
         if press.word != SEARCH_MARK:
             await self._draw(place, pressed, page=_page_in(press))
 
     async def _after(
         self,
-        place: PlaceRow,
+        place: ChatRow,
         press: ButtonPress,
         pressed: CallbackQuery,
         line: Markdown | None,
@@ -119,7 +119,7 @@ class MemoryList:
 
     async def _draw(
         self,
-        place: PlaceRow,
+        place: ChatRow,
         pressed: CallbackQuery | None,
         *,
         page: int,
@@ -144,7 +144,7 @@ class MemoryList:
         await self._put(place, pressed, body, buttons)
 
     async def _put(
-        self, place: PlaceRow, pressed: CallbackQuery | None, words: Markdown, buttons: Any
+        self, place: ChatRow, pressed: CallbackQuery | None, words: Markdown, buttons: Any
     ) -> None:
         """Into the message whose button was pressed; else a message of its own."""
         if pressed is not None and pressed.message_id is not None and pressed.accessible:
@@ -155,24 +155,24 @@ class MemoryList:
             )
 
     def _listed(
-        self, place: PlaceRow, notes: Sequence[KeptNote], *, first: int = 1, more: Sequence[Markdown] = ()
+        self, place: ChatRow, notes: Sequence[KeptNote], *, first: int = 1, more: Sequence[Markdown] = ()
     ) -> Markdown:
         texts = command_texts(get_chat_texts(place).language).memory
         rows = "\n".join(f"{number}. {texts.row(note)}" for number, note in enumerate(notes, first))
         return "\n\n".join([texts.title, rows, *more])
 
-    async def _keep(self, place: PlaceRow, notes: Sequence[KeptNote]) -> None:
+    async def _keep(self, place: ChatRow, notes: Sequence[KeptNote]) -> None:
         """So that `/forget 3` means the third of what is seen."""
         ids = [note.id for note in notes]
         if ids:
             await self._notes.store_list(place.session_id, place.address_id, "list", ids)
 
-    async def _told(self, place: PlaceRow, result: NoteResult) -> None:
+    async def _told(self, place: ChatRow, result: NoteResult) -> None:
         """Other screens of the conversation learn of it."""
         if result.event_seq is not None:
             await self._announcer.announce(place.session_id, {"event_seq": result.event_seq})
 
-    async def _source(self, place: PlaceRow) -> NoteSource:
+    async def _source(self, place: ChatRow) -> NoteSource:
         return replace(await self._notes.load_owner(place.session_id), by_person=True)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from shared.adapters.postgres.telegram.chats import PlaceRow
+from shared.adapters.postgres.telegram.chats import ChatRow
 from shared.adapters.postgres.turns.edits import PostgresEdits
 from shared.core.session.events import Accepted, Inbound, InboxReceipt
 
@@ -21,13 +21,13 @@ class QuickActions:
     """Each is a message of its own, stored once per update however often the update is read."""
 
     def __init__(
-        self, conversation: MessageAcceptor, edits: PostgresEdits, answer: Callable[[PlaceRow], None]
+        self, conversation: MessageAcceptor, edits: PostgresEdits, answer: Callable[[ChatRow], None]
     ) -> None:
         self._conversation = conversation
         self._edits = edits
         self._answer = answer
 
-    async def retry(self, place: PlaceRow, *, update_id: int, turn: int | None = None) -> bool:
+    async def retry(self, place: ChatRow, *, update_id: int, turn: int | None = None) -> bool:
         """The question of a turn, as it reads now, is asked once more; False when there is none.
 
         Without a `turn`, while one waits for its next attempt, that attempt is made now.
@@ -41,7 +41,7 @@ class QuickActions:
         await self.send_message(place, found[1], update_id=update_id)
         return True
 
-    async def send_message(self, place: PlaceRow, words: str, *, update_id: int) -> None:
+    async def send_message(self, place: ChatRow, words: str, *, update_id: int) -> None:
         await self._conversation.accept(
             Inbound(
                 session_id=place.session_id,

@@ -43,7 +43,7 @@ from bot.telegram.outbound.buttons import build_edit_buttons
 from bot.telegram.outbound.notifier import Notifier, get_chat_target
 from bot.telegram.outbound.uncertain_notices import UncertainNotices
 from bot.telegram.texts import Texts, get_texts
-from shared.adapters.postgres.telegram.chats import MessageRow, PlaceRow
+from shared.adapters.postgres.telegram.chats import ChatRow, MessageRow
 from shared.core.context.file_texts import file_words
 from shared.core.session.events import Accepted, Inbound, InboxReceipt
 from shared.core.values.errors import BadInput, EvertalkError, SessionMoved
@@ -88,7 +88,7 @@ class UpdateHandler:
         commanding: TelegramCommandHandler,
         pressing: CallbackQueryHandler,
         conversation: SessionControl,
-        answer: Callable[[PlaceRow], None],
+        answer: Callable[[ChatRow], None],
         counter: TokenCounter,
         now: Callable[[], datetime],
         start: Callable[[Coroutine[Any, Any, None]], object],
@@ -139,7 +139,9 @@ class UpdateHandler:
     async def handle_late(self, spoken: IncomingMessage, late_for: int) -> None:
         """The rest of a message has begun to come: its turn waits until all of it is there."""
         for _ in range(LATE_LOOKS):
-            begun = await self._stores.places.message(self._desk.bot_id, spoken.chat.chat_id, late_for)
+            begun = await self._stores.telegram_chats.message(
+                self._desk.bot_id, spoken.chat.chat_id, late_for
+            )
             if begun is not None:
                 if begun.seq is not None:
                     await self._conversation.hold_for_rest(begun.session_id, turn=begun.turn)
@@ -149,7 +151,7 @@ class UpdateHandler:
     async def handle_failed_batch(self, gathered: MessageBatch, error: Exception) -> None:
         """Our own fault: said in one line, told to operators, and not tried for ever."""
         reason = f"{type(error).__name__}: {error}"[:500]
-        await self._stores.inbox.handled(self._desk.bot_id, gathered.update_ids, error=reason)
+        await self._stores.telegram_inbox.handled(self._desk.bot_id, gathered.update_ids, error=reason)
         spoken = gathered.first
         texts = get_texts(spoken.sender.language_code)
         await self._voice.send(_reply_target(spoken.chat), texts.not_now)
@@ -165,7 +167,7 @@ class UpdateHandler:
             case MembershipChange():
                 await self._membership(incoming)
             case ChatMigration(old_chat=old, new_chat=new):
-                await self._stores.places.migrate(self._desk.bot_id, old_chat=old, new_chat=new)
+                await self._stores.telegram_chats.migrate(self._desk.bot_id, old_chat=old, new_chat=new)
             case PinChange():
                 await self._pinned(incoming)
             case DraftStopped():
@@ -173,7 +175,7 @@ class UpdateHandler:
             case IgnoredUpdate() | IncomingMessage():
                 raise TypeError("the reader keeps these to itself")
 
-    async def _command(self, place: PlaceRow, gathered: MessageBatch) -> None:
+    async def _command(self, place: ChatRow, gathered: MessageBatch) -> None:
         spoken = gathered.first
         name = spoken.command.name if spoken.command else ""
         if name not in RUN_ONCE_COMMANDS:
@@ -188,7 +190,7 @@ class UpdateHandler:
         else:
             await self._carry_out_once(place, spoken, name)
 
-    async def _carry_out_once(self, place: PlaceRow, spoken: IncomingMessage, name: str) -> None:
+    async def _carry_out_once(self, place: ChatRow, spoken: IncomingMessage, name: str) -> None:
         """Its update has ended: nobody would try again, and its person would wait in vain."""
         try:
             await self._commanding.handle(place, spoken)
@@ -198,14 +200,14 @@ class UpdateHandler:
 
     # -- messages -------------------------------------------------------------------------------------
 
-    async def _heed_quotes(self, place: PlaceRow, gathered: MessageBatch) -> None:
+    async def _heed_quotes(self, place: ChatRow, gathered: MessageBatch) -> None:
         """Whoever answers a message of ours has it, though we may not know that it arrived."""
         for spoken in gathered.messages:
             quoted, message_id = spoken.quoted, spoken.reply_to_message_id
             if quoted is not None and quoted.by_bot and message_id is not None:
                 await self._uncertain.handle_quote(place, message_id, quoted)
 
-    async def _react_to_sticker(self, place: PlaceRow, gathered: MessageBatch) -> None:
+    async def _react_to_sticker(self, place: ChatRow, gathered: MessageBatch) -> None:
         """As people do: there is nothing in it to answer. In words where the chat forbids reactions."""
         last = gathered.messages[-1]
         emoji = last.media.note.rstrip("\ufe0f") if last.media is not None else ""
@@ -227,10 +229,10 @@ class UpdateHandler:
         if gathered.late_for is None or gathered.first.is_edited:
             return None
         chat_id = gathered.first.chat.chat_id
-        begun = await self._stores.places.message(self._desk.bot_id, chat_id, gathered.late_for)
+        begun = await self._stores.telegram_chats.message(self._desk.bot_id, chat_id, gathered.late_for)
         return begun if begun is not None and begun.seq is not None else None
 
-    async def _join(self, place: PlaceRow, gathered: MessageBatch, turn: int) -> None:
+    async def _join(self, place: ChatRow, gathered: MessageBatch, turn: int) -> None:
         """Into the turn of its beginning while that is unanswered, else into one of its own."""
         held = await self._conversation.hold_for_rest(place.session_id, turn=turn)
         try:
@@ -239,7 +241,7 @@ class UpdateHandler:
             if held and await self._stores.edits.wake(place.session_id):
                 self._answer(place)
 
-    async def _accept(self, place: PlaceRow, gathered: MessageBatch) -> None:
+    async def _accept(self, place: ChatRow, gathered: MessageBatch) -> None:
         texts = get_chat_texts(place)
         more = await self._read_files(place, gathered, texts)
         if not gathered.text.strip() and not more:
@@ -272,14 +274,14 @@ class UpdateHandler:
             return
         self._answer(place)
 
-    async def _where_it_goes_on(self, place: PlaceRow) -> PlaceRow:
+    async def _where_it_goes_on(self, place: ChatRow) -> ChatRow:
         """Its person has joined another channel, or parted from it, since the place was looked up."""
-        now = await self._stores.places.place(place.address_id)
+        now = await self._stores.telegram_chats.place(place.address_id)
         if now is None or now.session_id == place.session_id:
             raise SessionMoved(f"session {place.session_id}")
         return now
 
-    async def _read_files(self, place: PlaceRow, gathered: MessageBatch, texts: Texts) -> tuple[Block, ...]:
+    async def _read_files(self, place: ChatRow, gathered: MessageBatch, texts: Texts) -> tuple[Block, ...]:
         """Pictures and texts for the model; what cannot be read is said in one line each."""
         blocks: list[Block] = []
         room = MOST_FILE_CHARS
@@ -301,14 +303,14 @@ class UpdateHandler:
                     )
         return tuple(blocks)
 
-    async def _picture(self, place: PlaceRow, body: bytes, mime: str) -> Image:
+    async def _picture(self, place: ChatRow, body: bytes, mime: str) -> Image:
         attachment_id = await self._stores.attachments.store(place.session_id, body=body, mime=mime)
         return Image(attachment_id=attachment_id, mime=mime)
 
-    async def _edited(self, place: PlaceRow, gathered: MessageBatch) -> None:
+    async def _edited(self, place: ChatRow, gathered: MessageBatch) -> None:
         """The new words are kept; of the last turn they may be answered, if its person wants it."""
         spoken = gathered.first
-        known = await self._stores.places.message(place.bot_id, place.chat_id, spoken.message_id)
+        known = await self._stores.telegram_chats.message(place.bot_id, place.chat_id, spoken.message_id)
         if known is None or known.seq is None or known.session_id != place.session_id:
             await self._end(*gathered.update_ids)
             return
@@ -338,20 +340,22 @@ class UpdateHandler:
     async def _reacted(self, reacted: ReactionChange) -> None:
         if not isinstance(await self._door.check(reacted.chat), Allowed):
             return
-        found = await self._stores.places.message(self._desk.bot_id, reacted.chat.chat_id, reacted.message_id)
+        found = await self._stores.telegram_chats.message(
+            self._desk.bot_id, reacted.chat.chat_id, reacted.message_id
+        )
         if found is None or found.part is None:
             return
         opinion = _rate_reaction(reacted.added)
         if opinion is None and _rate_reaction(reacted.removed) is None:
             return
-        await self._stores.places.record_opinion(
+        await self._stores.telegram_chats.record_opinion(
             found.session_id, found.turn, opinion, source=f"telegram:{reacted.user_id or 0}"
         )
 
     async def _membership(self, membership: MembershipChange) -> None:
         chat_id = membership.chat.chat_id
         reachable = membership.change not in ("blocked", "removed")
-        await self._stores.places.set_reachable(self._desk.bot_id, chat_id, reachable=reachable)
+        await self._stores.telegram_chats.set_reachable(self._desk.bot_id, chat_id, reachable=reachable)
         if membership.change == "added":
             await self._turned_away(await self._door.handle_added(membership), membership.chat, membership.by)
 
@@ -362,7 +366,9 @@ class UpdateHandler:
         await self._commanding.pin(place, changed.message_id)
 
     async def _stopped_draft(self, stopped: DraftStopped) -> None:
-        for place in await self._stores.places.places_of_chat(self._desk.bot_id, stopped.chat.chat_id):
+        for place in await self._stores.telegram_chats.places_of_chat(
+            self._desk.bot_id, stopped.chat.chat_id
+        ):
             if place.thread_id == stopped.chat.thread_id:
                 await self._conversation.stop(place.session_id)
 
@@ -399,8 +405,8 @@ class UpdateHandler:
             case _:
                 return texts.refused
 
-    async def _place_of(self, where: ChatRef, sender: MessageAuthor) -> PlaceRow:
-        place = await self._stores.places.open(
+    async def _place_of(self, where: ChatRef, sender: MessageAuthor) -> ChatRow:
+        place = await self._stores.telegram_chats.open(
             self._desk.bot_id,
             chat_id=where.chat_id,
             thread_id=where.thread_id,
@@ -408,16 +414,16 @@ class UpdateHandler:
             title=where.title[:128],
         )
         if place.unreachable:
-            await self._stores.places.set_reachable(self._desk.bot_id, where.chat_id, reachable=True)
+            await self._stores.telegram_chats.set_reachable(self._desk.bot_id, where.chat_id, reachable=True)
         language = sender.language_code[:10]
         if where.is_private and language and place.settings.get("app_language") != language:
-            await self._stores.places.change_settings(place.address_id, {"app_language": language})
-            place = await self._stores.places.place(place.address_id) or place
+            await self._stores.telegram_chats.change_settings(place.address_id, {"app_language": language})
+            place = await self._stores.telegram_chats.place(place.address_id) or place
         return place
 
     async def _end(self, *update_ids: int) -> bool:
         """Whether they had not ended before."""
-        return await self._stores.inbox.handled(self._desk.bot_id, update_ids) > 0
+        return await self._stores.telegram_inbox.handled(self._desk.bot_id, update_ids) > 0
 
 
 def _keep_addressed(gathered: MessageBatch) -> MessageBatch:

@@ -73,9 +73,9 @@ class MessageBatcher:
         is_command: Callable[[IncomingMessage], bool] | None = None,
         bypassing: frozenset[str] = IMMEDIATE_COMMANDS,
         sure: Callable[[], Awaitable[None]] | None = None,
-        asking_storage: StorageLimiter = nullcontext,
+        storage_limiter: StorageLimiter = nullcontext,
     ) -> None:
-        self._asking_storage = asking_storage
+        self._storage_limiter = storage_limiter
         self._on_gathered = on_gathered
         self._on_failed = on_failed
         self._on_late = on_late
@@ -227,7 +227,7 @@ class MessageBatcher:
         backoff = Backoff(first=0.2, most=5.0)
         while True:
             try:
-                async with self._asking_storage():
+                async with self._storage_limiter():
                     if self._sure is not None:
                         await self._sure()
                     await work()

@@ -12,7 +12,7 @@ from bot.telegram.texts import Texts, get_texts
 from shared.adapters.postgres.db.leases import PostgresLeases
 from shared.adapters.postgres.people.handover import PostgresHandovers
 from shared.adapters.postgres.telegram.access import PostgresTelegramAccess
-from shared.adapters.postgres.telegram.chats import PlaceRow, PostgresTelegramPlaces
+from shared.adapters.postgres.telegram.chats import ChatRow, PostgresTelegramChats
 from shared.adapters.postgres.telegram.inbox import PostgresTelegramInbox
 from shared.adapters.postgres.turns.attachments import PostgresAttachments
 from shared.adapters.postgres.turns.deliveries import PostgresDeliveries
@@ -29,7 +29,7 @@ class BotStores:
     """Telegram's rows, and those of the core that only this channel uses so far."""
 
     inbox: PostgresTelegramInbox
-    places: PostgresTelegramPlaces
+    places: PostgresTelegramChats
     access: PostgresTelegramAccess
     leases: PostgresLeases
     deliveries: PostgresDeliveries
@@ -44,7 +44,7 @@ class BotStores:
         pool = app.pool
         return cls(
             inbox=PostgresTelegramInbox(pool),
-            places=PostgresTelegramPlaces(pool),
+            places=PostgresTelegramChats(pool),
             access=PostgresTelegramAccess(pool),
             leases=PostgresLeases(pool),
             deliveries=PostgresDeliveries(pool),
@@ -81,7 +81,7 @@ class BotContext:
         return self.audience == "public"
 
 
-def get_chat_texts(place: PlaceRow) -> Texts:
+def get_chat_texts(place: ChatRow) -> Texts:
     """In the language that the chat chose, or that its person's app speaks."""
     return get_texts(get_chat_language(place.settings))
 

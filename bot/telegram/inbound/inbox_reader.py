@@ -59,9 +59,9 @@ class InboxReader:
         bot: BotIdentity,
         on_other: OnUpdate,
         look_seconds: float = INBOX_POLL_SECONDS,
-        asking_storage: StorageLimiter = nullcontext,
+        storage_limiter: StorageLimiter = nullcontext,
     ) -> None:
-        self._asking_storage = asking_storage
+        self._storage_limiter = storage_limiter
         self._inbox = inbox
         self._lanes = lanes
         self._bot = bot
@@ -151,7 +151,7 @@ class InboxReader:
         while True:
             try:
                 if not error:
-                    async with self._asking_storage():
+                    async with self._storage_limiter():
                         await self._on_other(other)
                 await self._inbox.handled(self._bot.bot_id, [other.update_id], error=error)
                 return

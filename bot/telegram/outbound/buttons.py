@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from bot.telegram.inbound.bot_context import get_chat_texts
 from bot.telegram.outbound.keyboards import Button, ButtonAction, ButtonPress, build_keyboard
 from bot.telegram.texts import Texts
-from shared.adapters.postgres.telegram.chats import PlaceRow
+from shared.adapters.postgres.telegram.chats import ChatRow
 
 if TYPE_CHECKING:
     from aiogram.types import InlineKeyboardMarkup
@@ -19,7 +19,7 @@ DELETE_BUTTONS_PER_ROW = 4
 ON_BY_DEFAULT = frozenset({"notices"})
 
 
-def build_answer_buttons(place: PlaceRow, turn: int, state: str) -> InlineKeyboardMarkup | None:
+def build_answer_buttons(place: ChatRow, turn: int, state: str) -> InlineKeyboardMarkup | None:
     """Stop while it is written; then what can be wished about it. Groups have no buttons to quarrel about."""
     texts = get_chat_texts(place)
     if state == "running":
@@ -36,7 +36,7 @@ def build_answer_buttons(place: PlaceRow, turn: int, state: str) -> InlineKeyboa
     return _row(place, turn, (texts.regenerate, ButtonAction.REGENERATE))
 
 
-def build_summary_buttons(place: PlaceRow, link_id: int) -> InlineKeyboardMarkup | None:
+def build_summary_buttons(place: ChatRow, link_id: int) -> InlineKeyboardMarkup | None:
     texts = get_chat_texts(place)
     return _row(
         place, link_id, (texts.view, ButtonAction.VIEW_SUMMARY), (texts.undo, ButtonAction.UNDO_SUMMARY)
@@ -44,7 +44,7 @@ def build_summary_buttons(place: PlaceRow, link_id: int) -> InlineKeyboardMarkup
 
 
 def build_note_buttons(
-    place: PlaceRow,
+    place: ChatRow,
     notes: Sequence[tuple[int, int]],
     *,
     mark: str,
@@ -68,7 +68,7 @@ def build_note_buttons(
     return build_keyboard(rows)
 
 
-def build_erase_buttons(place: PlaceRow) -> InlineKeyboardMarkup | None:
+def build_erase_buttons(place: ChatRow) -> InlineKeyboardMarkup | None:
     """Before everything is forgotten."""
     texts = get_chat_texts(place)
     return build_keyboard(
@@ -79,14 +79,12 @@ def build_erase_buttons(place: PlaceRow) -> InlineKeyboardMarkup | None:
     )
 
 
-def build_edit_buttons(place: PlaceRow, turn: int) -> InlineKeyboardMarkup | None:
+def build_edit_buttons(place: ChatRow, turn: int) -> InlineKeyboardMarkup | None:
     texts = get_chat_texts(place)
     return _row(place, turn, (texts.yes, ButtonAction.ANSWER_EDITED), (texts.no, ButtonAction.CLOSE))
 
 
-def build_uncertain_buttons(
-    place: PlaceRow, notice_id: int, round_number: int
-) -> InlineKeyboardMarkup | None:
+def build_uncertain_buttons(place: ChatRow, notice_id: int, round_number: int) -> InlineKeyboardMarkup | None:
     """Below the word that an answer may not have arrived."""
     button = _button(place, notice_id, get_chat_texts(place).bring, ButtonAction.BRING, str(round_number))
     return build_keyboard([[button]])
@@ -109,7 +107,7 @@ def build_access_buttons(texts: Texts, chat_id: int) -> InlineKeyboardMarkup | N
     )
 
 
-def build_settings_buttons(place: PlaceRow, *, offered: frozenset[str]) -> InlineKeyboardMarkup | None:
+def build_settings_buttons(place: ChatRow, *, offered: frozenset[str]) -> InlineKeyboardMarkup | None:
     """One button for each setting, saying what it is now; pressing it changes it."""
     texts = get_chat_texts(place)
     rows = [
@@ -130,20 +128,20 @@ def build_settings_buttons(place: PlaceRow, *, offered: frozenset[str]) -> Inlin
     return build_keyboard(rows)
 
 
-def is_setting_on(place: PlaceRow, name: str) -> bool:
+def is_setting_on(place: ChatRow, name: str) -> bool:
     return bool(place.settings.get(name, name in ON_BY_DEFAULT))
 
 
-def _switch_button(place: PlaceRow, name: str, label: str) -> Button:
+def _switch_button(place: ChatRow, name: str, label: str) -> Button:
     return _button(
         place, 0, label, ButtonAction.SETTING, f"{name}={'off' if is_setting_on(place, name) else 'on'}"
     )
 
 
-def _row(place: PlaceRow, subject: int, *buttons: tuple[str, ButtonAction]) -> InlineKeyboardMarkup | None:
+def _row(place: ChatRow, subject: int, *buttons: tuple[str, ButtonAction]) -> InlineKeyboardMarkup | None:
     return build_keyboard([[_button(place, subject, label, action) for label, action in buttons]])
 
 
-def _button(place: PlaceRow, subject: int, label: str, action: ButtonAction, word: str = "") -> Button:
+def _button(place: ChatRow, subject: int, label: str, action: ButtonAction, word: str = "") -> Button:
     press = ButtonPress(action=action, address_id=place.address_id, subject=subject, word=word)
     return Button(label=label, press=press)

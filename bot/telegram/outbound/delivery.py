@@ -15,7 +15,7 @@ from bot.telegram.outbound.final_delivery import FinalDelivery
 from bot.telegram.outbound.streaming_reply import StreamingReply
 from bot.telegram.outbound.typing_indicator import TYPING_DELAY_SECONDS, TYPING_INTERVAL_SECONDS, TaskStarter
 from bot.telegram.outbound.uncertain_notices import UncertainNotices
-from shared.adapters.postgres.telegram.chats import PlaceRow
+from shared.adapters.postgres.telegram.chats import ChatRow
 from shared.core.values.errors import StorageUnavailable
 
 log = structlog.get_logger(__name__)
@@ -50,7 +50,7 @@ class AnswerDelivery:
         self._patience = patience
         self._live: dict[int, StreamingReply] = {}
 
-    def open_reply(self, place: PlaceRow) -> StreamingReply:
+    def open_reply(self, place: ChatRow) -> StreamingReply:
         """An `Emit` for `Conversation.answer(place.session_id, …)`; close it when that returns."""
         answer = StreamingReply(
             self._post, self._finals, place,

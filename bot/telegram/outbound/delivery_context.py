@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from bot.telegram.client.call_queue import ScaledClock
 from bot.telegram.client.sender import Sender
 from bot.telegram.outbound.native_drafts import AnswerForm, FormSupport
-from shared.adapters.postgres.telegram.chats import PlaceRow, PostgresTelegramPlaces
+from shared.adapters.postgres.telegram.chats import ChatRow, PostgresTelegramChats
 from shared.adapters.postgres.turns.deliveries import PostgresDeliveries
 from shared.adapters.postgres.turns.uncertain_notices import PostgresUncertainNotices
 from shared.runtime.crash_points import CrashPoint, ignore_crash_point
@@ -22,30 +22,30 @@ if TYPE_CHECKING:
 class DeliveryTexts(Protocol):
     """Every word of ours that is added to an answer."""
 
-    def stopped(self, place: PlaceRow) -> str:
+    def stopped(self, place: ChatRow) -> str:
         """Below what was written until somebody pressed Stop: `[stopped]`."""
 
-    def working(self, place: PlaceRow, tool: str, subject: str = "") -> str | None:
+    def working(self, place: ChatRow, tool: str, subject: str = "") -> str | None:
         """The status line while a tool runs; None for tools that nobody shall see."""
 
-    def notice(self, place: PlaceRow, code: str, text: str) -> str:
+    def notice(self, place: ChatRow, code: str, text: str) -> str:
         """One friendly line for an error or a refusal; `text` is its advice in English."""
 
-    def document(self, place: PlaceRow) -> str:
+    def document(self, place: ChatRow) -> str:
         """The caption of an answer that comes as a file."""
 
-    def uncertain(self, place: PlaceRow) -> str:
+    def uncertain(self, place: ChatRow) -> str:
         """That an answer may not have arrived, above the button that brings it."""
 
-    def arrived(self, place: PlaceRow) -> str:
+    def arrived(self, place: ChatRow) -> str:
         """What becomes of that when it has arrived, and the notice is too old to be deleted."""
 
 
-BuildKeyboard = Callable[[PlaceRow, int, str], "InlineKeyboardMarkup | None"]
+BuildKeyboard = Callable[[ChatRow, int, str], "InlineKeyboardMarkup | None"]
 """Of a place, a turn and its state (`running` while it is written): the buttons under the last part."""
 FindQuestion = Callable[[int, int], Awaitable[int | None]]
 """Of a session and a turn: the message that asked, where the answer shall quote it."""
-WantsForm = Callable[[PlaceRow, AnswerForm], bool]
+WantsForm = Callable[[ChatRow, AnswerForm], bool]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +55,7 @@ class DeliveryContext:
     senders: Mapping[int, Sender]
     deliveries: PostgresDeliveries
     notices: PostgresUncertainNotices
-    places: PostgresTelegramPlaces
+    places: PostgresTelegramChats
     texts: DeliveryTexts
     keyboard: BuildKeyboard
     question: FindQuestion
@@ -68,14 +68,14 @@ class DeliveryContext:
     def get_form_support(self, bot_id: int) -> FormSupport:
         return self.latches.setdefault(bot_id, FormSupport())
 
-    def can_use(self, place: PlaceRow, form: AnswerForm) -> bool:
+    def can_use(self, place: ChatRow, form: AnswerForm) -> bool:
         return self.wants(place, form) and self.get_form_support(place.bot_id).allows(form)
 
-    async def find_question(self, place: PlaceRow, turn: int) -> int | None:
+    async def find_question(self, place: ChatRow, turn: int) -> int | None:
         """In private chats it is clear what is answered."""
         return await self.question(place.session_id, turn) if place.chat_id < 0 else None
 
-    async def follow_migration(self, place: PlaceRow, new_chat_id: int) -> PlaceRow:
+    async def follow_migration(self, place: ChatRow, new_chat_id: int) -> ChatRow:
         """The same place in the supergroup that its group has become."""
         await self.places.migrate(place.bot_id, old_chat=place.chat_id, new_chat=new_chat_id)
         return await self.places.place(place.address_id) or replace(place, chat_id=new_chat_id)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from bot.telegram.inbound.bot_context import BotContext, get_chat_texts
-from shared.adapters.postgres.telegram.chats import PlaceRow
+from shared.adapters.postgres.telegram.chats import ChatRow
 
 _HIDDEN_TOOLS = frozenset({"save_memory", "update_memory", "forget_memory"})
 
@@ -16,10 +16,10 @@ class ChatDeliveryTexts:
     def __init__(self, desk_of: Callable[[int], BotContext | None]) -> None:
         self._desk_of = desk_of
 
-    def stopped(self, place: PlaceRow) -> str:
+    def stopped(self, place: ChatRow) -> str:
         return get_chat_texts(place).stopped
 
-    def working(self, place: PlaceRow, tool: str, subject: str = "") -> str | None:
+    def working(self, place: ChatRow, tool: str, subject: str = "") -> str | None:
         """Saving a note is nobody's business while an answer is written."""
         texts = get_chat_texts(place)
         if tool == "organizing":
@@ -28,16 +28,16 @@ class ChatDeliveryTexts:
             return None
         return texts.at_work("mcp" if tool.startswith("mcp_") else tool, subject)
 
-    def notice(self, place: PlaceRow, code: str, text: str) -> str:
+    def notice(self, place: ChatRow, code: str, text: str) -> str:
         desk = self._desk_of(place.bot_id)
         public = desk is None or desk.public
         return get_chat_texts(place).advice(code=code, advice=text, public=public)
 
-    def uncertain(self, place: PlaceRow) -> str:
+    def uncertain(self, place: ChatRow) -> str:
         return get_chat_texts(place).uncertain
 
-    def arrived(self, place: PlaceRow) -> str:
+    def arrived(self, place: ChatRow) -> str:
         return get_chat_texts(place).arrived
 
-    def document(self, place: PlaceRow) -> str:
+    def document(self, place: ChatRow) -> str:
         return get_chat_texts(place).whole_answer

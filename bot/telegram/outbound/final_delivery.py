@@ -29,7 +29,7 @@ from bot.telegram.outbound.native_drafts import edit_rich, is_form_refused, send
 from bot.telegram.outbound.outgoing_message import OutgoingMessage, build_outgoing_message, is_notice
 from bot.telegram.outbound.typing_indicator import TaskStarter
 from bot.telegram.outbound.uncertain_notices import UncertainNotices
-from shared.adapters.postgres.telegram.chats import PlaceRow
+from shared.adapters.postgres.telegram.chats import ChatRow
 from shared.adapters.postgres.turns.deliveries import EndedTurn, PartRow
 from shared.core.identity.handover import ANSWERED_TOGETHER
 from shared.core.values.errors import StorageUnavailable
@@ -70,7 +70,7 @@ class _ChatIsUnreachable(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _FinalAnswer:
-    place: PlaceRow
+    place: ChatRow
     ended: EndedTurn
     sender: Sender
     letter: OutgoingMessage
@@ -110,7 +110,7 @@ class FinalDelivery:
 
     async def deliver(
         self,
-        place: PlaceRow,
+        place: ChatRow,
         ended: EndedTurn,
         *,
         patience: float = FINAL_PATIENCE_SECONDS,
@@ -140,7 +140,7 @@ class FinalDelivery:
         self._left.setdefault(session_id, set()).add(turn)
 
     async def _deliver(
-        self, place: PlaceRow, ended: EndedTurn, patience: float, tries: int, maybe_shown: str | None
+        self, place: ChatRow, ended: EndedTurn, patience: float, tries: int, maybe_shown: str | None
     ) -> bool:
         for _ in range(_MAX_ROUNDS):
             try:
@@ -170,12 +170,12 @@ class FinalDelivery:
         while len(self._brought) > _MAX_REMEMBERED:
             del self._brought[next(iter(self._brought))]
 
-    def has_told_recently(self, place: PlaceRow, code: str) -> bool:
+    def has_told_recently(self, place: ChatRow, code: str) -> bool:
         """Whether this trouble was told in this chat just before."""
         told = self._told.get((place.address_id, code), -inf)
         return self._post.clock.now() - told < COOL_DOWN_SECONDS
 
-    def record_told(self, place: PlaceRow, code: str) -> None:
+    def record_told(self, place: ChatRow, code: str) -> None:
         now = self._post.clock.now()
         if len(self._told) >= _MAX_REMEMBERED:
             self._told = {k: at for k, at in self._told.items() if now - at < COOL_DOWN_SECONDS}
@@ -184,7 +184,7 @@ class FinalDelivery:
     # -- the whole ------------------------------------------------------------------------------------
 
     async def _bring(
-        self, place: PlaceRow, ended: EndedTurn, *, patience: float, tries: int, maybe_shown: str | None
+        self, place: ChatRow, ended: EndedTurn, *, patience: float, tries: int, maybe_shown: str | None
     ) -> None:
         sender = self._post.senders.get(place.bot_id)
         if sender is None or sender.get_hold_seconds(place.chat_id) > patience:
@@ -370,7 +370,7 @@ class FinalDelivery:
             raise _DeliverLater
         await self._store.drop_surplus(*job.key, count=count)
 
-    async def _take_back(self, place: PlaceRow, ended: EndedTurn, sender: Sender) -> None:
+    async def _take_back(self, place: ChatRow, ended: EndedTurn, sender: Sender) -> None:
         """What an attempt has shown before a human answered this turn with a later one is no answer."""
         known = [row.remote_id for row in ended.parts if row.state == "sent" and row.remote_id is not None]
         if known and isinstance(await sender.delete(place.chat_id, known), CallNotSent | CallUnknown):
@@ -400,14 +400,14 @@ class FinalDelivery:
                 chat_id, known, None, priority=Priority.NOTICE, patience=FINAL_PATIENCE_SECONDS
             )
 
-    async def _give_up(self, place: PlaceRow, ended: EndedTurn, reason: str) -> None:
+    async def _give_up(self, place: ChatRow, ended: EndedTurn, reason: str) -> None:
         for row in await self._store.parts(ended.session_id, ended.turn):
             await self._store.give_up(ended.session_id, ended.turn, row.part, state="dead", error=reason)
         await self._post.places.set_reachable(place.bot_id, place.chat_id, reachable=False)
 
     # -- words ----------------------------------------------------------------------------------------
 
-    async def _is_told_already(self, place: PlaceRow, ended: EndedTurn) -> bool:
+    async def _is_told_already(self, place: ChatRow, ended: EndedTurn) -> bool:
         """The same trouble twice within a minute is told once, unless a bubble has to become something."""
         if not is_notice(ended) or any(row.remote_id is not None for row in ended.parts):
             return False

@@ -23,7 +23,7 @@ from bot.telegram.markup import render, split
 from bot.telegram.outbound.delivery_attempts import SendClaimedElsewhere
 from bot.telegram.outbound.notifier import get_chat_target
 from shared.adapters.postgres.people.handover import PostgresHandovers
-from shared.adapters.postgres.telegram.chats import PlaceRow, PostgresTelegramPlaces
+from shared.adapters.postgres.telegram.chats import ChatRow, PostgresTelegramChats
 from shared.core.identity.handover import ADVICE, Told, Untold
 from shared.core.values.errors import StorageUnavailable
 from shared.runtime.crash_points import CrashPoint
@@ -37,7 +37,7 @@ class HandoverNotices:
     def __init__(
         self,
         handovers: PostgresHandovers,
-        places: PostgresTelegramPlaces,
+        places: PostgresTelegramChats,
         *,
         senders: Mapping[int, Sender],
         desk_of: Callable[[int], BotContext | None],
@@ -74,7 +74,7 @@ class HandoverNotices:
             raise SendClaimedElsewhere
         self._crash_point("telegram_before_word")
 
-    async def _tell(self, one: Untold, place: PlaceRow, sender: Sender) -> None:
+    async def _tell(self, one: Untold, place: ChatRow, sender: Sender) -> None:
         desk = self._desk_of(place.bot_id)
         public = desk is None or desk.public
         words = get_chat_texts(place).advice(code=one.code, advice=ADVICE[one.code], public=public)
@@ -89,7 +89,7 @@ class HandoverNotices:
         self._crash_point("telegram_after_word")
         await self._heed(one.handover_id, place, outcome)
 
-    async def _heed(self, handover_id: int, place: PlaceRow, outcome: CallOutcome) -> None:
+    async def _heed(self, handover_id: int, place: ChatRow, outcome: CallOutcome) -> None:
         match outcome:
             case MessageSent() | CallDone():
                 await self._note(handover_id, "told")

@@ -11,7 +11,7 @@ from bot.telegram.client.outcomes import CallOutcome, ChatMoved, ChatUnreachable
 from bot.telegram.client.sender import ChatTarget, Sender
 from bot.telegram.markup import render, split
 from bot.telegram.texts import Markdown
-from shared.adapters.postgres.telegram.chats import PlaceRow, PostgresTelegramPlaces
+from shared.adapters.postgres.telegram.chats import ChatRow, PostgresTelegramChats
 
 if TYPE_CHECKING:
     from aiogram.types import InlineKeyboardMarkup
@@ -24,7 +24,7 @@ PATIENCE_SECONDS = 30.0
 class Notifier:
     """For one bot. What cannot be said is logged: nothing that was promised hangs on it."""
 
-    def __init__(self, sender: Sender, places: PostgresTelegramPlaces) -> None:
+    def __init__(self, sender: Sender, places: PostgresTelegramChats) -> None:
         self._sender = sender
         self._places = places
 
@@ -97,5 +97,5 @@ class Notifier:
         return None
 
 
-def get_chat_target(place: PlaceRow) -> ChatTarget:
+def get_chat_target(place: ChatRow) -> ChatTarget:
     return ChatTarget(chat_id=place.chat_id, thread_id=place.thread_id)

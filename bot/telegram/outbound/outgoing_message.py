@@ -16,7 +16,7 @@ from bot.telegram.markup import (
 )
 from bot.telegram.outbound.delivery_context import DeliveryContext
 from bot.telegram.texts.markdown_text import escape_markdown
-from shared.adapters.postgres.telegram.chats import PlaceRow
+from shared.adapters.postgres.telegram.chats import ChatRow
 from shared.adapters.postgres.turns.deliveries import EndedTurn
 
 EMPTY_ANSWER = "…"
@@ -36,14 +36,14 @@ class OutgoingMessage:
         return len(self.parts) + (self.document is not None)
 
 
-def build_outgoing_message(post: DeliveryContext, place: PlaceRow, ended: EndedTurn) -> OutgoingMessage:
+def build_outgoing_message(post: DeliveryContext, place: ChatRow, ended: EndedTurn) -> OutgoingMessage:
     parts = split(_rendered(post, place, ended), limit=LIVE_UNITS) or (MessagePart(text=EMPTY_ANSWER),)
     if len(parts) > MAX_PARTS:
         return OutgoingMessage(parts=parts[:MAX_PARTS], document=_answer_text(ended))
     return OutgoingMessage(parts=parts, blocks=_blocks(post, place, ended))
 
 
-def _rendered(post: DeliveryContext, place: PlaceRow, ended: EndedTurn) -> RenderedText:
+def _rendered(post: DeliveryContext, place: ChatRow, ended: EndedTurn) -> RenderedText:
     if is_notice(ended):
         return RenderedText(text=post.texts.notice(place, ended.error_code, ended.text))
     if ended.state != "stopped":
@@ -53,7 +53,7 @@ def _rendered(post: DeliveryContext, place: PlaceRow, ended: EndedTurn) -> Rende
     return render(ended.text).followed_by(post.texts.stopped(place))
 
 
-def _blocks(post: DeliveryContext, place: PlaceRow, ended: EndedTurn) -> tuple[RichBlock, ...] | None:
+def _blocks(post: DeliveryContext, place: ChatRow, ended: EndedTurn) -> tuple[RichBlock, ...] | None:
     """None as soon as something is in the chat for good, on its way, or shown in more than one message."""
     begun = any(row.state not in _REPLACEABLE_STATES or row.part > 0 for row in ended.parts)
     if begun or ended.state != "answered" or not post.can_use(place, "rich"):

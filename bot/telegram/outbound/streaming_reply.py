@@ -39,7 +39,7 @@ from bot.telegram.outbound.typing_indicator import (
     TaskStarter,
     TypingIndicator,
 )
-from shared.adapters.postgres.telegram.chats import PlaceRow
+from shared.adapters.postgres.telegram.chats import ChatRow
 from shared.core.session.events import (
     Delta,
     Organizing,
@@ -65,7 +65,7 @@ class StreamingReply:
         self,
         post: DeliveryContext,
         finals: FinalDelivery,
-        place: PlaceRow,
+        place: ChatRow,
         *,
         tasks: TaskStarter,
         private: EditPacing = PRIVATE_PACING,
@@ -228,7 +228,7 @@ class StreamingReply:
         ended = await self._post.deliveries.ended_turn(self._place.session_id, turn)
         if ended is None:
             return False
-        place: PlaceRow | None = self._place
+        place: ChatRow | None = self._place
         if ended.address_id != self._place.address_id:
             place = await self._post.places.place(ended.address_id)
         return place is not None and await self._finals.deliver(

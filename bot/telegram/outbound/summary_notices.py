@@ -7,7 +7,7 @@ from collections.abc import Callable
 from bot.telegram.inbound.bot_context import BotContext, get_chat_texts
 from bot.telegram.outbound.buttons import build_summary_buttons, is_setting_on
 from bot.telegram.outbound.notifier import Notifier, get_chat_target
-from shared.adapters.postgres.telegram.chats import PlaceRow
+from shared.adapters.postgres.telegram.chats import ChatRow
 
 
 class SummaryNotices:
@@ -19,19 +19,19 @@ class SummaryNotices:
         self._desk_of = desk_of
         self._voice_of = voice_of
 
-    async def send_after_answer(self, place: PlaceRow) -> None:
+    async def send_after_answer(self, place: ChatRow) -> None:
         """Raises StorageUnavailable. A note is noted before it is said: rather none than two."""
         desk, voice = self._desk_of(place.bot_id), self._voice_of(place.bot_id)
         if desk is None or voice is None or desk.public:
             return
-        summary = await desk.stores.places.newest_summary(place.session_id)
+        summary = await desk.stores.telegram_chats.newest_summary(place.session_id)
         if summary is None:
             return
-        now = await desk.stores.places.place(place.address_id)
+        now = await desk.stores.telegram_chats.place(place.address_id)
         noted = int(now.settings.get("noted") or 0) if now is not None else 0
         if now is None or summary.link_id <= noted:
             return
-        await desk.stores.places.change_settings(place.address_id, {"noted": summary.link_id})
+        await desk.stores.telegram_chats.change_settings(place.address_id, {"noted": summary.link_id})
         if is_setting_on(now, "notices"):
             words = get_chat_texts(now).summarised(messages=summary.messages)
             await voice.send(

@@ -23,7 +23,7 @@ from bot.telegram.outbound.delivery_attempts import SendClaimedElsewhere
 from bot.telegram.outbound.delivery_context import DeliveryContext
 from bot.telegram.outbound.outgoing_message import build_outgoing_message
 from bot.telegram.outbound.typing_indicator import TaskStarter
-from shared.adapters.postgres.telegram.chats import PlaceRow
+from shared.adapters.postgres.telegram.chats import ChatRow
 from shared.adapters.postgres.turns.uncertain_notices import Pressed, UncertainNotice, UncertainPart
 from shared.core.values.errors import StorageUnavailable
 
@@ -46,7 +46,7 @@ class UncertainNotices:
         self._store = post.notices
         self._tasks = tasks
         self._at_it: set[int] = set()
-        self._ended: dict[int, tuple[UncertainNotice, PlaceRow, CallOutcome]] = {}
+        self._ended: dict[int, tuple[UncertainNotice, ChatRow, CallOutcome]] = {}
         """What became of a request, until it is stored: while this process lives, that is known."""
 
     async def send_due(self, accounts: Sequence[int]) -> None:
@@ -70,7 +70,7 @@ class UncertainNotices:
             log.warning("notice_deferred", session_id=session_id, turn=turn, reason=str(error))
 
     async def handle_press(
-        self, place: PlaceRow, notice_id: int, *, round_number: int, message_id: int | None
+        self, place: ChatRow, notice_id: int, *, round_number: int, message_id: int | None
     ) -> Pressed:
         """Its answer is on its way now; raises StorageUnavailable."""
         pressed = await self._store.press(
@@ -82,7 +82,7 @@ class UncertainNotices:
             await sender.delete(place.chat_id, [pressed.leftover])
         return pressed
 
-    async def handle_quote(self, place: PlaceRow, message_id: int, quoted: QuotedMessage) -> None:
+    async def handle_quote(self, place: ChatRow, message_id: int, quoted: QuotedMessage) -> None:
         """Somebody answers a message of ours: if it is an uncertain part, it has arrived."""
         parts = await self._store.uncertain_parts(place.session_id, address_id=place.address_id)
         said = [part for part in parts if await self._says(place, part, quoted)]
@@ -92,13 +92,13 @@ class UncertainNotices:
                 address_id=place.address_id, message_id=message_id,
             )  # fmt: skip
 
-    async def handle_answer_press(self, place: PlaceRow, turn: int, message_id: int) -> None:
+    async def handle_answer_press(self, place: ChatRow, turn: int, message_id: int) -> None:
         """A button under the end of an answer: that part has arrived."""
         await self._store.seen(
             place.session_id, turn, None, address_id=place.address_id, message_id=message_id
         )
 
-    async def begin_sending(self, notice: UncertainNotice, place: PlaceRow) -> None:
+    async def begin_sending(self, notice: UncertainNotice, place: ChatRow) -> None:
         """Raises TakenByOther, and nothing must be sent then."""
         try:
             begun = await self._store.begin(notice)
@@ -130,7 +130,7 @@ class UncertainNotices:
         finally:
             self._at_it.discard(notice.id)
 
-    async def _tell(self, notice: UncertainNotice, place: PlaceRow, sender: Sender, patience: float) -> None:
+    async def _tell(self, notice: UncertainNotice, place: ChatRow, sender: Sender, patience: float) -> None:
         outcome = await sender.send_text(
             ChatTarget(chat_id=place.chat_id, thread_id=place.thread_id),
             MessagePart(text=self._post.texts.uncertain(place)),
@@ -141,7 +141,7 @@ class UncertainNotices:
         self._post.crash_point("telegram_after_notice")
         await self._note(notice, place, outcome)
 
-    async def _note(self, notice: UncertainNotice, place: PlaceRow, outcome: CallOutcome) -> None:
+    async def _note(self, notice: UncertainNotice, place: ChatRow, outcome: CallOutcome) -> None:
         self._ended[notice.id] = notice, place, outcome
         match outcome:
             case MessageSent(message_id=message_id):
@@ -162,12 +162,12 @@ class UncertainNotices:
                 pass
         self._ended.pop(notice.id, None)
 
-    async def _take_back(self, place: PlaceRow, message_id: int) -> None:
+    async def _take_back(self, place: ChatRow, message_id: int) -> None:
         """Another holder of the bot has told it meanwhile."""
         if (sender := self._post.senders.get(place.bot_id)) is not None:
             await sender.delete(place.chat_id, [message_id])
 
-    async def _take_away(self, notice: UncertainNotice, place: PlaceRow, sender: Sender) -> None:
+    async def _take_away(self, notice: UncertainNotice, place: ChatRow, sender: Sender) -> None:
         """The answer has arrived. In a supergroup that was a group, the number is another message's."""
         if notice.message_id is not None and notice.chat_id == place.chat_id:
             outcome = await sender.delete(place.chat_id, [notice.message_id])
@@ -181,7 +181,7 @@ class UncertainNotices:
                 return
         await self._store.settle(notice)
 
-    async def _says(self, place: PlaceRow, part: UncertainPart, quoted: QuotedMessage) -> bool:
+    async def _says(self, place: ChatRow, part: UncertainPart, quoted: QuotedMessage) -> bool:
         """Whether these are the words of that part, as they stand in a chat."""
         ended = await self._post.deliveries.ended_turn(part.session_id, part.turn)
         if ended is None:
@@ -197,7 +197,7 @@ class UncertainNotices:
 class _NoticeAttempt:
     """What the sender tells when the request goes out; what was refused is told by the outcome, too."""
 
-    def __init__(self, notices: UncertainNotices, notice: UncertainNotice, place: PlaceRow) -> None:
+    def __init__(self, notices: UncertainNotices, notice: UncertainNotice, place: ChatRow) -> None:
         self._notices = notices
         self._notice = notice
         self._place = place

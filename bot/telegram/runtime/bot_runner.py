@@ -48,7 +48,7 @@ class BotRunner:
         webhook: WebhookConfig | None,
         library: AiogramLoader,
         on_serving: Callable[[], None] = lambda: None,
-        asking_storage: StorageLimiter = nullcontext,
+        storage_limiter: StorageLimiter = nullcontext,
         crash_point: CrashPoint = ignore_crash_point,
     ) -> None:
         self._desk = desk
@@ -69,9 +69,9 @@ class BotRunner:
         self._intake: asyncio.Task[None] | None = None
         self._reading: asyncio.Task[None] | None = None
         self._reader = InboxReader(
-            desk.stores.inbox, lanes, bot=desk.identity, on_other=hearing.handle_update,
+            desk.stores.telegram_inbox, lanes, bot=desk.identity, on_other=hearing.handle_update,
             look_seconds=UPDATE_POLL_SECONDS,
-            asking_storage=asking_storage,
+            storage_limiter=storage_limiter,
         )  # fmt: skip
 
     @property
@@ -125,7 +125,7 @@ class BotRunner:
         if not self._taken:
             left = await self._desk.stores.deliveries.left_by_the_dead([self._desk.bot_id])
             left += await self._desk.stores.handovers.left_by_the_dead([self._desk.bot_id])
-            left += await self._desk.stores.notices.left_by_the_dead([self._desk.bot_id])
+            left += await self._desk.stores.uncertain_notices.left_by_the_dead([self._desk.bot_id])
             if left:
                 log.warning("deliveries_unknown_after_takeover", bot=self._desk.bot_id, count=left)
             self._taken = True
@@ -166,8 +166,8 @@ class BotRunner:
             else:
                 poller = Poller(
                     self._desk.api,
-                    inbox=self._desk.stores.inbox,
-                    problems=self._desk.stores.places,
+                    inbox=self._desk.stores.telegram_inbox,
+                    problems=self._desk.stores.telegram_chats,
                     on_stored=self.wake,
                     on_asked=self._takes_in.set,
                 )
@@ -191,7 +191,7 @@ class BotRunner:
 
     async def _tell(self, problem: str) -> None:
         with suppress(StorageUnavailable):
-            await self._desk.stores.places.tell_problem(self._desk.bot_id, problem)
+            await self._desk.stores.telegram_chats.tell_problem(self._desk.bot_id, problem)
 
     # -- what people see in their apps --------------------------------------------------------------------
 

@@ -38,7 +38,7 @@ from bot.telegram.outbound.summary_notices import SummaryNotices
 from bot.telegram.runtime.bot_runner import BotRunner, make_steady_clock
 from bot.telegram.runtime.lease_guard import LeaseGuard
 from bot.telegram.runtime.turn_dispatch import TelegramTurnDispatcher
-from shared.adapters.postgres.telegram.chats import PlaceRow
+from shared.adapters.postgres.telegram.chats import ChatRow
 from shared.bootstrap.app import App
 from shared.config.bots import BotConfig
 from shared.config.settings import Settings
@@ -78,13 +78,13 @@ class TelegramService:
         self._delivery = AnswerDelivery(self._post(), tasks=self._tasks)
         self._last_words = HandoverNotices(
             self._stores.handovers,
-            self._stores.places,
+            self._stores.telegram_chats,
             senders=self._senders,
             desk_of=self._desks.get,
             crash_point=app.crash_point,
         )
         self._alerts = TelegramAlertSender(
-            AlertSender(app.alerts, worker_id=app.worker_id, crash_point=app.crash_point),
+            AlertSender(app.stores.alerts, worker_id=app.worker_id, crash_point=app.crash_point),
             bot_id=bots[0].bot_id if bots else None,
             chats=settings.alert_telegram_chats,
             senders=self._senders,
@@ -94,7 +94,7 @@ class TelegramService:
         self._answering = TelegramTurnDispatcher(
             app.sessions,
             self._delivery,
-            self._stores.places,
+            self._stores.telegram_chats,
             held=self._held,
             afterwards=notices.send_after_answer,
         )
@@ -111,7 +111,7 @@ class TelegramService:
         self._tasks.run_forever(self._tell_of_the_uncertain)
         self._tasks.run_forever(self._tell_decisions)
         self._tasks.run_forever(self._app.alert_monitor.run_sweeps)
-        self._app.promotion.on_promotion(self._stores.inbox.store_again)
+        self._app.promotion.on_promotion(self._stores.telegram_inbox.store_again)
         if self._settings.alert_telegram_chats:
             self._tasks.run_forever(self._bring_alerts)
         for config in self._bots:
@@ -142,7 +142,7 @@ class TelegramService:
         def secret_of(bot_id: int) -> str | None:
             return secret.get_secret_value() if secret and modes.get(bot_id) == "webhook" else None
 
-        handler = make_webhook_handler(self._stores.inbox, secret_of=secret_of, on_stored=self._came)
+        handler = make_webhook_handler(self._stores.telegram_inbox, secret_of=secret_of, on_stored=self._came)
         server.router.add_post(PATH, handler)
 
     def _came(self, bot_id: int) -> None:
@@ -186,7 +186,7 @@ class TelegramService:
             held = [bot_id for bot_id in self._held() if bot_id in self._voices]
             if held:
                 try:
-                    for row in await self._stores.access.decisions_to_tell(held):
+                    for row in await self._stores.telegram_access.decisions_to_tell(held):
                         await self._requests[row.bot_id].tell_decision(row)
                 except StorageUnavailable as error:
                     log.warning("access_decisions_unavailable", reason=str(error))
@@ -239,12 +239,12 @@ class TelegramService:
         """Its turns are answered from now on; nothing of them is sent before there is a sender."""
         app, bot_id, now = self._app, desk.bot_id, make_steady_clock()
         self._desks[bot_id] = desk
-        voice = Notifier(desk.sender, self._stores.places)
+        voice = Notifier(desk.sender, self._stores.telegram_chats)
         rules = AccessRules(mode=desk.config.access, listed=desk.config.allowed)
-        door = ChatAccessPolicy(self._stores.access, bot_id=bot_id, rules=rules, now=now)
+        door = ChatAccessPolicy(self._stores.telegram_access, bot_id=bot_id, rules=rules, now=now)
         admins = GroupAdmins(desk.api)
         wishes = QuickActions(app.sessions, self._stores.edits, self._answering.dispatch)
-        remembered = MemoryList(desk, voice=voice, notes=app.notes, announcer=app.announcer)
+        remembered = MemoryList(desk, voice=voice, notes=app.stores.notes, announcer=app.announcer)
         commanding = TelegramCommandHandler(
             desk, voice=voice, commands=app.commands, exporting=app.exporter, wishes=wishes, admins=admins,
             remembered=remembered, demo=app.models.offline, offered=self._offered,
@@ -267,12 +267,12 @@ class TelegramService:
         lanes = MessageBatcher(
             hearing.handle_batch, now=now, on_failed=hearing.handle_failed_batch,
             on_late=hearing.handle_late, patience=BatchTimeouts(),
-            is_command=commanding.is_command, sure=hold.wait_until_valid, asking_storage=app.limit_storage,
+            is_command=commanding.is_command, sure=hold.wait_until_valid, storage_limiter=app.limit_storage,
         )  # fmt: skip
         runner = self._runners[bot_id] = BotRunner(
             desk, hearing, lanes, hold=hold, worker_id=app.worker_id, webhook=self._webhook_of(desk.config),
             library=self._library, on_serving=self._answering.on_bot_serving, crash_point=app.crash_point,
-            asking_storage=app.limit_storage,
+            storage_limiter=app.limit_storage,
         )  # fmt: skip
         runner.start()
         return voice
@@ -281,17 +281,17 @@ class TelegramService:
         return DeliveryContext(
             senders=self._senders,
             deliveries=self._stores.deliveries,
-            notices=self._stores.notices,
-            places=self._stores.places,
+            notices=self._stores.uncertain_notices,
+            places=self._stores.telegram_chats,
             texts=ChatDeliveryTexts(self._desks.get),
             keyboard=build_answer_buttons,
-            question=self._stores.places.question,
+            question=self._stores.telegram_chats.question,
             wants=self._wants,
             crash_point=self._app.crash_point,
             tracer=self._app.tracer,
         )
 
-    def _wants(self, place: PlaceRow, form: AnswerForm) -> bool:
+    def _wants(self, place: ChatRow, form: AnswerForm) -> bool:
         return form in self._offered and is_setting_on(place, form)
 
     @property
@@ -319,7 +319,7 @@ class TelegramService:
         return WebhookConfig(url=url, secret=secret.get_secret_value())
 
     async def _enrol(self, config: BotConfig, username: str) -> None:
-        await self._stores.places.enrol(
+        await self._stores.telegram_chats.enrol(
             config.bot_id,
             username=username,
             agent=config.agent,
@@ -332,6 +332,6 @@ class TelegramService:
         """For the dashboard and the doctor; the bot may never have been enrolled before."""
         try:
             await self._enrol(config, "")
-            await self._stores.places.tell_problem(config.bot_id, advice)
+            await self._stores.telegram_chats.tell_problem(config.bot_id, advice)
         except StorageUnavailable as error:
             log.warning("problem_report_failed", bot=config.bot_id, reason=str(error))

@@ -12,7 +12,7 @@ import structlog
 
 from bot.telegram.outbound.delivery import AnswerDelivery
 from bot.telegram.outbound.streaming_reply import StreamingReply
-from shared.adapters.postgres.telegram.chats import PlaceRow
+from shared.adapters.postgres.telegram.chats import ChatRow
 from shared.core.session.events import ReplyEvent
 from shared.core.values.errors import StorageUnavailable
 from shared.runtime.tasks import BackgroundTasks
@@ -27,18 +27,18 @@ DRAIN_SECONDS = 2.5
 
 
 class DueTurnChats(Protocol):
-    async def place_of_due_turn(self, session_id: int) -> PlaceRow | None: ...
+    async def place_of_due_turn(self, session_id: int) -> ChatRow | None: ...
 
 
 HeldBots = Callable[[], Collection[int]]
 """The bots whose lease this process holds now."""
-AfterAnswer = Callable[[PlaceRow], Awaitable[None]]
+AfterAnswer = Callable[[ChatRow], Awaitable[None]]
 
 
 class TelegramReplySink:
     """One place as the screen of its session."""
 
-    def __init__(self, place: PlaceRow, live: StreamingReply, afterwards: AfterAnswer) -> None:
+    def __init__(self, place: ChatRow, live: StreamingReply, afterwards: AfterAnswer) -> None:
         self._place = place
         self._live = live
         self._afterwards = afterwards
@@ -80,7 +80,7 @@ class TelegramTurnDispatcher:
         self._answers.start()
         self._loops.run_forever(self._bring_the_rest)
 
-    def dispatch(self, place: PlaceRow) -> None:
+    def dispatch(self, place: ChatRow) -> None:
         """Soon; several calls are one."""
         self._answers.dispatch(place.session_id, partial(self._chat, place))
 
@@ -96,7 +96,7 @@ class TelegramTurnDispatcher:
         await self._answers.close(drain_seconds=DRAIN_SECONDS)
         await self._loops.cancel()
 
-    def _chat(self, place: PlaceRow) -> TelegramReplySink:
+    def _chat(self, place: ChatRow) -> TelegramReplySink:
         return TelegramReplySink(place, self._delivery.open_reply(place), self._afterwards)
 
     async def _orphan(self, session_id: int) -> OpenReplySink | None:

@@ -116,14 +116,14 @@ class ContextInspector:
         states: InspectorStateStore,
         replays: ReplayStore,
         model: ChatModel,
-        prompting: RequestBuilder,
+        requests: RequestBuilder,
         toolbox: Toolbox,
         body: BuildBody,
     ) -> None:
         self._states = states
         self._replays = replays
         self._model = model
-        self._prompting = prompting
+        self._requests = requests
         self._toolbox = toolbox
         self._body = body
 
@@ -152,7 +152,7 @@ class ContextInspector:
         number = calls if call is None else max(1, min(call, calls))
         earlier = replace(stored, entries=before_call(stored.entries, turn, number))
         try:
-            remade = rebuild_with_parts(earlier, count=self._prompting.counter.count_tokens)
+            remade = rebuild_with_parts(earlier, count=self._requests.counter.count_tokens)
         except PromptPartErased:
             return ReplayedCall(turn=turn, call=number, calls=calls, gone=_why_gone(stored))
         differs = _differs(stored, remade, is_last=number == calls)
@@ -176,7 +176,7 @@ class ContextInspector:
         state = await self._states.load_state(session_id)
         prepared = await self._prepared(state)
         names = models_for(
-            prepared.policy.summariser, summary_model=self._prompting.summary_model,
+            prepared.policy.summariser, summary_model=self._requests.summary_model,
             own_model=prepared.card.name, falls_back=prepared.policy.summary_falls_back,
         )  # fmt: skip
         card = await self._model.load_card(names[0])
@@ -202,9 +202,9 @@ class ContextInspector:
         return CompactionEstimate(possible=False, reason="all_read", through_turn=state.view.flushed_turn)
 
     async def _prepared(self, state: SessionState) -> PreparedRequest:
-        card = await self._model.load_card(self._prompting.resolve_model(state.agent_config))
+        card = await self._model.load_card(self._requests.resolve_model(state.agent_config))
         tools = self._toolbox.for_agent(state.agent_config).specs
-        return self._prompting.build_next(state, card=card, tools=tools)
+        return self._requests.build_next(state, card=card, tools=tools)
 
     def _of_plan(
         self,

@@ -38,9 +38,9 @@ class SessionSettingsStore(Protocol):
 
 
 class SettingsCommands:
-    def __init__(self, *, store: SessionSettingsStore, prompting: RequestBuilder) -> None:
+    def __init__(self, *, store: SessionSettingsStore, requests: RequestBuilder) -> None:
         self._store = store
-        self._prompting = prompting
+        self._requests = requests
 
     @property
     def handlers(self) -> dict[str, CommandHandler]:
@@ -72,7 +72,7 @@ class SettingsCommands:
 
     async def _model(self, call: CommandInvocation) -> CommandReply:
         chosen = await self._store.load_chosen(call.session_id)
-        own = self._prompting.resolve_model(chosen.agent_config)
+        own = self._requests.resolve_model(chosen.agent_config)
         models = _offered(chosen, own)
         if not call.args:
             return True, call.texts.models(model=self._model_now(chosen), models=models)
@@ -89,12 +89,12 @@ class SettingsCommands:
             mode=_mode_now(chosen),
             modes=list(modes_of(chosen.agent_config)),
             model=self._model_now(chosen),
-            models=_offered(chosen, self._prompting.resolve_model(chosen.agent_config)),
+            models=_offered(chosen, self._requests.resolve_model(chosen.agent_config)),
         )
         return True, call.texts.settings(shown)
 
     def _model_now(self, chosen: ChosenSettings) -> str:
-        return self._prompting.resolve_model(with_chosen_model(chosen.agent_config, chosen.model))
+        return self._requests.resolve_model(with_chosen_model(chosen.agent_config, chosen.model))
 
 
 def _mode_now(chosen: ChosenSettings) -> str:

@@ -30,14 +30,14 @@ class BudgetCommands:
         *,
         spending: DailySpendingStore,
         states: BudgetStateStore,
-        prompting: RequestBuilder,
+        requests: RequestBuilder,
         model: ChatModel,
         caps: Caps,
         clock: Clock,
     ) -> None:
         self._spending = spending
         self._states = states
-        self._prompting = prompting
+        self._requests = requests
         self._model = model
         self._caps = caps
         self._clock = clock
@@ -49,7 +49,7 @@ class BudgetCommands:
     async def _budget(self, call: CommandInvocation) -> CommandReply:
         day = await self._spending.load_spending(call.session_id, caps=self._caps)
         state = await self._states.load_state(call.session_id)
-        card = await self._model.load_card(self._prompting.resolve_model(state.agent_config))
+        card = await self._model.load_card(self._requests.resolve_model(state.agent_config))
         prices = card.prices
         is_old = prices is not None and are_old(prices, self._clock.now().date())
         shown = BudgetShown(

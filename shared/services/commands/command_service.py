@@ -56,7 +56,7 @@ class CommandService:
         pins: PinStore,
         figures: SessionStatsStore,
         conversation: SessionService,
-        prompting: RequestBuilder,
+        requests: RequestBuilder,
         announcer: Announcer,
         doorbell: Doorbell,
         caps: Caps,
@@ -81,7 +81,7 @@ class CommandService:
             "stop": self._stop,
             **views.handlers,
             **measures.handlers,
-            **PinCommands(pins=pins, store=store, conversation=conversation, prompting=prompting).handlers,
+            **PinCommands(pins=pins, store=store, conversation=conversation, requests=requests).handlers,
         }
         for room in more:
             self._doers |= room.handlers

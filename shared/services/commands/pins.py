@@ -34,12 +34,12 @@ class PinCommands:
         pins: PinStore,
         store: UsageStateStore,
         conversation: SessionService,
-        prompting: RequestBuilder,
+        requests: RequestBuilder,
     ) -> None:
         self._pins = pins
         self._store = store
         self._conversation = conversation
-        self._prompting = prompting
+        self._requests = requests
 
     @property
     def handlers(self) -> dict[str, CommandHandler]:
@@ -66,7 +66,7 @@ class PinCommands:
         if measured is None:
             return PIN_TOKENS
         state = await self._store.load_state(session_id)
-        return int(self._prompting.resolve_policy(state.agent_config).pins_share * measured.limit)
+        return int(self._requests.resolve_policy(state.agent_config).pins_share * measured.limit)
 
     async def _unpin(self, call: CommandInvocation) -> CommandReply:
         pinned = await self._pins.list_pins(call.session_id)

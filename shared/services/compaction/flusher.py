@@ -119,7 +119,7 @@ class Flusher:
         owed: UnflushedStore,
         spend: SpendStore,
         model: ChatModel,
-        prompting: RequestBuilder,
+        requests: RequestBuilder,
         toolbox: Toolbox,
         pictures: PictureService,
         caps: Caps,
@@ -130,7 +130,7 @@ class Flusher:
         self._owed = owed
         self._spend = spend
         self._model = model
-        self._prompting = prompting
+        self._requests = requests
         self._toolbox = toolbox
         self._pictures = pictures
         self._caps = caps
@@ -238,7 +238,7 @@ class Flusher:
             through_turn=through,
         )
         told = f"{error.code}: {error}"
-        model = self._prompting.resolve_model(state.agent_config)
+        model = self._requests.resolve_model(state.agent_config)
         report = FlushReport(outcome="failed", stray_text="", error=told, model=model, spent=())
         await self._store.end_flush(job, ticket, report, party_id=state.party_id)
         return FlushResult(outcome="failed", ticket=ticket, through=view.flushed_turn, error=told)
@@ -268,7 +268,7 @@ class Flusher:
         outcome, error = "nothing", ""
         try:
             if prepared.estimate > prepared.budget.hard:
-                prepared = self._prompting.shrink(
+                prepared = self._requests.shrink(
                     prepared, view, state.agent_config, hard=prepared.budget.hard
                 )
             await self._run_silent_turn(job, state, ticket, prepared, purse, ghost, at=at)
@@ -336,7 +336,7 @@ class Flusher:
             results = [await self._run_memory_tool(job, state, ticket, call, ghost) for call in calls]
             ghost.saved += sum(fresh for _, fresh in results)
             told = sum(
-                self._prompting.counter.count_tokens(result.text) + RESULT_TOKENS for result, _ in results
+                self._requests.counter.count_tokens(result.text) + RESULT_TOKENS for result, _ in results
             )
             if reply.usage.context_tokens + round(prepared.ratio * told) > prepared.budget.hard:
                 return
@@ -389,7 +389,7 @@ class Flusher:
         whose = PictureOwner(
             session_id=state.session_id,
             party_id=state.party_id,
-            chat_model=self._prompting.resolve_model(state.agent_config),
+            chat_model=self._requests.resolve_model(state.agent_config),
         )
         entries = await self._pictures.with_descriptions(state.view.entries, whose=whose)
         pins = await self._pictures.with_descriptions(state.view.pins, whose=whose)
@@ -404,8 +404,8 @@ class Flusher:
     async def _prepared(
         self, state: SessionState, view: View, tools: tuple[ToolSpec, ...]
     ) -> PreparedRequest:
-        card = await self._model.load_card(self._prompting.resolve_model(state.agent_config))
-        return self._prompting.build(
+        card = await self._model.load_card(self._requests.resolve_model(state.agent_config))
+        return self._requests.build(
             view,
             card=card,
             agent_config=state.agent_config,
@@ -413,7 +413,7 @@ class Flusher:
             token_ratio=state.ratio_for(card.name),
             instruction=flush_instruction(),
             channel=state.channel,
-            circumstances=self._prompting.load_circumstances(state),
+            circumstances=self._requests.load_circumstances(state),
         )
 
 

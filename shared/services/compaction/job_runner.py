@@ -72,9 +72,9 @@ class JobRunner:
         crash_point: CrashPoint,
         indexing: RecallIndexer,
         tracer: Tracer = NULL_TRACER,
-        asking_storage: StorageLimiter = contextlib.nullcontext,
+        storage_limiter: StorageLimiter = contextlib.nullcontext,
     ) -> None:
-        self._asking_storage = asking_storage
+        self._storage_limiter = storage_limiter
         self._tracer = tracer
         self._indexing = indexing
         self._worker_id = worker_id
@@ -116,7 +116,7 @@ class JobRunner:
             return
         self._crash_point("after_job_claim")
         try:
-            async with self._asking_storage():
+            async with self._storage_limiter():
                 rung = await self._work(job)
         except LeaseLost:
             log.info("job_lease_lost", job_id=job.id)

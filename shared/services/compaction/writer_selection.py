@@ -30,24 +30,24 @@ class WriterSelector:
         flusher: Flusher,
         spend: SpendStore,
         model: ChatModel,
-        prompting: RequestBuilder,
+        requests: RequestBuilder,
         toolbox: Toolbox,
         caps: Caps,
     ) -> None:
         self._flusher = flusher
         self._spend = spend
         self._model = model
-        self._prompting = prompting
+        self._requests = requests
         self._toolbox = toolbox
         self._caps = caps
 
     def count_tokens(self, text: str) -> int:
-        return self._prompting.counter.count_tokens(text)
+        return self._requests.counter.count_tokens(text)
 
     async def build_request(self, state: SessionState) -> PreparedRequest:
-        card = await self._model.load_card(self._prompting.resolve_model(state.agent_config))
+        card = await self._model.load_card(self._requests.resolve_model(state.agent_config))
         tools = self._toolbox.for_agent(state.agent_config).specs
-        return self._prompting.build_next(state, card=card, tools=tools)
+        return self._requests.build_next(state, card=card, tools=tools)
 
     async def with_descriptions(self, state: SessionState) -> SessionState:
         return await self._flusher.with_descriptions(state)
@@ -61,7 +61,7 @@ class WriterSelector:
     def list_models(self, prepared: PreparedRequest) -> tuple[str, ...]:
         return models_for(
             prepared.policy.summariser,
-            summary_model=self._prompting.summary_model,
+            summary_model=self._requests.summary_model,
             own_model=prepared.card.name,
             falls_back=prepared.policy.summary_falls_back,
         )
@@ -97,12 +97,12 @@ class WriterSelector:
     async def _build_warm_request(self, case: CompactionContext) -> PreparedRequest:
         """The chat's own request, unchanged; the summariser puts its task behind it."""
         tools = await self._flusher.load_tools(case.job.session_id, case.state.agent_config)
-        return self._prompting.build_next(case.state, card=case.prepared.card, tools=tools)
+        return self._requests.build_next(case.state, card=case.prepared.card, tools=tools)
 
     async def _choose_cheaper(
         self, case: CompactionContext, plan: CompactionPlan, warm: PreparedRequest, flushed: FlushResult
     ) -> str:
-        cheap = await self._model.load_card(self._prompting.summary_model)
+        cheap = await self._model.load_card(self._requests.summary_model)
         source = sum(entry.tokens for entry in plan.entries)
         just_read = flushed.ticket is not None and flushed.outcome != "failed"
         costs = Costs(

@@ -119,7 +119,7 @@ class AgentLoop:
         store: TurnLogStore,
         states: TurnStateStore,
         model: ChatModel,
-        prompting: RequestBuilder,
+        requests: RequestBuilder,
         toolbox: Toolbox,
         spend: TurnSpendStore,
         caps: Caps,
@@ -127,14 +127,14 @@ class AgentLoop:
         pictures: PictureService,
         clock: Clock,
         crash_point: CrashPoint,
-        recalling: Retriever,
+        retriever: Retriever,
         tracer: Tracer = NULL_TRACER,
     ) -> None:
         self._tracer = tracer
-        self._recalling = recalling
-        self._calling = ModelCaller(
+        self._retriever = retriever
+        self._model_caller = ModelCaller(
             model=model,
-            prompting=prompting,
+            requests=requests,
             spend=spend,
             caps=caps,
             store=store,
@@ -142,7 +142,7 @@ class AgentLoop:
             crash_point=crash_point,
         )
         self._tool_rounds = ToolRounds(
-            store=store, prompting=prompting, pictures=pictures, clock=clock, crash_point=crash_point
+            store=store, requests=requests, pictures=pictures, clock=clock, crash_point=crash_point
         )
         self._pictures = pictures
         self._spend = spend
@@ -151,17 +151,17 @@ class AgentLoop:
         self._store = store
         self._states = states
         self._model = model
-        self._prompting = prompting
+        self._requests = requests
         self._toolbox = toolbox
         self._clock = clock
         self._crash_point = crash_point
         self._stored_parts: set[str] = set()
 
     async def load_prices(self) -> ClaimPrices:
-        card = await self._model.load_card(self._prompting.chat_model)
+        card = await self._model.load_card(self._requests.chat_model)
         if card.prices is None:
             return ClaimPrices(micro_per_input_token=0.0, micro_output=0.0)
-        longest = min(self._prompting.max_output, card.max_output)
+        longest = min(self._requests.max_output, card.max_output)
         return ClaimPrices(
             micro_per_input_token=micro_per_input_token(card.prices),
             micro_output=worst_case_micro(0, longest, card.prices),
@@ -178,7 +178,7 @@ class AgentLoop:
     async def _answer(
         self, claim: Claim, emit: Emit, stop: asyncio.Future[None], bill: CallCosts
     ) -> TurnResult:
-        card = await self._model.load_card(self._prompting.resolve_model(claim.agent_config))
+        card = await self._model.load_card(self._requests.resolve_model(claim.agent_config))
         about = {"session_id": claim.session_id, "turn": claim.turn}
         view, former = await self._live_view(claim, claim.view)
         state = TurnAttempt(
@@ -193,20 +193,20 @@ class AgentLoop:
             ratio=find_token_ratio(card.name, claim),
             anchor=claim.context_tokens if claim.measured_by in ("", card.name) else None,
             cache_life=cache_life(claim.turn_times),
-            circumstances=self._prompting.load_circumstances(claim, view),
+            circumstances=self._requests.load_circumstances(claim, view),
         )
         state.anchor = state.anchor or None
         state.texts = [text for text in map(text_of, _list_assistant_blocks(state.view)) if text]
         mine = [block for entry in select_open_turn_entries(state.view) for block in entry.blocks]
         state.pictures = await self._pictures.load_pictures(mine)
         state.pending = sum(entry.tokens for entry in select_open_turn_entries(state.view))
-        window = min(card.window, self._prompting.resolve_policy(claim.agent_config).context_window)
-        state.recalled = await self._recalling.recall_for_turn(claim, state.view, window=window)
+        window = min(card.window, self._requests.resolve_policy(claim.agent_config).context_window)
+        state.recalled = await self._retriever.recall_for_turn(claim, state.view, window=window)
         await self._tool_rounds.finish_interrupted(state)
         try:
             self._prune(state, card)
             if claim.attempt > 1:
-                tokens = self._calling.prepare(state, card).estimate
+                tokens = self._model_caller.prepare(state, card).estimate
                 await self._store.record_lost(claim, model=card.name, input_tokens=tokens)
             await self._wait_for_compaction(state, card)
             prepared, reply = await self._run_rounds(state, card)
@@ -254,9 +254,9 @@ class AgentLoop:
 
     def _prune(self, state: TurnAttempt, card: ModelCard) -> None:
         """Decisions about the prefix are taken once, at the start of the turn, never between tool calls."""
-        entries, policy = state.view.entries, self._prompting.resolve_policy(state.claim.agent_config)
+        entries, policy = state.view.entries, self._requests.resolve_policy(state.claim.agent_config)
         if policy.prune_first and state.anchor:
-            plain = self._calling.prepare(state, card)
+            plain = self._model_caller.prepare(state, card)
             state.prunes = clear_first(state.view, plain.budget, policy, plain.estimate, ratio=plain.ratio)
         else:
             cold = is_cache_cold(state.view, state.cache_life)
@@ -269,7 +269,7 @@ class AgentLoop:
             self._trim_filler(state, card)
 
     def _trim_filler(self, state: TurnAttempt, card: ModelCard) -> None:
-        prepared = self._calling.prepare(state, card)
+        prepared = self._model_caller.prepare(state, card)
         hides = plan_hiding(
             state.view,
             prepared.policy,
@@ -282,9 +282,9 @@ class AgentLoop:
 
     async def _wait_for_compaction(self, state: TurnAttempt, card: ModelCard) -> None:
         """For policies that look before the call: wait for a summary that is due, but not for ever."""
-        if not self._prompting.resolve_policy(state.claim.agent_config).compact_before_call:
+        if not self._requests.resolve_policy(state.claim.agent_config).compact_before_call:
             return
-        prepared = state.prepared = self._calling.prepare(state, card)
+        prepared = state.prepared = self._model_caller.prepare(state, card)
         job = self._due_job(state, prepared, prepared.estimate, open_turn=state.view.open_turn)
         if job is None or not is_due_summary(job):
             return
@@ -330,7 +330,7 @@ class AgentLoop:
         return PictureOwner(
             session_id=claim.session_id,
             party_id=claim.party_id,
-            chat_model=self._prompting.resolve_model(claim.agent_config),
+            chat_model=self._requests.resolve_model(claim.agent_config),
         )
 
     def mark_stored(self, outcome: Outcome) -> None:
@@ -359,18 +359,18 @@ class AgentLoop:
         return RequestLimits(hard=prepared.budget.hard, left_out=left_out)
 
     async def _next_request(self, state: SessionState) -> PreparedRequest:
-        card = await self._model.load_card(self._prompting.resolve_model(state.agent_config))
+        card = await self._model.load_card(self._requests.resolve_model(state.agent_config))
         tools = self._toolbox.for_agent(state.agent_config).specs
-        return self._prompting.build_next(state, card=card, tools=tools)
+        return self._requests.build_next(state, card=card, tools=tools)
 
     async def _run_rounds(self, state: TurnAttempt, card: ModelCard) -> tuple[PreparedRequest, ModelReply]:
         for _ in range(MAX_TOOL_ROUNDS):
-            prepared, reply = await self._calling.call(state, card)
+            prepared, reply = await self._model_caller.call(state, card)
             calls = tool_uses(reply.blocks)
             if not calls or reply.stop_reason != "tool_use":
                 return prepared, reply
             await self._tool_rounds.run(state, prepared, reply, calls)
-        return await self._calling.call(state, card, tools=False)
+        return await self._model_caller.call(state, card, tools=False)
 
     async def _ask_for_compaction(self, state: TurnAttempt, prepared: PreparedRequest) -> None:
         """A request above the limit means that a compaction is due: it may begin while the model answers.
@@ -392,7 +392,7 @@ class AgentLoop:
 
     def _build_answer(self, state: TurnAttempt, prepared: PreparedRequest, reply: ModelReply) -> TurnResult:
         blocks = select_storable_blocks(reply)
-        count = self._prompting.counter.count_tokens
+        count = self._requests.counter.count_tokens
         tokens = self._tool_rounds.count_tokens(reply, blocks, prepared)
         ratio, used = learn_token_ratio(reply, prepared, tokens)
         mine = select_open_turn_entries(state.view)
@@ -458,7 +458,7 @@ class AgentLoop:
             screen["text"] = words
         if words:
             screen |= state.replacement
-        tokens = estimate_blocks(blocks, self._prompting.counter.count_tokens) if blocks else 0
+        tokens = estimate_blocks(blocks, self._requests.counter.count_tokens) if blocks else 0
         outcome = Outcome(
             state="stopped",
             blocks=blocks,

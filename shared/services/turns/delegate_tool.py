@@ -82,7 +82,7 @@ class DelegateTool:
         self,
         *,
         model: ChatModel,
-        prompting: RequestBuilder,
+        requests: RequestBuilder,
         toolbox_of: ToolboxFactory,
         spend: SpendStore,
         ledger: SubagentLedger,
@@ -91,7 +91,7 @@ class DelegateTool:
         bounds: SubagentLimits | None = None,
     ) -> None:
         self._model = model
-        self._prompting = prompting
+        self._requests = requests
         self._toolbox_of = toolbox_of
         self._spend = spend
         self._ledger = ledger
@@ -129,7 +129,7 @@ class DelegateTool:
 
     async def _build_subagent(self, words: str, context: ToolContext) -> Subagent:
         config = context.agent_config
-        name = str(config.get("helper_model") or self._prompting.resolve_model(config))
+        name = str(config.get("helper_model") or self._requests.resolve_model(config))
         card = await self._model.load_card(name)
         tools = self._toolbox_of(config)
         tools = tools.restrict_to(frozenset(spec.name for spec in tools.specs) - TOOLS_WITHHELD)

@@ -148,7 +148,7 @@ class ModelCaller:
         self,
         *,
         model: ChatModel,
-        prompting: RequestBuilder,
+        requests: RequestBuilder,
         spend: TurnSpendStore,
         caps: Caps,
         store: ModelCallStore,
@@ -156,8 +156,8 @@ class ModelCaller:
         crash_point: CrashPoint,
     ) -> None:
         self._model = model
-        self._prompting = prompting
-        self._affording = SpendLimiter(spend, caps=caps)
+        self._requests = requests
+        self._spend_limiter = SpendLimiter(spend, caps=caps)
         self._store = store
         self._due = due
         self._crash_point = crash_point
@@ -203,7 +203,7 @@ class ModelCaller:
 
     def prepare(self, state: TurnAttempt, card: ModelCard, *, tools: bool = True) -> PreparedRequest:
         """The whole view as a request, measured from what the provider counted last."""
-        prepared = self._prompting.build(
+        prepared = self._requests.build(
             state.view,
             card=card,
             agent_config=state.claim.agent_config,
@@ -247,7 +247,7 @@ class ModelCaller:
         aims = (hard, second_best) if second_best > hard else (hard,)
         for aim in aims:
             try:
-                return self._prompting.shrink(prepared, state.view, config, hard=aim)
+                return self._requests.shrink(prepared, state.view, config, hard=aim)
             except ContextBudgetExceeded:
                 if aim == aims[-1] and not self._may_insist(state, prepared):
                     raise
@@ -263,14 +263,16 @@ class ModelCaller:
 
         async def shrink(tokens: int) -> PreparedRequest | None:
             try:
-                small = self._prompting.shrink(prepared, state.view, state.claim.agent_config, hard=tokens)
+                small = self._requests.shrink(prepared, state.view, state.claim.agent_config, hard=tokens)
             except ContextBudgetExceeded:
                 return None
             if small.artifacts:
                 await self._store.keep_artifacts(state.claim, small.artifacts)
             return small
 
-        state.prepared = await self._affording.reserve(state.bill, prepared, stop=state.stop, shrink=shrink)
+        state.prepared = await self._spend_limiter.reserve(
+            state.bill, prepared, stop=state.stop, shrink=shrink
+        )
         return state.prepared
 
     async def _count_if_near_limit(
@@ -334,7 +336,7 @@ class ModelCaller:
         """A stopped answer is paid for, too, but nobody says how much: our estimate stands in."""
         usage = Usage(
             input_tokens=prepared.estimate,
-            output_tokens=self._prompting.counter.count_tokens(state.draft),
+            output_tokens=self._requests.counter.count_tokens(state.draft),
             known=False,
         )
         state.spent.append(build_spending(usage, prepared.card.name, prepared.card, aborted=True))

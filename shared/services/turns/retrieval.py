@@ -32,16 +32,16 @@ class RecallStore(Protocol):
 class Retriever:
     """Searches with the person's newest words; one statement, and none where nothing could be found."""
 
-    def __init__(self, *, store: RecallStore, prompting: RequestBuilder) -> None:
+    def __init__(self, *, store: RecallStore, requests: RequestBuilder) -> None:
         self._store = store
-        self._prompting = prompting
+        self._requests = requests
 
     async def recall_for_turn(self, claim: Claim, view: View, *, window: int) -> Recalled:
         """What the open turn is reminded of: the same at every attempt, as far as the past is."""
         if not (claim.recallable or claim.view.notes):
             return NOTHING_RECALLED
         limit = min(self._limit(claim.agent_config), int(WINDOW_SHARE * window))
-        core = set(core_block(claim.view.notes, self._prompting.counter.count_tokens).splitlines())
+        core = set(core_block(claim.view.notes, self._requests.counter.count_tokens).splitlines())
         known = tuple(note.id for note in claim.view.notes if f"- {' '.join(note.text.split())}" in core)
         others = any(note.id not in known and note.authority != "tool" for note in claim.view.notes)
         others = others or len(claim.view.notes) >= CORE_CANDIDATES
@@ -67,7 +67,7 @@ class Retriever:
         return self._recalled(search, question, limit, claim.session_id)
 
     def _recalled(self, search: Search, question: str, limit: int, session_id: int) -> Recalled:
-        count = self._prompting.counter.count_tokens
+        count = self._requests.counter.count_tokens
         items = ranked(search, question)
 
         def text(tokens: int) -> str:
@@ -82,7 +82,7 @@ class Retriever:
         own = memory.get("recall_tokens") if isinstance(memory, Mapping) else None
         if isinstance(own, int) and not isinstance(own, bool) and own >= 0:
             return min(own, RECALL_MOST)
-        return self._prompting.resolve_policy(agent_config).recall_tokens
+        return self._requests.resolve_policy(agent_config).recall_tokens
 
 
 def _newest_words(view: View) -> str:

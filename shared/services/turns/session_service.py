@@ -170,8 +170,8 @@ class SessionService:
         channel: str,
         worker_id: int,
         turns: TurnStore,
-        pulse: HeartbeatStatus,
-        assistant: AgentLoop,
+        heartbeat: HeartbeatStatus,
+        agent_loop: AgentLoop,
         counter: TokenCounter,
         doorbell: Doorbell,
         caps: Caps,
@@ -181,12 +181,12 @@ class SessionService:
         reminders: DueReminderStarter | None = None,
         handovers: OverdueHandoverEnder | None = None,
         answered: Callable[[], Sequence[str]] = tuple,
-        asking_storage: StorageLimiter = nullcontext,
+        storage_limiter: StorageLimiter = nullcontext,
     ) -> None:
         """`answered` tells which providers have answered since it was asked last."""
         self._answered = answered
         self._wake_at = 0.0
-        self._asking_storage = asking_storage
+        self._storage_limiter = storage_limiter
         self._message_chars = message_chars
         self._reminders = reminders
         self._handovers = handovers
@@ -194,8 +194,8 @@ class SessionService:
         self._channel = channel
         self._worker_id = worker_id
         self._turns = turns
-        self._pulse = pulse
-        self._assistant = assistant
+        self._heartbeat = heartbeat
+        self._agent_loop = agent_loop
         self._counter = counter
         self._doorbell = doorbell
         self._caps = caps
@@ -296,7 +296,7 @@ class SessionService:
 
     def _is_overloaded(self) -> bool:
         """Whoever does nothing else takes a turn all the same: where all are too busy, work goes on."""
-        return bool(self._stops) and self._pulse.lag_seconds > MAX_LAG_SECONDS
+        return bool(self._stops) and self._heartbeat.lag_seconds > MAX_LAG_SECONDS
 
     async def hold_for_rest(self, session_id: int, *, turn: int) -> bool:
         """The rest of a message comes late: its turn waits for it, and an answer begun here is broken off.
@@ -352,7 +352,7 @@ class SessionService:
 
     async def heartbeat(self) -> None:
         """Once a second: compare what the table says is ours with what is, and hear who asks us to stop."""
-        if self._pulse.is_lost:
+        if self._heartbeat.is_lost:
             raise LeaseLost(f"worker {self._worker_id} was declared stopped")
         forget_recent(time.monotonic())
         before = self.list_active_sessions()
@@ -374,11 +374,11 @@ class SessionService:
         Behind another server than before nothing is known but what was asked of it.
         """
         now, patience = time.monotonic(), UNKNOWN_LEASE_SECONDS
-        if self._pulse.timeline != self._timeline:
+        if self._heartbeat.timeline != self._timeline:
             if self._timeline:
                 patience = 0.0
                 self._turns.clear_view_cache()
-            self._timeline = self._pulse.timeline
+            self._timeline = self._heartbeat.timeline
         self._strange = {one: self._strange.get(one, now) for one in strange}
         if lasting := {one for one, since in self._strange.items() if now - since >= patience}:
             log.warning("unknown_leases_found", sessions=sorted(lasting))
@@ -414,11 +414,11 @@ class SessionService:
         await self._release(claim)
 
     async def measure_context(self, session_id: int) -> ContextMeasured | None:
-        return await self._assistant.measure_context(session_id)
+        return await self._agent_loop.measure_context(session_id)
 
     async def load_request_limits(self, state: SessionState) -> RequestLimits:
         """What one request of this session may hold."""
-        return await self._assistant.load_request_limits(state)
+        return await self._agent_loop.load_request_limits(state)
 
     def _stop_here(self, session_id: int) -> None:
         asked = self._stops.get(session_id)
@@ -429,7 +429,7 @@ class SessionService:
         begun = self._begun.pop(session_id, None)
         if begun is not None:
             return begun[0]
-        prices = await self._assistant.load_prices()
+        prices = await self._agent_loop.load_prices()
         self._prices = prices, time.monotonic()
         self._claiming.add(session_id)
         try:
@@ -454,44 +454,44 @@ class SessionService:
         if claim.stop_requested:
             stop.set_result(None)
         self._answering[claim.session_id] = claim.turn
-        bill = CallCosts(claim=claim)
+        costs = CallCosts(claim=claim)
         try:
             started = RunStarted(
                 turn=claim.turn, attempt=claim.attempt, epoch=claim.epoch, address_id=claim.address_id
             )
             await emit(started)
-            async with self._asking_storage():
-                answered = await self._assistant.answer(claim, emit=emit, stop=stop, bill=bill)
+            async with self._storage_limiter():
+                answered = await self._agent_loop.answer(claim, emit=emit, stop=stop, costs=costs)
                 if claim.session_id in self._put_off and answered.outcome.state == "stopped":
-                    seconds = 0.0 if bill.stored else REST_SECONDS
+                    seconds = 0.0 if costs.stored else REST_SECONDS
                     await self._postpone(
-                        bill.claim, emit, seconds=seconds, fault=False, error=None, paid=bill
+                        costs.claim, emit, seconds=seconds, fault=False, error=None, paid=costs
                     )
                     return False
-                return await self._commit(bill.claim, answered, emit)
+                return await self._commit(costs.claim, answered, emit)
         except LeaseLost:
             log.info("turn_lease_lost", session_id=claim.session_id, turn=claim.turn)
-            await self._release(bill.claim)
+            await self._release(costs.claim)
             return False
         except StorageUnavailable as error:
             log.warning(
                 "turn_storage_unavailable", session_id=claim.session_id, turn=claim.turn, reason=str(error)
             )
-            await self._postpone(bill.claim, emit, seconds=1.0, fault=False, error=None)
+            await self._postpone(costs.claim, emit, seconds=1.0, fault=False, error=None)
             return False
         except asyncio.CancelledError:
-            await self._postpone(bill.claim, emit, seconds=0.0, fault=False, error=None, cut_off=bill)
+            await self._postpone(costs.claim, emit, seconds=0.0, fault=False, error=None, cut_off=costs)
             raise
         except CapHeld as error:
             log.info(
                 "turn_waiting_for_budget", session_id=claim.session_id, turn=claim.turn, reason=str(error)
             )
-            return await self._defer(bill.claim, error, emit, seconds=BUDGET_RETRY_SECONDS, paid=bill)
+            return await self._defer(costs.claim, error, emit, seconds=BUDGET_RETRY_SECONDS, paid=costs)
         except ModelError as error:
-            return await self._model_failed(bill.claim, error, emit)
+            return await self._model_failed(costs.claim, error, emit)
         except Exception as error:
             log.exception("turn_failed", session_id=claim.session_id, turn=claim.turn, attempt=claim.attempt)
-            return await self._faulted(bill.claim, error, emit)
+            return await self._faulted(costs.claim, error, emit)
         finally:
             self._stops.pop(claim.session_id, None)
             self._answering.pop(claim.session_id, None)
@@ -504,7 +504,7 @@ class SessionService:
             answered = self._with_reminder_text(answered, words)
         stored = await self._turns.record_answer(claim, answered.outcome)
         self._crash_point("after_answer")
-        self._assistant.mark_stored(answered.outcome)
+        self._agent_loop.mark_stored(answered.outcome)
         log_token_usage(claim, answered.outcome)
         await emit(Stored(event_seq=stored.event_seq, kind="msg", payload=stored.payload))
         await emit(RunEnded(turn=claim.turn, state=answered.outcome.state))
@@ -515,7 +515,7 @@ class SessionService:
             await self._warn_of_spending(claim, emit)
         if answered.unseen is not None:
             # The job that is due reads what the pictures show.
-            self._assistant.describe_later(answered.unseen, then=lambda: self._ring(stored.job_id))
+            self._agent_loop.describe_later(answered.unseen, then=lambda: self._ring(stored.job_id))
         else:
             await self._ring(stored.job_id)
         return stored.another_waits
@@ -542,7 +542,7 @@ class SessionService:
     ) -> ContextMeasured | None:
         if answered.measured is None or not stored.view_moved:
             return answered.measured
-        return await self._assistant.measure_context(claim.session_id)
+        return await self._agent_loop.measure_context(claim.session_id)
 
     async def _model_failed(self, claim: Claim, error: ModelError, emit: Emit) -> bool:
         log.warning(
@@ -620,13 +620,13 @@ class SessionService:
         tell = error is not None and not claim.told_waiting
         notice = {"text": error.advice, "error": error.code, "waiting": True} if tell and error else None
         waits_for = error.provider or None if isinstance(error, ModelError) else None
-        told, bill = None, cut_off or paid
+        told, costs = None, cut_off or paid
         while True:
             try:
                 told = await self._turns.postpone(
                     claim, seconds=seconds, fault=fault, notice=notice,
-                    spent=tuple(bill.unpaid) if bill else (),
-                    settled_micro=bill.micro if bill else 0,
+                    spent=tuple(costs.unpaid) if costs else (),
+                    settled_micro=costs.micro if costs else 0,
                     waits_for=waits_for,
                 )  # fmt: skip
                 break
@@ -654,7 +654,7 @@ class SessionService:
         """A process that misses its own beat may have been replaced: it falls silent until it beats again."""
 
         async def guarded(event: ReplyEvent) -> None:
-            if time.monotonic() - self._pulse.last_beat < LEASE_SECONDS or isinstance(event, Stored):
+            if time.monotonic() - self._heartbeat.last_beat < LEASE_SECONDS or isinstance(event, Stored):
                 await emit(event)
 
         return guarded

@@ -60,13 +60,13 @@ class ToolRounds:
         self,
         *,
         store: ToolRoundStore,
-        prompting: RequestBuilder,
+        requests: RequestBuilder,
         pictures: PictureService,
         clock: Clock,
         crash_point: CrashPoint,
     ) -> None:
         self._store = store
-        self._prompting = prompting
+        self._requests = requests
         self._pictures = pictures
         self._clock = clock
         self._crash_point = crash_point
@@ -100,7 +100,7 @@ class ToolRounds:
             exact=prepared.policy.exact_outputs,
             reported=reply.usage.output_tokens if reply.usage.known else None,
             ratio=prepared.ratio,
-            estimate=estimate_blocks(blocks, self._prompting.counter.count_tokens),
+            estimate=estimate_blocks(blocks, self._requests.counter.count_tokens),
         )
 
     async def finish_interrupted(self, state: TurnAttempt) -> None:
@@ -115,7 +115,7 @@ class ToolRounds:
         results, artifacts = await self._move_to_artifacts(state, calls, [one.result for one in ran])
         images = tuple(image for one in ran for image in one.images)
         blocks: tuple[Block, ...] = (*results, *images)
-        tokens = estimate_blocks(blocks, self._prompting.counter.count_tokens)
+        tokens = estimate_blocks(blocks, self._requests.counter.count_tokens)
         outcomes = {call.id: one.status for call, one in zip(calls, ran, strict=True)}
         seq = await self._store.record_tool_results(
             state.claim, blocks=blocks, tokens=tokens, outcomes=outcomes, artifacts=artifacts
@@ -151,9 +151,9 @@ class ToolRounds:
         self, state: TurnAttempt, calls: Sequence[ToolUse], results: Sequence[ToolResult]
     ) -> tuple[tuple[ToolResult, ...], tuple[Artifact, ...]]:
         """What is too long for the log becomes an artifact; a portion of one is not spilled again."""
-        policy = self._prompting.resolve_policy(state.claim.agent_config)
+        policy = self._requests.resolve_policy(state.claim.agent_config)
         portions = {call.id for call in calls if call.name in _ARTIFACT_READERS}
-        count = self._prompting.counter.count_tokens
+        count = self._requests.counter.count_tokens
         if sum(len(result.text) for result in results) < THREAD_CHARS:
             return spill_results(results, policy, count, spare=portions)
         async with asyncio.timeout(ARTIFACT_SECONDS):

@@ -184,7 +184,7 @@ async def test_context_now_is_what_the_next_request_is_built_from(
 async def agrees(guest: Visit, page: Screen) -> None:
     app = guest.app
     told, facts = await page.see("/now"), await page.see("")
-    state = await app.upkeep.load_state(guest.session_id)
+    state = await app.stores.jobs.load_state(guest.session_id)
     gauge = await app.sessions.measure_context(guest.session_id)
     assert gauge is not None
     assert told["used"] == gauge.used == facts["context_tokens"] == state.view.context_tokens

@@ -39,10 +39,10 @@ async def guest(database_url: str, redis_url: str, provider: RunningFake) -> Asy
 
 async def compact_by_hand(guest: Visit, *, force: bool = True) -> Mapping[str, Any]:
     order = JobOrder(kind="compact", key="by hand", trigger="manual", payload={"force": force})
-    job_id = await guest.app.upkeep.request_job(guest.session_id, order)
+    job_id = await guest.app.stores.jobs.request_job(guest.session_id, order)
     assert job_id is not None
     await guest.app.job_runner.run(job_id)
-    return (await guest.app.upkeep.load_job_outcome(job_id))[1]
+    return (await guest.app.stores.jobs.load_job_outcome(job_id))[1]
 
 
 async def job(guest: Visit, trigger: str) -> Any:
@@ -77,7 +77,7 @@ async def test_a_digest_becomes_a_summary_of_the_same_range_when_a_model_answers
     for column in ("from_turn", "through_turn", "from_seq", "through_seq", "parent"):
         assert link[column] == digest[column]
     assert await guest.one("SELECT head FROM sessions") == link["id"]
-    state = await guest.app.upkeep.load_state(guest.session_id)
+    state = await guest.app.stores.jobs.load_state(guest.session_id)
     assert state.view.cycle == 1
     undone = await guest.app.commands.run(session_id=guest.session_id, address_id=None, name="undo")
     assert undone.success
@@ -277,7 +277,7 @@ async def test_after_an_undo_automatic_compaction_is_held_until_the_next_overflo
     assert (await guest.app.commands.run(session_id=guest.session_id, address_id=None, name="undo")).success
     await guest.app.pool.execute("UPDATE sessions SET cycle = 0")
     due = JobOrder(kind="compact", key="asked before the undo", trigger="limit", payload={"cycle": 0})
-    assert await guest.app.upkeep.request_job(guest.session_id, due)
+    assert await guest.app.stores.jobs.request_job(guest.session_id, due)
     await guest.run_due_jobs()
     assert (await job(guest, "limit"))["outcome"]["nothing"] == "held"
     assert await guest.one(COUNT_LINKS) == 0
@@ -289,7 +289,9 @@ async def test_after_an_undo_automatic_compaction_is_held_until_the_next_overflo
 async def test_an_undo_that_would_not_fit_is_refused_with_its_numbers(guest: Visit) -> None:
     await talk(guest, 8)
     await compact_by_hand(guest)
-    refused = await guest.app.upkeep.undo_compaction(guest.session_id, limit_tokens=1_234, fixed_tokens=1_000)
+    refused = await guest.app.stores.jobs.undo_compaction(
+        guest.session_id, limit_tokens=1_234, fixed_tokens=1_000
+    )
     assert isinstance(refused, ChangeRefused)
     assert refused.reason == "would_not_fit"
     assert "1,234" in refused.advice
@@ -446,9 +448,9 @@ async def test_an_idle_compaction_needs_no_redis(idler: Visit) -> None:
     await idle_for(idler, 245)
     calls = JobDoorbell(replace(idler.app, doorbell=ArqDoorbell("redis://127.0.0.1:1/0")))
     now = time.monotonic()
-    await calls.ring(await idler.app.upkeep.due_jobs(), now)
+    await calls.ring(await idler.app.stores.jobs.due_jobs(), now)
     assert await idler.one(COUNT_LINKS) == 0
-    await calls.ring(await idler.app.upkeep.due_jobs(), now + 10)
+    await calls.ring(await idler.app.stores.jobs.due_jobs(), now + 10)
     async with asyncio.timeout(20):
         while (await job(idler, "idle"))["state"] != "done":
             await asyncio.sleep(0.05)

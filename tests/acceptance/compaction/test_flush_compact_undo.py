@@ -99,10 +99,10 @@ async def test_undo_gives_back_the_same_request_byte_for_byte(guest: Visit, prov
     compacted = await compacting
     assert compacted.success, compacted
     assert await guest.one("SELECT base_turn FROM sessions") > 0
-    state = await guest.app.upkeep.load_state(guest.session_id)
+    state = await guest.app.stores.jobs.load_state(guest.session_id)
     undone = await guest.app.commands.run(session_id=guest.session_id, address_id=None, name="undo")
     assert undone.success, undone
-    after = await guest.app.upkeep.load_state(guest.session_id)
+    after = await guest.app.stores.jobs.load_state(guest.session_id)
     assert [entry.seq for entry in after.view.entries] == list(range(1, 15))
     assert after.view.hold_compaction
     assert state.view.base_turn > after.view.base_turn == 0
@@ -118,7 +118,7 @@ async def test_undo_without_a_summary_says_so(guest: Visit) -> None:
 async def test_new_hides_everything_and_undo_never_crosses_it(guest: Visit) -> None:
     await talk(guest, 2, upkeep=False)
     assert (await guest.app.commands.run(session_id=guest.session_id, address_id=None, name="new")).success
-    state = await guest.app.upkeep.load_state(guest.session_id)
+    state = await guest.app.stores.jobs.load_state(guest.session_id)
     assert state.view.entries == ()
     again = await guest.app.commands.run(session_id=guest.session_id, address_id=None, name="new")
     assert not again.success
@@ -222,7 +222,7 @@ async def test_a_flush_is_made_once_per_cycle_however_often_it_is_asked_for(gues
     made = await guest.one("SELECT count(*) FROM flushes")
     await guest.ask("Just a word.")
     again = JobOrder(kind="flush", key="late", trigger="near_limit", payload={"threshold": "near_limit"})
-    assert await guest.app.upkeep.request_job(guest.session_id, again)
+    assert await guest.app.stores.jobs.request_job(guest.session_id, again)
     await guest.run_due_jobs()
     assert await guest.one("SELECT count(*) FROM flushes") == made
     assert await guest.one("SELECT state FROM jobs WHERE key = 'late'") == "done"

@@ -174,11 +174,11 @@ async def test_the_sweep_finds_what_nobody_asked_for(guest: Visit) -> None:
     await talk(guest, 2)
     assert (await guest.app.commands.run(session_id=guest.session_id, address_id=None, name="new")).success
     await guest.app.pool.execute("DELETE FROM jobs")
-    assert len(await guest.app.flushes.ask_for_owed()) == 1
-    assert await guest.app.flushes.ask_for_owed() == []
+    assert len(await guest.app.stores.flushes.ask_for_owed()) == 1
+    assert await guest.app.stores.flushes.ask_for_owed() == []
     await guest.run_due_jobs()
     assert await guest.one("SELECT flushed_turn FROM sessions") == 2
-    assert await guest.app.flushes.ask_for_owed() == []
+    assert await guest.app.stores.flushes.ask_for_owed() == []
 
 
 async def test_what_a_late_flush_died_of_is_not_met_again_within_the_hour(guest: Visit) -> None:
@@ -186,9 +186,9 @@ async def test_what_a_late_flush_died_of_is_not_met_again_within_the_hour(guest:
     assert (await guest.app.commands.run(session_id=guest.session_id, address_id=None, name="new")).success
     await guest.app.pool.execute("UPDATE jobs SET state = 'dead', ended_at = now()")
     await guest.app.pool.execute("UPDATE sessions SET troubled_at = now()")
-    assert await guest.app.flushes.ask_for_owed() == []
+    assert await guest.app.stores.flushes.ask_for_owed() == []
     await guest.app.pool.execute("UPDATE jobs SET ended_at = now() - interval '61 minutes'")
-    assert len(await guest.app.flushes.ask_for_owed()) == 1
+    assert len(await guest.app.stores.flushes.ask_for_owed()) == 1
     await guest.run_due_jobs()
     assert await guest.one("SELECT flushed_turn FROM sessions") == 2
 
@@ -329,7 +329,7 @@ async def test_a_checkpoint_stands_in_when_the_real_summary_fails(
     await goclaw.run_due_jobs()
     made = await goclaw.one("SELECT ledger FROM checkpoints")
     await provider.script([{"match": {"kind": "summary"}, "times": -1, "action": {"prose": True}}])
-    await goclaw.app.upkeep.request_job(goclaw.session_id, _by_hand())
+    await goclaw.app.stores.jobs.request_job(goclaw.session_id, _by_hand())
     await goclaw.run_due_jobs()
     row = await goclaw.app.pool.fetchrow("SELECT kind, ledger FROM links WHERE active")
     assert row is not None
@@ -377,7 +377,7 @@ async def test_operators_hear_how_far_a_flush_is_and_a_compactions_own_is_its_fi
 ) -> None:
     await talk(guest, 12)
     await guest.app.pool.execute("UPDATE jobs SET due_at = now() + interval '1 h'")
-    await guest.app.upkeep.request_job(guest.session_id, _by_hand())
+    await guest.app.stores.jobs.request_job(guest.session_id, _by_hand())
     summed = await heard_of_jobs(guest, redis_url, guest.run_due_jobs)
     saving = [one["percent"] for one in summed if one["stage"] == "saving to memory"]
     assert saving == sorted(saving)
@@ -385,7 +385,7 @@ async def test_operators_hear_how_far_a_flush_is_and_a_compactions_own_is_its_fi
     assert summed[-1]["percent"] == 100
     await talk(guest, 3, first=20)
     await guest.app.pool.execute("UPDATE jobs SET due_at = now() + interval '1 h' WHERE state = 'due'")
-    await guest.app.upkeep.request_job(guest.session_id, replace(_by_hand(), kind="flush"))
+    await guest.app.stores.jobs.request_job(guest.session_id, replace(_by_hand(), kind="flush"))
     heard = await heard_of_jobs(guest, redis_url, guest.run_due_jobs)
     assert {one["job"] for one in heard} == {await guest.one("SELECT max(id) FROM jobs WHERE kind = 'flush'")}
     percents = [one["percent"] for one in heard]

@@ -43,7 +43,7 @@ async def test_a_talk_is_summarised_in_the_form_of_its_preset(guest: tuple[Visit
         assert audit["scores"]["grounded"] == 1.0
         assert len(_json(row["contract"])) >= 5
         assert "call me before 9" in row["summary_text"]
-    state = await visitor.app.upkeep.load_state(visitor.session_id)
+    state = await visitor.app.stores.jobs.load_state(visitor.session_id)
     assert state.view.head is not None
     assert state.view.head.ledger.form == PRESETS[preset]
     undone = await visitor.app.commands.run(session_id=visitor.session_id, address_id=None, name="undo")

@@ -12,7 +12,7 @@ import asyncpg
 import pytest
 
 from shared.adapters.postgres.operations.invariants import check_invariants
-from shared.adapters.postgres.people.account_links import PostgresPeople
+from shared.adapters.postgres.people.account_links import PostgresAccountLinks
 from shared.adapters.postgres.people.agents import PostgresAgents
 from shared.adapters.postgres.people.api_sessions import PostgresApiSessions
 from shared.adapters.postgres.people.identities import PostgresIdentities
@@ -226,7 +226,7 @@ async def by_a_program(app: App) -> Visit:
 
 
 async def signed_in(app: App) -> Visit:
-    identities = PostgresIdentities(app.pool, people=PostgresPeople(app.pool))
+    identities = PostgresIdentities(app.pool, people=PostgresAccountLinks(app.pool))
     let_in = await identities.identify(
         site="default", place="sub:ada", name="Ada", timezone=None, former=None
     )
@@ -251,7 +251,7 @@ async def test_whom_a_program_or_a_site_brings_is_never_the_owner(
     told = await system_of(theirs, provider)
     assert "Rules for all." in told
     assert "Secret of" not in told
-    state = await guest.app.upkeep.load_state(theirs.session_id)
+    state = await guest.app.stores.jobs.load_state(theirs.session_id)
     assert state.brought
 
 

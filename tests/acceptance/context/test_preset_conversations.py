@@ -86,7 +86,7 @@ async def test_chatbox_summarises_on_command_what_it_does_not_send_any_more(
             await guest.run_due_jobs()
         assert await guest.one("SELECT count(*) FROM jobs") == 0
         order = JobOrder(kind="compact", key="k", trigger="manual", payload={})
-        assert await guest.app.upkeep.request_job(guest.session_id, order)
+        assert await guest.app.stores.jobs.request_job(guest.session_id, order)
         await guest.run_due_jobs()
         assert await guest.one("SELECT through_turn FROM links WHERE kind = 'summary'") == 12
         await guest.ask("Which shelves?")
@@ -102,7 +102,7 @@ async def test_after_a_summary_its_undo_and_its_restore_the_context_is_what_the_
         async def counted_as_sent() -> bool:
             """The stored number, against the very request that would be built now."""
             gauge = await guest.app.sessions.measure_context(guest.session_id)
-            state = await guest.app.upkeep.load_state(guest.session_id)
+            state = await guest.app.stores.jobs.load_state(guest.session_id)
             assert gauge is not None
             sent = sum(e.tokens for e in select(state.view, preset("chatbox"), channel="web").view.entries)
             behind = state.view.head.tokens if state.view.head else 0
@@ -112,7 +112,7 @@ async def test_after_a_summary_its_undo_and_its_restore_the_context_is_what_the_
         for number in range(12):
             await guest.ask(f"We decided that shelf {number} is painted in ochre on {number + 1} March.")
         order = JobOrder(kind="compact", key="k", trigger="manual", payload={})
-        assert await guest.app.upkeep.request_job(guest.session_id, order)
+        assert await guest.app.stores.jobs.request_job(guest.session_id, order)
         await guest.run_due_jobs()
         for number in range(6):
             await guest.ask(f"And then shelf {number} was moved.")
@@ -135,7 +135,7 @@ async def test_what_left_a_window_for_good_is_hidden_without_a_model_and_read_by
         flushes = await requests(provider, "flush")
         assert "Bertil" in said(flushes[0]), "the ghost turn reads what the window had left out"
         assert await guest.one("SELECT flushed_turn FROM sessions") >= 52
-        state = await guest.app.upkeep.load_state(guest.session_id)
+        state = await guest.app.stores.jobs.load_state(guest.session_id)
         assert len(state.view.entries) <= 2 * 4, "a session of a window stays bounded"
         undone = await command(guest, "undo")
         assert not undone.success

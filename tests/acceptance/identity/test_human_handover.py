@@ -65,7 +65,7 @@ async def replies(guest: Visit, who: int, text: str, cid: str = "r1") -> Any:
 
 async def lapsed(guest: Visit, *, waiting: float = 10, silence: float = 60) -> None:
     look = HandoverExpiry(
-        guest.app.handovers, guest.app.announcer, HandoverLimits(waiting=waiting, silence=silence)
+        guest.app.stores.handovers, guest.app.announcer, HandoverLimits(waiting=waiting, silence=silence)
     )
     await look.end_overdue("web")
 
@@ -296,7 +296,7 @@ async def test_where_it_is_off_it_is_said_kindly_and_the_tool_is_not_offered(
         assert "nobody here who could take over" in await human(guest)
         tools = (await provider.requests())[-1]["body"].get("tools", [])
         assert "ask_human" not in [tool["name"] for tool in tools]
-        await guest.app.handovers.request_handover(
+        await guest.app.stores.handovers.request_handover(
             NewHandover(session_id=guest.session_id, address_id=guest.address_id, asked_by="person")
         )
         await guest.app.sessions.list_unanswered("web")

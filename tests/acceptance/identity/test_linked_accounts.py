@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from aiohttp import ClientSession
 
-from shared.adapters.postgres.telegram.chats import PostgresTelegramPlaces
+from shared.adapters.postgres.telegram.chats import PostgresTelegramChats
 from tests.kit.fakes.bot_api import USERNAME, Person
 from tests.kit.free_ports import free_port
 from tests.kit.telegram.bot_process import Program
@@ -288,4 +288,4 @@ async def test_nothing_private_reaches_a_group_or_a_stranger(both: Both) -> None
 
 def test_the_store_of_places_keeps_nothing_in_memory() -> None:
     """A place leads to its session of this moment: a chat that was joined must not be answered elsewhere."""
-    assert vars(PostgresTelegramPlaces(None)).keys() == {"_pool"}  # type: ignore[arg-type]
+    assert vars(PostgresTelegramChats(None)).keys() == {"_pool"}  # type: ignore[arg-type]

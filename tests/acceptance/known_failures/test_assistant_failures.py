@@ -92,21 +92,21 @@ def test_a03_a_reserve_as_large_as_the_window_leaves_half_of_it() -> None:
 async def test_a04_the_job_of_a_dead_worker_is_taken_over(guest: Visit) -> None:
     """A crashed run held the lane of its session until somebody restarted everything (openclaw)."""
     app = guest.app
-    job_id = await app.upkeep.request_job(
+    job_id = await app.stores.jobs.request_job(
         guest.session_id, JobOrder(kind="compact", key="k", trigger="limit")
     )
     assert job_id is not None
-    dead = await app.workers.register("worker")
-    first = await app.upkeep.claim_job(job_id, worker_id=dead)
+    dead = await app.stores.workers.register("worker")
+    first = await app.stores.jobs.claim_job(job_id, worker_id=dead)
     assert first is not None
-    assert await app.upkeep.claim_job(job_id, worker_id=app.worker_id) is None
-    await app.workers.stop(dead)
-    second = await app.upkeep.claim_job(job_id, worker_id=app.worker_id)
+    assert await app.stores.jobs.claim_job(job_id, worker_id=app.worker_id) is None
+    await app.stores.workers.stop(dead)
+    second = await app.stores.jobs.claim_job(job_id, worker_id=app.worker_id)
     assert second is not None
     assert second.epoch > first.epoch
     with pytest.raises(LeaseLost):
-        await app.upkeep.end_job(first, state="done", outcome={})
-    await app.upkeep.end_job(second, state="done", outcome={})
+        await app.stores.jobs.end_job(first, state="done", outcome={})
+    await app.stores.jobs.end_job(second, state="done", outcome={})
 
 
 @pytest.mark.parametrize("by_hand", [False, True])
@@ -196,15 +196,19 @@ async def test_a10_silent_work_shows_nothing(guest: Visit) -> None:
 async def test_a11_a_summary_leaves_a_mark_and_can_be_taken_back_but_not_across_new(guest: Visit) -> None:
     """Compaction could not be seen or undone, or its undo brought back what had been put away (openclaw)."""
     await until_due(guest)
-    before = await guest.app.upkeep.load_state(guest.session_id)
+    before = await guest.app.stores.jobs.load_state(guest.session_id)
     await guest.run_due_jobs()
     assert await guest.one("SELECT payload ->> 'state' FROM events WHERE kind = 'compaction'") == "done"
-    undone = await guest.app.upkeep.undo_compaction(guest.session_id, limit_tokens=10**9, fixed_tokens=900)
+    undone = await guest.app.stores.jobs.undo_compaction(
+        guest.session_id, limit_tokens=10**9, fixed_tokens=900
+    )
     assert isinstance(undone, CompactionStored)
-    after = await guest.app.upkeep.load_state(guest.session_id)
+    after = await guest.app.stores.jobs.load_state(guest.session_id)
     assert built(after.view) == built(before.view)
-    await guest.app.upkeep.start_new_conversation(guest.session_id, fixed_tokens=900)
-    refused = await guest.app.upkeep.undo_compaction(guest.session_id, limit_tokens=10**9, fixed_tokens=900)
+    await guest.app.stores.jobs.start_new_conversation(guest.session_id, fixed_tokens=900)
+    refused = await guest.app.stores.jobs.undo_compaction(
+        guest.session_id, limit_tokens=10**9, fixed_tokens=900
+    )
     assert isinstance(refused, ChangeRefused)
 
 

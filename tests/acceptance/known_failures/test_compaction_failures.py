@@ -52,7 +52,7 @@ async def test_c01_what_is_said_during_a_compaction_is_kept(guest: Visit, provid
         await guest.ask(f"Meanwhile {number}")
     await job
     assert await guest.one("SELECT count(*) FROM links WHERE active") == 1
-    state = await guest.app.upkeep.load_state(guest.session_id)
+    state = await guest.app.stores.jobs.load_state(guest.session_id)
     said = [text_of(e.blocks) for e in state.view.entries if e.author == "person"]
     assert [f"Meanwhile {n}" for n in range(3)] == said[-3:]
     assert await guest.one("SELECT count(*) FROM entries WHERE author = 'person'") == turns + 3
@@ -65,11 +65,11 @@ async def test_c02_a_late_compaction_does_not_bring_back_what_was_put_away(guest
     await talk(guest, 5)
 
     async def anew() -> None:
-        await guest.app.upkeep.start_new_conversation(guest.session_id, fixed_tokens=900)
+        await guest.app.stores.jobs.start_new_conversation(guest.session_id, fixed_tokens=900)
 
     with pytest.raises(StaleView):
         await rivals.try_once(before_commit=anew)
-    state = await guest.app.upkeep.load_state(guest.session_id)
+    state = await guest.app.stores.jobs.load_state(guest.session_id)
     assert state.view.entries == ()
     assert state.view.head is not None
     assert state.view.head.kind == "new"
@@ -80,14 +80,14 @@ async def test_c03_nothing_is_hidden_before_the_summary_is_durable(
 ) -> None:
     """The session was emptied first, and the replacement was never written (openai-agents)."""
     await until_due(guest)
-    before = await guest.app.upkeep.load_state(guest.session_id)
+    before = await guest.app.stores.jobs.load_state(guest.session_id)
 
     async def full(*_: object, **__: object) -> None:
         raise StorageUnavailable("no space left on device")
 
-    monkeypatch.setattr(type(guest.app.upkeep), "record_compaction", full)
+    monkeypatch.setattr(type(guest.app.stores.jobs), "record_compaction", full)
     await guest.run_due_jobs()
-    after = await guest.app.upkeep.load_state(guest.session_id)
+    after = await guest.app.stores.jobs.load_state(guest.session_id)
     assert (after.view.base_turn, after.view.entries) == (before.view.base_turn, before.view.entries)
     assert await guest.one("SELECT count(*) FROM links") == 0
 
@@ -193,21 +193,21 @@ async def test_c44_a_compaction_that_came_to_nothing_leaves_the_undo_as_it_was(g
     await talk(guest, 5)
     await rivals.try_once()
     assert isinstance(
-        await guest.app.upkeep.undo_compaction(guest.session_id, limit_tokens=10**9, fixed_tokens=0),
+        await guest.app.stores.jobs.undo_compaction(guest.session_id, limit_tokens=10**9, fixed_tokens=0),
         CompactionStored,
     )
-    held = await guest.app.upkeep.load_state(guest.session_id)
+    held = await guest.app.stores.jobs.load_state(guest.session_id)
 
     async def pin() -> None:
         await guest.app.pool.execute("UPDATE sessions SET view_epoch = view_epoch + 1")
 
     with pytest.raises(StaleView):
         await rivals.try_once(before_commit=pin)
-    after = await guest.app.upkeep.load_state(guest.session_id)
+    after = await guest.app.stores.jobs.load_state(guest.session_id)
     assert (after.redo_id, after.head_id) == (held.redo_id, held.head_id)
     assert after.view.hold_compaction
     assert isinstance(
-        await guest.app.upkeep.restore_compaction(guest.session_id, fixed_tokens=0), CompactionStored
+        await guest.app.stores.jobs.restore_compaction(guest.session_id, fixed_tokens=0), CompactionStored
     )
 
 
@@ -231,7 +231,7 @@ async def test_c46_a_compaction_that_is_started_twice_runs_once(guest: Visit, pr
     assert await guest.one("SELECT count(*) FROM links") == 1
     assert len([r for r in await provider.requests() if r["kind"] == "summary"]) == 1
     order = JobOrder(kind="compact", key="again", trigger="manual")
-    asked = [await guest.app.upkeep.request_job(guest.session_id, order) for _ in range(2)]
+    asked = [await guest.app.stores.jobs.request_job(guest.session_id, order) for _ in range(2)]
     assert asked[1] is None, "asking twice is asking once"
 
 

@@ -147,18 +147,18 @@ async def test_a_note_that_was_recalled_and_then_forgotten_stands_in_no_stored_r
 
 
 async def forget_a_recalled_note(guest: Visit, provider: RunningFake) -> None:
-    whose = await guest.app.notes.load_owner(guest.session_id)
+    whose = await guest.app.stores.notes.load_owner(guest.session_id)
     for number in range(12):
         filler = (
             f"Agreement {number} about house {number * 7}: " + f"the {number} walls stay white and bare. " * 8
         )
-        await guest.app.notes.save(note_from({"text": filler, "importance": 9}), whose)
-    kept = await guest.app.notes.save(note_from({"text": PARROT, "importance": 1}), whose)
+        await guest.app.stores.notes.save(note_from({"text": filler, "importance": 9}), whose)
+    kept = await guest.app.stores.notes.save(note_from({"text": PARROT, "importance": 1}), whose)
     assert kept.note is not None
     await guest.app.recall_indexer.sweep()
     await guest.ask("What does the parrot eat?")
     assert f"[note] {PARROT}" in recalled((await chats(provider))[-1])
     shown = "SELECT count(*) FROM prompt_parts WHERE body LIKE '%Zanzibarine%'"
     assert await guest.one(shown) == 1
-    assert await guest.app.notes.erase(whose, [kept.note.id]) == 1
+    assert await guest.app.stores.notes.erase(whose, [kept.note.id]) == 1
     assert await guest.one(shown) == 0

@@ -10,7 +10,7 @@ import asyncpg
 import pytest
 
 from shared.adapters.postgres.operations.invariants import check_invariants
-from shared.adapters.postgres.people.account_links import PostgresPeople
+from shared.adapters.postgres.people.account_links import PostgresAccountLinks
 from shared.core.context.notes import NewNote
 from shared.core.identity.people import Joined
 from shared.ports import ToolContext, ToolSpec
@@ -328,14 +328,14 @@ async def test_what_a_flush_saves_is_an_event_and_no_message(guest: Visit, provi
 
 
 async def test_rival_writers_of_the_same_words_make_one_note(guest: Visit) -> None:
-    whose = await guest.app.notes.load_owner(guest.session_id)
+    whose = await guest.app.stores.notes.load_owner(guest.session_id)
     near = [
         "Anna likes to drink green tea in the garden in the morning",
         "anna likes to drink green tea in the",
     ]
     near[1] += " garden in the morning today"
     notes = [NewNote(kind="fact", text=near[number % 2]) for number in range(8)]
-    done = await asyncio.gather(*(guest.app.notes.save(note, whose) for note in notes))
+    done = await asyncio.gather(*(guest.app.stores.notes.save(note, whose) for note in notes))
     assert sorted(result.outcome for result in done) == ["known"] * 7 + ["saved"]
     assert await guest.one("SELECT count(*) FROM notes") == 1
 
@@ -346,7 +346,7 @@ async def test_notes_of_a_party_that_was_merged_go_on_with_the_other(
     other = await visit(guest.app)
     await command(other, "remember", "Otto collects stamps from Norway.")
     assert "Otto" not in (await command(guest, "memory"))[1]
-    people = PostgresPeople(guest.app.pool)
+    people = PostgresAccountLinks(guest.app.pool)
     code = await people.issue_code(other.session_id, other.address_id)
     assert isinstance(code, str)
     assert isinstance(await people.link_account(guest.session_id, guest.address_id, code), Joined)

@@ -10,7 +10,7 @@ import asyncpg
 import pytest
 
 from shared.adapters.postgres.operations.invariants import check_invariants
-from shared.adapters.postgres.people.account_links import PostgresPeople
+from shared.adapters.postgres.people.account_links import PostgresAccountLinks
 from shared.core.commands.commands import parse_command
 from shared.core.identity.people import Joined
 from shared.services.commands.command_service import CommandResult
@@ -110,7 +110,7 @@ def around(text: str, needle: str) -> str:
 async def test_the_conversation_goes_on_as_a_new_one(guest: Visit) -> None:
     await talked(guest)
     seq = await guest.one("SELECT max(seq) FROM entries WHERE session_id = $1", guest.session_id)
-    head = (await guest.app.turns._pool.fetchval("SELECT max(event_seq) FROM events")) or 0
+    head = (await guest.app.stores.turns._pool.fetchval("SELECT max(event_seq) FROM events")) or 0
     await forget_everything(guest)
     said = await guest.say("Good morning, who am I?")
     assert said.seq == seq + 1
@@ -133,7 +133,7 @@ async def test_nothing_of_another_sitting_of_the_same_person_stays(guest: Visit)
     """An archived conversation of a merged party is theirs, too."""
     archived = await visit(guest.app)
     await talked(archived)
-    people = PostgresPeople(guest.app.pool)
+    people = PostgresAccountLinks(guest.app.pool)
     code = await people.issue_code(archived.session_id, archived.address_id)
     assert isinstance(code, str)
     assert isinstance(await people.link_account(guest.session_id, guest.address_id, code), Joined)
@@ -151,10 +151,10 @@ async def test_a_message_that_waits_and_a_turn_that_runs_are_ended_and_write_not
     await guest.say(f"And {CANARY} again.")
     await forget_everything(guest)
     with pytest.raises(Exception, match="turn 2 of session"):
-        await guest.app.turns.keep_artifacts(claim, [])
+        await guest.app.stores.turns.keep_artifacts(claim, [])
     await guest.answered()
     assert CANARY not in await everything_of(guest)
-    await guest.app.turns.release_reservation(claim.reservation_id or 0)
+    await guest.app.stores.turns.release_reservation(claim.reservation_id or 0)
     await promises_hold(guest)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from shared.adapters.postgres.compaction.job_backoff import PostgresPace
+from shared.adapters.postgres.compaction.job_backoff import PostgresJobBackoff
 from shared.adapters.postgres.memory.notes import PostgresNotes
 from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.adapters.postgres.telegram.inbox import PostgresTelegramInbox
@@ -59,9 +59,9 @@ async def is_gone(guest: Visit) -> None:
 
 async def job(guest: Visit, kind: str) -> JobClaim:
     order = JobOrder(kind=kind, key=f"{kind}:by:hand", trigger="manual", payload={"focus": CANARY})  # type: ignore[arg-type]
-    job_id = await guest.app.upkeep.request_job(guest.session_id, order)
+    job_id = await guest.app.stores.jobs.request_job(guest.session_id, order)
     assert job_id is not None
-    claim = await guest.app.upkeep.claim_job(job_id, worker_id=guest.app.worker_id)
+    claim = await guest.app.stores.jobs.claim_job(job_id, worker_id=guest.app.worker_id)
     assert claim is not None
     return claim
 
@@ -78,7 +78,7 @@ def note() -> NewNote:
 
 
 async def test_a_flush_that_has_read_everything_saves_nothing(guest: Visit) -> None:
-    store, work = guest.app.upkeep, await job(guest, "flush")
+    store, work = guest.app.stores.jobs, await job(guest, "flush")
     party = await guest.one("SELECT party_id FROM sessions WHERE id = $1", guest.session_id)
     ticket = await store.begin_flush(work, cycle=0, threshold="soft", from_turn=1, through_turn=3)
     notes = PostgresNotes(guest.app.pool)
@@ -113,15 +113,15 @@ async def test_a_checkpoint_and_a_failed_job_tell_nothing(guest: Visit) -> None:
         model="", cost_micro=None,
     )  # fmt: skip
     with pytest.raises(LeaseLost):
-        await PostgresPace(guest.app.pool).save_checkpoint(work, checkpoint, spent=(), party_id=1)
+        await PostgresJobBackoff(guest.app.pool).save_checkpoint(work, checkpoint, spent=(), party_id=1)
     with pytest.raises(LeaseLost):
-        await guest.app.upkeep.end_job(work, state="due", outcome={"advice": CANARY}, error=CANARY)
+        await guest.app.stores.jobs.end_job(work, state="due", outcome={"advice": CANARY}, error=CANARY)
     await is_gone(guest)
 
 
 async def test_a_tool_round_can_store_neither_calls_nor_results_nor_notes(guest: Visit) -> None:
     claim = await claimed(guest)
-    turns = guest.app.turns
+    turns = guest.app.stores.turns
     call = ToolUse(id="t1", name="read", input={"about": CANARY})
     await turns.record_tool_calls(claim, blocks=(call,), tokens=3, calls=(call,), spent=())
     await forget(guest)
@@ -211,5 +211,5 @@ async def test_whatever_runs_at_any_moment_leaves_nothing(guest: Visit, pause: f
 
 async def work(guest: Visit) -> None:
     order = JobOrder(kind="compact", key="compact:by:hand", trigger="manual", payload={"force": True})
-    await guest.app.upkeep.request_job(guest.session_id, order)
+    await guest.app.stores.jobs.request_job(guest.session_id, order)
     await guest.run_due_jobs()

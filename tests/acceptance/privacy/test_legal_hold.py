@@ -10,7 +10,7 @@ import asyncpg
 import pytest
 
 from shared.adapters.postgres.operations.invariants import check_invariants
-from shared.adapters.postgres.people.people_directory import PostgresPersons
+from shared.adapters.postgres.people.people_directory import PostgresPeopleDirectory
 from shared.adapters.postgres.privacy.erasure import PostgresErasure
 from shared.core.privacy.erasures import AGAIN
 from shared.core.values.errors import OnHold
@@ -48,7 +48,7 @@ async def hold(guest: Visit, *, on: bool = True) -> bool | None:
         "SELECT p.public_id FROM parties p JOIN sessions s ON s.party_id = p.id WHERE s.id = $1",
         guest.session_id,
     )
-    return await PostgresPersons(guest.app.pool).hold(public_id, on=on, by="ada")
+    return await PostgresPeopleDirectory(guest.app.pool).hold(public_id, on=on, by="ada")
 
 
 async def run(guest: Visit, name: str, args: str = "", **more: Any) -> CommandResult:
@@ -60,7 +60,7 @@ async def run(guest: Visit, name: str, args: str = "", **more: Any) -> CommandRe
 async def time_goes_by(guest: Visit) -> dict[str, int]:
     for statement in OLD:
         await guest.app.pool.execute(statement)
-    await guest.app.session_list.catch_up()
+    await guest.app.stores.session_list.catch_up()
     return await guest.app.retention.sweep()
 
 
@@ -126,5 +126,5 @@ async def test_a_hold_is_set_once_and_each_change_is_on_record(guest: Visit) -> 
         "SELECT actor, action FROM audit WHERE action LIKE 'person.%' ORDER BY id"
     )
     assert [tuple(row) for row in rows] == [("ada", "person.hold"), ("ada", "person.release")]
-    nobody = PostgresPersons(guest.app.pool).hold(UUID(int=7), on=True, by="ada")
+    nobody = PostgresPeopleDirectory(guest.app.pool).hold(UUID(int=7), on=True, by="ada")
     assert await nobody is None

@@ -88,7 +88,7 @@ async def test_a_message_that_is_being_answered_is_answered_anew_without_it(gues
     claim = await guest.app.sessions._claim(guest.session_id)
     assert claim is not None
     await guest.app.erasure.erase_messages(guest.session_id, [said.seq], "person")
-    await guest.app.turns.release_reservation(claim.reservation_id or 0)
+    await guest.app.stores.turns.release_reservation(claim.reservation_id or 0)
     assert CANARY not in await guest.answered()
     assert CANARY not in await dumped(guest.app.settings)
     await promises_hold(guest)

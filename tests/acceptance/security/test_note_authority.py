@@ -75,7 +75,7 @@ async def test_a_note_that_only_a_page_vouches_for_is_never_shown_by_itself(
     await read_page(guest, provider)
     await provider.script([once(saves(FROM_PAGE)), once({"text": "Noted."})])
     await guest.ask("Thanks.")
-    state = await guest.app.upkeep.load_state(guest.session_id)
+    state = await guest.app.stores.jobs.load_state(guest.session_id)
     assert "QX-7781" not in core_block(state.view.notes, len)
     await guest.ask("What is my account?")
     system = str((await provider.requests())[-1]["body"]["system"])

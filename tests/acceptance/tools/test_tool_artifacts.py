@@ -95,7 +95,7 @@ def _reads(*, opens: Mapping[str, Any] | None = None, times: int = 1) -> list[di
 
 
 async def _results(guest: Visit) -> list[ToolResult]:
-    entries = await guest.app.turns.load(guest.session_id, base_turn=0, through_turn=1_000)
+    entries = await guest.app.stores.turns.load(guest.session_id, base_turn=0, through_turn=1_000)
     return [result for entry in entries for result in tool_results(entry.blocks)]
 
 
@@ -135,16 +135,16 @@ async def test_a_long_result_is_spilled_opened_shortened_and_replayed(
 async def _replays(guest: Visit, sent: Mapping[str, Any], *, turn: int) -> None:
     """What the log and its decisions give is what was sent, byte for byte."""
     app, settings = guest.app, guest.app.settings
-    entries = await app.turns.load(guest.session_id, base_turn=0, through_turn=turn)
-    state = await app.upkeep.load_state(guest.session_id)
+    entries = await app.stores.turns.load(guest.session_id, base_turn=0, through_turn=turn)
+    state = await app.stores.jobs.load_state(guest.session_id)
     view = replace(state.view, entries=entries[:-1], open_turn=turn)  # the answer came after
     card = await app.models.load_card(app.models.chat)
-    prompting = RequestBuilder(
+    requests = RequestBuilder(
         policy=build_policy(settings), chat_model=app.models.chat, summary_model=app.models.summary,
         max_output=build_policy(settings).max_output, counter=VocabularyCounter(),
     )  # fmt: skip
     tools = Toolbox([ReadReport(), *map(_Named, OTHER_TOOLS)]).specs
-    prepared = prompting.build(
+    prepared = requests.build(
         view, card=card, agent_config=state.agent_config, tools=tools, token_ratio=1.0,
         runtime_facts=render_runtime_facts(view),
     )  # fmt: skip
@@ -268,8 +268,8 @@ async def test_a_result_that_was_lost_with_its_process_is_fetched_and_spilled_ag
     await guest.say(ASKED)
     claim = await _claimed(guest)
     call = ToolUse(id="toolu_lost", name="read_report", input={})
-    await guest.app.turns.record_tool_calls(claim, blocks=[call], tokens=10, calls=[call], spent=())
-    await guest.app.turns.postpone(claim, seconds=0, fault=False, notice=None)
+    await guest.app.stores.turns.record_tool_calls(claim, blocks=[call], tokens=10, calls=[call], spent=())
+    await guest.app.stores.turns.postpone(claim, seconds=0, fault=False, notice=None)
     assert await guest.answered()
     assert await guest.one("SELECT state FROM turns") == "answered"
     assert await guest.one("SELECT count(*) FROM artifacts") == 1
@@ -282,7 +282,7 @@ async def test_a_result_that_was_lost_with_its_process_is_fetched_and_spilled_ag
         await connection.close(timeout=30)
 
 
-async def _recalling(guest: Visit, provider: RunningFake, *wishes: Mapping[str, Any]) -> list[ToolResult]:
+async def _retriever(guest: Visit, provider: RunningFake, *wishes: Mapping[str, Any]) -> list[ToolResult]:
     """What the model hears when it reads the report and then recalls."""
     read, calls = _reads()[0], [{"name": RECALL.name, "input": dict(wish)} for wish in wishes]
     match = {"anywhere": "Kept whole as"}
@@ -295,7 +295,7 @@ async def test_recall_opens_an_artifact_and_goes_to_the_words_of_its_query(
     guest: Visit, provider: RunningFake
 ) -> None:
     artifact = artifact_id(REPORT)
-    found, later = await _recalling(
+    found, later = await _retriever(
         guest,
         provider,
         {"artifact": artifact, "query": "code word"},
@@ -310,7 +310,7 @@ async def test_recall_opens_only_so_many_portions_and_only_those_of_its_own_sess
     guest: Visit, provider: RunningFake
 ) -> None:
     wish = {"artifact": artifact_id(REPORT)}
-    opened = await _recalling(guest, provider, *[wish] * (RECALLS_PER_TURN + 2))
+    opened = await _retriever(guest, provider, *[wish] * (RECALLS_PER_TURN + 2))
     assert len([result for result in opened if not result.is_error]) == RECALLS_PER_TURN
     stranger = await visit(guest.app)
     call = {"name": RECALL.name, "input": wish}
@@ -329,7 +329,7 @@ async def test_recall_opens_only_so_many_portions_and_only_those_of_its_own_sess
 async def test_what_recall_cannot_open_is_told_with_advice(
     guest: Visit, provider: RunningFake, wish: dict[str, Any], words: str
 ) -> None:
-    (result,) = await _recalling(guest, provider, wish)
+    (result,) = await _retriever(guest, provider, wish)
     assert result.is_error
     assert words in result.text
 
@@ -365,7 +365,7 @@ def test_artifacts_are_offered_only_beside_a_tool_that_can_make_one() -> None:
 
 
 async def _claimed(guest: Visit) -> Claim:
-    claim = await guest.app.turns.claim(
+    claim = await guest.app.stores.turns.claim(
         guest.session_id, channel="web", worker_id=guest.app.worker_id, caps=NO_CAPS,
         micro_per_input_token=0.0, micro_output=0.0,
     )  # fmt: skip
@@ -378,9 +378,9 @@ async def test_keeping_the_same_whole_again_changes_nothing(guest: Visit) -> Non
     claim = await _claimed(guest)
     whole = artifact_of("A giant message", len)
     for _ in range(2):
-        await guest.app.turns.keep_artifacts(claim, [(accepted.seq, whole)])
+        await guest.app.stores.turns.keep_artifacts(claim, [(accepted.seq, whole)])
     assert await guest.one("SELECT count(*) FROM artifacts") == 1
-    body, opened = await guest.app.turns.open_artifact(guest.session_id, whole.id, turn=1, call_id="x")
+    body, opened = await guest.app.stores.turns.open_artifact(guest.session_id, whole.id, turn=1, call_id="x")
     assert (body, opened) == ("A giant message", 0)
 
 
@@ -388,7 +388,7 @@ async def test_a_process_that_lost_its_turn_keeps_no_artifact(guest: Visit) -> N
     accepted = await guest.say("A giant message")
     claim = await _claimed(guest)
     with pytest.raises(LeaseLost):
-        await guest.app.turns.keep_artifacts(
+        await guest.app.stores.turns.keep_artifacts(
             replace(claim, epoch=claim.epoch - 1), [(accepted.seq, artifact_of("A giant message", len))]
         )
     assert await guest.one("SELECT count(*) FROM artifacts") == 0

@@ -77,7 +77,7 @@ async def test_it_brings_along_what_a_load_would_have_found(guest: Visit) -> Non
         await guest.ask(f"Message {number}: the ferry leaves at 1{number}:40.")
     await PostgresPins(guest.app.pool).pin(guest.session_id, 1, most_tokens=1_000)
     await rivals.try_once()
-    await guest.app.upkeep.end_job(rivals.job, state="done", outcome={})
+    await guest.app.stores.jobs.end_job(rivals.job, state="done", outcome={})
     await begin(guest, "See the timetable.", more=(Text(text="9:40 Ålesund"),))  # stored as JSON
     await guest.answered()
     await guest.app.pool.execute(
@@ -85,9 +85,9 @@ async def test_it_brings_along_what_a_load_would_have_found(guest: Visit) -> Non
            SELECT $1, max(seq) - 1, 'clear', '{"a": "short", "b": null}', 5 FROM entries""",
         guest.session_id,
     )
-    guest.app.turns._remembered.take(guest.session_id)  # as in a process that has not answered here
+    guest.app.stores.turns._remembered.take(guest.session_id)  # as in a process that has not answered here
     claim = await begun_claim(guest, "And when does the last one leave?")
-    loaded = await guest.app.turns.load(
+    loaded = await guest.app.stores.turns.load(
         guest.session_id, base_turn=claim.view.base_turn, through_turn=claim.turn
     )
     assert claim.entries == loaded
@@ -172,7 +172,7 @@ async def test_what_nobody_answers_is_due_again_and_costs_nothing(guest: Visit) 
     async with asyncio.timeout(20):
         while (await turn(guest))[2]:
             await asyncio.sleep(0.05)
-    assert await guest.app.turns.list_unanswered("web") == [guest.session_id]
+    assert await guest.app.stores.turns.list_unanswered("web") == [guest.session_id]
     assert await guest.one("SELECT spent_micro FROM spend_days WHERE scope = 'total'") == spent
     assert await guest.answered()
     assert await turn(guest) == ("answered", 2, False, True)
@@ -201,7 +201,7 @@ async def test_a_change_that_it_waited_for_is_seen_by_its_turn(guest: Visit) -> 
 async def test_when_the_reply_is_lost_the_turn_is_free_again_after_a_beat(
     guest: Visit, monkeypatch: pytest.MonkeyPatch, trouble: Exception
 ) -> None:
-    takes = guest.app.turns.accept_and_claim
+    takes = guest.app.stores.turns.accept_and_claim
 
     async def loses(*args: Any, **kwargs: Any) -> Any:
         await takes(*args, **kwargs)

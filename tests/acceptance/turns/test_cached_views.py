@@ -49,7 +49,7 @@ async def told(guest: Visit, *texts: str) -> None:
 
 async def loaded(guest: Visit, claim: Claim) -> tuple[Entry, ...]:
     base = claim.view.base_turn
-    return await guest.app.turns.load(guest.session_id, base_turn=base, through_turn=claim.turn)
+    return await guest.app.stores.turns.load(guest.session_id, base_turn=base, through_turn=claim.turn)
 
 
 async def test_a_talk_is_read_once(guest: Visit, read: list[int]) -> None:
@@ -116,16 +116,16 @@ async def compact(guest: Visit) -> None:
     rivals = await rivals_of(guest)
     await rivals.try_once()
     assert rivals.told["committed"] == 1
-    await guest.app.upkeep.end_job(rivals.job, state="done", outcome={})
+    await guest.app.stores.jobs.end_job(rivals.job, state="done", outcome={})
 
 
 async def compact_and_undo(guest: Visit) -> None:
     await compact(guest)
-    await guest.app.upkeep.undo_compaction(guest.session_id, limit_tokens=100_000, fixed_tokens=100)
+    await guest.app.stores.jobs.undo_compaction(guest.session_id, limit_tokens=100_000, fixed_tokens=100)
 
 
 async def begin_anew(guest: Visit) -> None:
-    await guest.app.upkeep.start_new_conversation(guest.session_id, fixed_tokens=100)
+    await guest.app.stores.jobs.start_new_conversation(guest.session_id, fixed_tokens=100)
 
 
 async def a_human_answers(guest: Visit) -> None:
@@ -143,7 +143,7 @@ async def another_process_answers(guest: Visit) -> None:
 
 
 async def only_the_turn_before_is_remembered(guest: Visit) -> None:
-    views = guest.app.turns._remembered
+    views = guest.app.stores.turns._remembered
     older = views.take(guest.session_id)
     assert older is not None
     await told(guest, "Once more.")
@@ -152,7 +152,7 @@ async def only_the_turn_before_is_remembered(guest: Visit) -> None:
 
 async def a_standby_took_over_that_was_behind(guest: Visit) -> None:
     """The number of a transaction that was lost is another one's now."""
-    views = guest.app.turns._remembered
+    views = guest.app.stores.turns._remembered
     kept = views.take(guest.session_id)
     assert kept is not None
     lost = replace(kept.entries[-1], seq=kept.entries[-1].seq + 1)

@@ -126,7 +126,7 @@ async def test_a_turn_whose_money_stays_held_is_put_back_and_answered_later(
     narrow: Visit, provider: RunningFake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(spend_limits, "WAIT_SECONDS", 0.2)
-    turns, caps = narrow.app.turns, build_caps(narrow.app.settings)
+    turns, caps = narrow.app.stores.turns, build_caps(narrow.app.settings)
     other = await visit(narrow.app)
     held = await turns.reserve(other.session_id, 199_000, caps=caps)
     assert held is not None
@@ -144,7 +144,9 @@ async def test_a_turn_whose_money_stays_held_is_put_back_and_answered_later(
 @pytest.mark.control("S28")
 async def test_a_stop_ends_the_wait_for_money(narrow: Visit, provider: RunningFake) -> None:
     other = await visit(narrow.app)
-    held = await narrow.app.turns.reserve(other.session_id, 199_000, caps=build_caps(narrow.app.settings))
+    held = await narrow.app.stores.turns.reserve(
+        other.session_id, 199_000, caps=build_caps(narrow.app.settings)
+    )
     assert held is not None
     asked = asyncio.ensure_future(narrow.ask("Hello"))
     await asyncio.sleep(0.3)
@@ -152,7 +154,7 @@ async def test_a_stop_ends_the_wait_for_money(narrow: Visit, provider: RunningFa
     async with asyncio.timeout(5):
         await asked
     assert await narrow.one("SELECT state FROM turns") == "stopped"
-    await narrow.app.turns.release_reservation(held)
+    await narrow.app.stores.turns.release_reservation(held)
 
 
 async def test_the_refusal_tells_what_is_used_and_the_warning_came_before_it(

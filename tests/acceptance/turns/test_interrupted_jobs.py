@@ -35,7 +35,7 @@ async def test_a_cancelled_job_is_due_again_at_once(guest: Visit, monkeypatch: p
         raise AssertionError("unreachable")
 
     monkeypatch.setattr(guest.app.job_runner._compactor, "compact", never_ends)
-    job_id = await guest.app.upkeep.request_job(guest.session_id, ORDER)
+    job_id = await guest.app.stores.jobs.request_job(guest.session_id, ORDER)
     assert job_id is not None
     running = asyncio.ensure_future(guest.app.job_runner.run(job_id))
     await asyncio.wait_for(began.wait(), 60)
@@ -44,14 +44,14 @@ async def test_a_cancelled_job_is_due_again_at_once(guest: Visit, monkeypatch: p
     await asyncio.wait([running])
     assert running.cancelled()
     assert await guest.one(STATE) == "due"
-    assert job_id in [waiting for waiting, _ in await guest.app.upkeep.due_jobs()]
+    assert job_id in [waiting for waiting, _ in await guest.app.stores.jobs.due_jobs()]
 
 
 async def test_a_job_that_cannot_tell_its_end_tells_it_when_storage_is_back(
     guest: Visit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await guest.ask("Hello")
-    upkeep, tries = guest.app.upkeep, 0
+    upkeep, tries = guest.app.stores.jobs, 0
     tells = upkeep.end_job
 
     async def away_at_first(*args: Any, **kwargs: Any) -> Any:
@@ -92,7 +92,7 @@ async def test_a_job_whose_storage_failed_is_put_back_without_a_fault(
 
     monkeypatch.setattr(app.pool, "answers", _no_answer)
     monkeypatch.setattr(app.job_runner._compactor, "compact", fails)
-    job_id = await app.upkeep.request_job(guest.session_id, ORDER)
+    job_id = await app.stores.jobs.request_job(guest.session_id, ORDER)
     for _ in range(4):
         await app.pool.execute("UPDATE jobs SET due_at = now() WHERE id = $1", job_id)
         await app.job_runner.run(job_id or 0)

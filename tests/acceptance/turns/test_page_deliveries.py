@@ -43,11 +43,11 @@ async def test_what_a_version_before_stored_and_never_told_is_settled_once(guest
     await guest.app.pool.execute(
         "UPDATE deliveries SET state = 'queued', delivered_at = NULL WHERE turn_no = 2"
     )
-    assert await guest.app.upkeep.settle_pages() == 0, "who stored it may be telling it just now"
+    assert await guest.app.stores.jobs.settle_pages() == 0, "who stored it may be telling it just now"
     await guest.app.pool.execute(LATER)
-    assert await guest.app.upkeep.settle_pages() == 1
+    assert await guest.app.stores.jobs.settle_pages() == 1
     assert await guest.one(STATES) == "delivered delivered"
-    assert await guest.app.upkeep.settle_pages() == 0
+    assert await guest.app.stores.jobs.settle_pages() == 0
 
 
 async def test_a_turn_without_an_end_and_a_chat_are_left_alone(guest: Visit) -> None:
@@ -59,4 +59,4 @@ async def test_a_turn_without_an_end_and_a_chat_are_left_alone(guest: Visit) -> 
            UPDATE turns SET ended_at = NULL, state = 'claimed' WHERE turn_no = 2"""
     )
     await guest.app.pool.execute(LATER)
-    assert await guest.app.upkeep.settle_pages() == 0
+    assert await guest.app.stores.jobs.settle_pages() == 0

@@ -45,7 +45,7 @@ def cost(micro: int) -> tuple[Spending, ...]:
 
 
 async def claimed(guest: Visit, *, price: float = 1.0) -> Claim:
-    claim = await guest.app.turns.claim(
+    claim = await guest.app.stores.turns.claim(
         guest.session_id, channel="web", worker_id=guest.app.worker_id, caps=CAPS,
         micro_per_input_token=price, micro_output=1.0,
     )  # fmt: skip
@@ -55,16 +55,16 @@ async def claimed(guest: Visit, *, price: float = 1.0) -> Claim:
 
 
 async def a_round(guest: Visit, claim: Claim, micro: int) -> None:
-    turns, call = guest.app.turns, ToolUse(id=f"call_{micro}", name="save_memory", input={})
+    turns, call = guest.app.stores.turns, ToolUse(id=f"call_{micro}", name="save_memory", input={})
     await turns.record_tool_calls(claim, blocks=[call], tokens=1, calls=[call], spent=cost(micro))
     result = ToolResult(tool_use_id=call.id, text="Saved.")
     await turns.record_tool_results(claim, blocks=[result], tokens=1, outcomes={call.id: "done"})
 
 
 async def put_back(guest: Visit, claim: Claim) -> None:
-    await guest.app.turns.postpone(claim, seconds=0.0, fault=False, notice=None)
+    await guest.app.stores.turns.postpone(claim, seconds=0.0, fault=False, notice=None)
     assert claim.reservation_id is not None
-    await guest.app.turns.release_reservation(claim.reservation_id)
+    await guest.app.stores.turns.release_reservation(claim.reservation_id)
 
 
 async def end(guest: Visit, claim: Claim, *, spent: tuple[Spending, ...], settled: int) -> None:
@@ -72,7 +72,7 @@ async def end(guest: Visit, claim: Claim, *, spent: tuple[Spending, ...], settle
         state="answered" if spent else "failed", blocks=(Text(text="So it is."),) if spent else None,
         tokens=1, screen={"text": "So it is."}, spent=spent, settled_micro=settled,
     )  # fmt: skip
-    await guest.app.turns.record_answer(claim, outcome)
+    await guest.app.stores.turns.record_answer(claim, outcome)
 
 
 async def test_a_turn_that_is_put_back_has_paid_for_its_rounds_and_its_answer_pays_once(
@@ -103,7 +103,7 @@ async def test_what_the_next_attempt_spends_is_not_charged_to_the_one_before(gue
     await a_round(guest, other, 20)
     await end(guest, other, spent=cost(4), settled=24)
     assert lost.reservation_id is not None
-    await guest.app.turns.release_reservation(lost.reservation_id)
+    await guest.app.stores.turns.release_reservation(lost.reservation_id)
     assert await guest.one(SPENT) == await guest.one(LEDGER) == 324
 
 
@@ -114,7 +114,7 @@ async def test_the_sweep_charges_what_a_dead_process_used_and_nothing_of_its_suc
     await guest.app.pool.execute("UPDATE reservations SET created_at = now() - interval '21 minutes'")
     other = await claimed(guest)
     await end(guest, other, spent=cost(24), settled=24)
-    assert await guest.app.upkeep.sweep_reservations() == 1
+    assert await guest.app.stores.jobs.sweep_reservations() == 1
     assert await guest.one(SPENT) == await guest.one(LEDGER) == 324
 
 
@@ -153,7 +153,7 @@ async def test_an_attempt_that_died_is_in_the_ledger_and_counts_whole_against_th
     # The rounds of an attempt are part of what it had set aside.
     assert await guest.one(SPENT) == await guest.one(LEDGER) - 300 + held
     assert await guest.one(OPEN) == 0
-    await guest.app.turns.release_reservation(first.reservation_id or 0)
+    await guest.app.stores.turns.release_reservation(first.reservation_id or 0)
     assert await guest.one(SPENT) == await guest.one(LEDGER) - 300 + held
     await guest.ask("And what is it called?")
     assert await guest.one(LOST) == 2
@@ -184,8 +184,8 @@ async def test_a_turn_whose_processes_die_again_and_again_does_not_get_past_a_ca
     held = sum([await dies(guest, await claimed(guest, price=8_000.0)) for _ in range(2)])
     assert held > 95_000_000
     await guest.app.pool.execute("UPDATE reservations SET created_at = now() - interval '21 minutes'")
-    assert await guest.app.upkeep.sweep_reservations() == 0, "the next attempt books what they used"
-    third = await guest.app.turns.claim(
+    assert await guest.app.stores.jobs.sweep_reservations() == 0, "the next attempt books what they used"
+    third = await guest.app.stores.turns.claim(
         guest.session_id, channel="web", worker_id=guest.app.worker_id, caps=CAPS,
         micro_per_input_token=8_000.0, micro_output=1.0,
     )  # fmt: skip
@@ -203,9 +203,9 @@ async def test_a_turn_whose_processes_die_again_and_again_does_not_get_past_a_ca
 
 
 async def set_aside(guest: Visit, micro: int) -> None:
-    id_ = await guest.app.turns.reserve(guest.session_id, micro, caps=CAPS)
+    id_ = await guest.app.stores.turns.reserve(guest.session_id, micro, caps=CAPS)
     assert id_ is not None
-    await guest.app.turns.release_reservation(id_, spent_micro=micro)
+    await guest.app.stores.turns.release_reservation(id_, spent_micro=micro)
 
 
 async def test_a_process_that_has_lost_its_turn_books_nothing_for_others(guest: Visit) -> None:
@@ -215,10 +215,10 @@ async def test_a_process_that_has_lost_its_turn_books_nothing_for_others(guest: 
     other = await claimed(guest)
     assert (lost.after_death, other.after_death) == (False, True)
     with pytest.raises(LeaseLost):
-        await guest.app.turns.record_lost(lost, model="a-model", input_tokens=1)
+        await guest.app.stores.turns.record_lost(lost, model="a-model", input_tokens=1)
     assert await guest.one(OPEN) == 2
-    assert await guest.app.turns.record_lost(other, model="a-model", input_tokens=1) == 1
-    assert await guest.app.turns.record_lost(other, model="a-model", input_tokens=1) == 0
+    assert await guest.app.stores.turns.record_lost(other, model="a-model", input_tokens=1) == 1
+    assert await guest.app.stores.turns.record_lost(other, model="a-model", input_tokens=1) == 0
     await end(guest, other, spent=cost(4), settled=4)
     assert await guest.one(SPENT) == lost.reserved_micro + 4
 
@@ -226,21 +226,21 @@ async def test_a_process_that_has_lost_its_turn_books_nothing_for_others(guest: 
 async def test_a_subagent_keeps_its_reservation_as_long_as_the_lease_of_its_turn_lasts(guest: Visit) -> None:
     await guest.say("My dog is called Bertil.")
     claim = await claimed(guest)
-    assert await guest.app.turns.reserve(guest.session_id, 700, caps=CAPS) is not None
+    assert await guest.app.stores.turns.reserve(guest.session_id, 700, caps=CAPS) is not None
     await guest.app.pool.execute(
         """WITH s AS (UPDATE sessions SET leased_at = leased_at - interval '3 minutes')
            UPDATE reservations SET created_at = now() - interval '2 minutes' WHERE turn_no IS NULL"""
     )
-    assert await guest.app.upkeep.sweep_reservations() == 0, "its turn is being answered"
+    assert await guest.app.stores.jobs.sweep_reservations() == 0, "its turn is being answered"
     await dies(guest, claim)
-    assert await guest.app.upkeep.sweep_reservations() == 1, "two minutes later, not twenty"
+    assert await guest.app.stores.jobs.sweep_reservations() == 1, "two minutes later, not twenty"
     await guest.answered()
 
 
 async def test_what_a_helper_had_set_aside_when_it_died_counts_whole(guest: Visit) -> None:
-    assert await guest.app.turns.reserve(guest.session_id, 700, caps=CAPS) is not None
+    assert await guest.app.stores.turns.reserve(guest.session_id, 700, caps=CAPS) is not None
     await guest.app.pool.execute("UPDATE reservations SET created_at = now() - interval '21 minutes'")
-    assert await guest.app.upkeep.sweep_reservations() == 1
+    assert await guest.app.stores.jobs.sweep_reservations() == 1
     assert await guest.one(SPENT) == 700
 
 
@@ -251,7 +251,7 @@ async def test_without_a_cap_the_ledger_has_a_call_that_was_died_of_all_the_same
     async with running_app(settings_for(database_url, redis_url)) as app:
         guest = await visit(app)
         await guest.say("Hello")
-        lost = await app.turns.claim(
+        lost = await app.stores.turns.claim(
             guest.session_id, channel="web", worker_id=app.worker_id, caps=CAPS, micro_per_input_token=0.0,
             micro_output=0.0,
         )  # fmt: skip
@@ -315,7 +315,7 @@ async def test_a_process_that_lost_its_turn_books_no_broken_call_beside_its_succ
         await asyncio.sleep(0.01)
     await guest.app.pool.execute("UPDATE sessions SET leased_by = NULL")
     other = await claimed(guest)
-    assert await guest.app.turns.record_lost(other, model="a-model", input_tokens=1) == 1
+    assert await guest.app.stores.turns.record_lost(other, model="a-model", input_tokens=1) == 1
     answering.cancel()
     with suppress(asyncio.CancelledError):
         await answering
@@ -331,7 +331,7 @@ async def test_a_jobs_call_that_the_end_of_a_process_broke_off_is_booked_once(
     await talk(guest, 8)
     await provider.script([{"match": {"kind": kind}, "times": 1, "action": {"latency": 30.0}}])
     order = JobOrder(kind="compact", key="by hand", trigger="manual", payload={"force": True})
-    job_id = await guest.app.upkeep.request_job(guest.session_id, order)
+    job_id = await guest.app.stores.jobs.request_job(guest.session_id, order)
     assert job_id is not None
     running = asyncio.ensure_future(guest.app.job_runner.run(job_id))
     async with asyncio.timeout(20):

@@ -150,7 +150,7 @@ async def test_what_a_crash_left_undescribed_is_described_when_it_is_needed(
             await guest.ask("And what was it called?")
         else:
             order = JobOrder(kind="flush", key="flush:now", trigger="pressure")
-            job = await app.upkeep.request_job(guest.session_id, order)
+            job = await app.stores.jobs.request_job(guest.session_id, order)
             assert job is not None
             await app.job_runner.run(job)
         assert await guest.one("SELECT description FROM attachments") == SEEN

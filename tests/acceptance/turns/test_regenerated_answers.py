@@ -34,7 +34,7 @@ async def retried(guest: Visit, cid: str | None = None) -> Any:
 
 async def shown(guest: Visit) -> list[str]:
     """What the next request would show of the conversation."""
-    state = await guest.app.upkeep.load_state(guest.session_id)
+    state = await guest.app.stores.jobs.load_state(guest.session_id)
     return [f"{entry.author} {entry.seq}" for entry in state.view.entries]
 
 

@@ -9,8 +9,8 @@ import asyncpg
 import pytest
 
 from shared.adapters.postgres.operations.invariants import check_invariants
-from shared.adapters.postgres.people.account_links import PostgresPeople
-from shared.adapters.postgres.telegram.chats import PostgresTelegramPlaces
+from shared.adapters.postgres.people.account_links import PostgresAccountLinks
+from shared.adapters.postgres.telegram.chats import PostgresTelegramChats
 from shared.adapters.redis.announcer import RedisAnnouncer
 from shared.core.identity.people import Joined
 from shared.core.session.events import Accepted, Inbound, RunStarted
@@ -34,7 +34,7 @@ async def guest(database_url: str, redis_url: str) -> AsyncIterator[Visit]:
 @pytest.fixture
 async def phone(guest: Visit) -> int:
     """The address of a chat that is joined with the guest's page."""
-    places, people = PostgresTelegramPlaces(guest.app.pool), PostgresPeople(guest.app.pool)
+    places, people = PostgresTelegramChats(guest.app.pool), PostgresAccountLinks(guest.app.pool)
     await places.enrol(
         BOT, username="bot", agent="default", audience="personal", access="pairing", mode="polling"
     )
@@ -46,7 +46,7 @@ async def phone(guest: Visit) -> int:
 
 async def say_on_the_phone(guest: Visit, phone: int, words: str, *, number: int = 1) -> Accepted:
     inbound = Inbound(session_id=guest.session_id, address_id=phone, text=words, dedupe_key=f"tg:{number}")
-    return await guest.app.turns.accept(inbound, channel="telegram", tokens=5)
+    return await guest.app.stores.turns.accept(inbound, channel="telegram", tokens=5)
 
 
 async def test_who_finishes_announces_the_turn_of_the_other_channel(
@@ -75,8 +75,8 @@ async def test_who_finishes_announces_the_turn_of_the_other_channel(
         await listener.close()
     started = [event for event in guest.heard if isinstance(event, RunStarted)]
     assert [(event.turn, event.address_id) for event in started] == [(1, guest.address_id)]
-    assert await guest.app.turns.list_unanswered("telegram", accounts=[str(BOT)]) == [guest.session_id]
-    assert await guest.app.turns.list_unanswered("web") == []
+    assert await guest.app.stores.turns.list_unanswered("telegram", accounts=[str(BOT)]) == [guest.session_id]
+    assert await guest.app.stores.turns.list_unanswered("web") == []
 
 
 async def test_a_page_that_talks_alone_announces_nothing_to_everybody(guest: Visit) -> None:
@@ -102,4 +102,4 @@ async def test_a_message_of_the_page_behind_one_of_the_phone_waits_for_its_turn(
     assert (await guest.say("From the page")).turn == 2
     await guest.answered()
     assert not guest.heard
-    assert await guest.app.turns.list_unanswered("telegram") == [guest.session_id]
+    assert await guest.app.stores.turns.list_unanswered("telegram") == [guest.session_id]

@@ -96,7 +96,7 @@ class Played:
         self._policy = policy
         self._count = count
         self._chat, self._cheap = _card(CHAT, window), _card(CHEAP, window)
-        self._prompting = RequestBuilder(
+        self._requests = RequestBuilder(
             policy=policy, chat_model=CHAT, summary_model=CHEAP, max_output=policy.max_output,
             counter=_Counter(count),
         )  # fmt: skip
@@ -148,7 +148,7 @@ class Played:
     def _call(self, now: datetime, *, out: int) -> PreparedRequest:
         prepared = self._prepared()
         if prepared.estimate > prepared.budget.hard:
-            prepared = self._prompting.shrink(prepared, self._view, {}, hard=prepared.budget.hard)
+            prepared = self._requests.shrink(prepared, self._view, {}, hard=prepared.budget.hard)
         self._check(prepared)
         billed = self._cache.bill(
             prepared.built, TOOLS, now=now.timestamp(), lives_seconds=self._life.total_seconds()
@@ -363,7 +363,7 @@ class Played:
     # ---- what is sent, what can be reached
 
     def _prepared(self, *, instruction: str = "") -> PreparedRequest:
-        return self._prompting.build(
+        return self._requests.build(
             self._view,
             card=self._chat,
             agent_config={},

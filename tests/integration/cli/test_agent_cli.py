@@ -16,7 +16,7 @@ from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.people.agents import PostgresAgents
 from shared.adapters.postgres.people.operator_auth import Operators
 from shared.adapters.postgres.people.visitors import PostgresVisitors, new_token
-from shared.adapters.postgres.telegram.chats import PostgresTelegramPlaces
+from shared.adapters.postgres.telegram.chats import PostgresTelegramChats
 from shared.bootstrap.app import build_agent_defaults
 from shared.cli.agent import read_agent_arguments, run_agent
 from shared.cli.editor_session import Terminal, find_editor
@@ -301,7 +301,7 @@ async def test_a_site_is_given_to_an_agent_for_new_conversations_or_for_all(desk
 
 
 async def test_a_bot_has_its_agent_from_its_file_and_its_talks_can_be_moved(desk: Desk, pool: Pool) -> None:
-    await PostgresTelegramPlaces(pool).enrol(
+    await PostgresTelegramChats(pool).enrol(
         7, username="ever_bot", agent="default", audience="personal", access="open", mode="polling"
     )
     await desk.agent("create", "shop")

@@ -9,7 +9,7 @@ import asyncpg
 import pytest
 
 from shared.adapters.postgres.db.pool import open_pool
-from shared.adapters.postgres.people.operator_admin import Roster
+from shared.adapters.postgres.people.operator_admin import OperatorAdmin
 from shared.adapters.postgres.people.operator_auth import Operators, SignedIn
 from shared.cli.operator import read_operator_arguments, run_operator
 
@@ -88,7 +88,7 @@ async def test_a_revoked_operator_is_out_at_once_and_the_last_admin_is_not(termi
 
 async def test_what_cannot_be_done_is_told_with_advice(terminal: Terminal) -> None:
     await terminal.operator("add", "ada")
-    await Roster(terminal.pool).of_provider(
+    await OperatorAdmin(terminal.pool).of_provider(
         issuer="https://id.example", subject="1", name="ida", role="viewer"
     )
     for words, advice in (

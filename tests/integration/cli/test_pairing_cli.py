@@ -11,7 +11,7 @@ from pydantic import SecretStr
 
 from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.telegram.access import PostgresTelegramAccess
-from shared.adapters.postgres.telegram.chats import PostgresTelegramPlaces
+from shared.adapters.postgres.telegram.chats import PostgresTelegramChats
 from shared.cli.pairing import describe_bots, read_pairing_arguments, run_pairing
 from shared.config.bots import BotConfig
 
@@ -33,7 +33,7 @@ async def access(pool: Pool) -> PostgresTelegramAccess:
 
 
 async def enrol(pool: Pool, *, bot_id: int = BOT, username: str = "ever_bot") -> None:
-    await PostgresTelegramPlaces(pool).enrol(
+    await PostgresTelegramChats(pool).enrol(
         bot_id, username=username, agent="default", audience="personal", access="pairing", mode="polling"
     )
 
@@ -194,7 +194,7 @@ async def test_up_shows_the_link_until_somebody_owns_the_bot(
 async def test_up_tells_what_is_wrong_with_a_bot_and_which_is_late(
     access: PostgresTelegramAccess, pool: Pool, database_url: str
 ) -> None:
-    await PostgresTelegramPlaces(pool).tell_problem(BOT, "Telegram refuses the token.")
+    await PostgresTelegramChats(pool).tell_problem(BOT, "Telegram refuses the token.")
     second = bot(7_000_000_002, "SHOP_BOT_TOKEN")
     lines, late = await describe_bots(database_url, [bot(), second], seconds=0)
     assert lines == ["@ever_bot: Telegram refuses the token."]

@@ -12,7 +12,7 @@ from pydantic import SecretStr
 from shared.adapters.postgres.db.leases import PostgresLeases
 from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.db.workers import PostgresWorkers
-from shared.adapters.postgres.telegram.chats import PostgresTelegramPlaces
+from shared.adapters.postgres.telegram.chats import PostgresTelegramChats
 from shared.adapters.telegram_probe import TelegramSilent, TokenRefused, look_at_bot
 from shared.config.settings import Settings, load_settings
 from shared.diagnostics.telegram_checks import check_bots, check_bots_in_service
@@ -105,7 +105,7 @@ async def test_who_serves_a_bot_and_what_it_complains_of_is_told(
     assert "has not been started yet" in await in_service(telegram, database_url)
     pool = await open_pool(database_url, size=2)
     try:
-        places = PostgresTelegramPlaces(pool)
+        places = PostgresTelegramChats(pool)
         await places.enrol(
             BOT, username=USERNAME, agent="default", audience="personal", access="pairing", mode="polling"
         )

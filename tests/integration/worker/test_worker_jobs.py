@@ -130,11 +130,11 @@ async def test_a_mark_that_a_killed_worker_left_in_redis_holds_nothing_up(
         guest = await visit(app)
         await guest.ask("Hello")
         order = JobOrder(kind="compact", key="by hand", trigger="manual", payload={"force": True})
-        job_id = await app.upkeep.request_job(guest.session_id, order)
+        job_id = await app.stores.jobs.request_job(guest.session_id, order)
         assert await app.doorbell.ring(job_id or 0, 0)
         await redis.set(f"arq:in-progress:{job_id}:0", b"1", ex=610)
         calls = jobs.JobDoorbell(app)
-        await calls.ring(await app.upkeep.due_jobs(), 0.0)
+        await calls.ring(await app.stores.jobs.due_jobs(), 0.0)
         async with asyncio.timeout(60):
             while await guest.one("SELECT state FROM jobs WHERE key = 'by hand'") != "done":
                 await asyncio.sleep(0.02)
@@ -148,7 +148,7 @@ async def test_a_job_that_cannot_be_let_go_when_it_is_interrupted_is_let_go_late
     async with running_app(settings_for(database_url, redis_url)) as app:
         guest = await visit(app)
         await guest.ask("Hello")
-        job_id = await app.upkeep.request_job(
+        job_id = await app.stores.jobs.request_job(
             guest.session_id, JobOrder(kind="compact", key="by hand", trigger="limit")
         )
         began = asyncio.Event()
@@ -164,7 +164,7 @@ async def test_a_job_that_cannot_be_let_go_when_it_is_interrupted_is_let_go_late
         running = asyncio.ensure_future(app.job_runner.run(job_id or 0))
         await asyncio.wait_for(began.wait(), 60)
         with monkeypatch.context() as meanwhile:
-            meanwhile.setattr(type(app.upkeep), "end_job", away)
+            meanwhile.setattr(type(app.stores.jobs), "end_job", away)
             running.cancel()
             await asyncio.wait([running])
         assert await guest.one("SELECT state FROM jobs WHERE key = 'by hand'") == "running"

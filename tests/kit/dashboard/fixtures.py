@@ -12,7 +12,7 @@ import asyncpg
 import pytest
 from aiohttp import web
 
-from shared.adapters.postgres.dashboard.job_changes import PostgresWorkChanges
+from shared.adapters.postgres.dashboard.job_changes import PostgresJobChanges
 from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.people.operator_auth import create_login_link
 from shared.config.settings import load_settings
@@ -94,7 +94,7 @@ class NobodyListens:
 
 def work_desk_of(pool: Pool, bell: list[tuple[int, int]], *, announcer: Any = None) -> JobAdmin:
     return JobAdmin(
-        PostgresWorkChanges(pool), Bell(bell), announcer or NobodyListens(), crash_point=ignore_crash_point
+        PostgresJobChanges(pool), Bell(bell), announcer or NobodyListens(), crash_point=ignore_crash_point
     )
 
 

@@ -14,7 +14,7 @@ from aiohttp import ClientResponse, ClientSession, ClientWebSocketResponse, WSMs
 from redis.asyncio import Redis
 
 from shared.adapters.models.token_counter import VocabularyCounter
-from shared.adapters.postgres.dashboard.job_changes import PostgresWorkChanges
+from shared.adapters.postgres.dashboard.job_changes import PostgresJobChanges
 from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.people.handover import PostgresHandovers
 from shared.adapters.postgres.turns.turns import PostgresTurns
@@ -382,7 +382,7 @@ class Starter:
                 PostgresHandovers(pool), announcer, VocabularyCounter(), crash_point=ignore_crash_point
             ),
             job_admin=JobAdmin(
-                PostgresWorkChanges(pool), SilentDoorbell(), announcer, crash_point=ignore_crash_point
+                PostgresJobChanges(pool), SilentDoorbell(), announcer, crash_point=ignore_crash_point
             ),
             dashboard_announcer=self._desk_announcer(redis),
         )

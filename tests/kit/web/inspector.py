@@ -6,7 +6,7 @@ import asyncpg
 
 from shared.adapters.models.routing import open_models
 from shared.adapters.models.token_counter import VocabularyCounter
-from shared.adapters.postgres.compaction.jobs import PostgresUpkeep
+from shared.adapters.postgres.compaction.jobs import PostgresJobs
 from shared.adapters.postgres.turns.replays import PostgresReplays
 from shared.core.session.presets import PRESETS
 from shared.services.admin.context_inspector import ContextInspector
@@ -19,10 +19,10 @@ def inspecting_over(pool: asyncpg.Pool[asyncpg.Record]) -> ContextInspector:
     models = open_models(api_key=None, base_url=None, entries=(), counter=counter)
     policy = PRESETS["steady"]
     return ContextInspector(
-        states=PostgresUpkeep(pool),
+        states=PostgresJobs(pool),
         replays=PostgresReplays(pool),
         model=models,
-        prompting=RequestBuilder(
+        requests=RequestBuilder(
             policy=policy,
             chat_model=models.chat,
             summary_model=models.summary,

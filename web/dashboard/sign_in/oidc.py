@@ -12,7 +12,7 @@ from aiohttp import web
 
 from shared.adapters.oidc import OidcProvider
 from shared.adapters.postgres.people.login_tries import LoginTries, address_key
-from shared.adapters.postgres.people.operator_admin import Roster
+from shared.adapters.postgres.people.operator_admin import OperatorAdmin
 from shared.core.identity.oidc import Attempt, NoEntry, ProviderAway, ProviderRefused, Vouched
 from web.dashboard.access import AuthedRequest, DashboardRefusal, Route, can_keep_login, is_secure
 from web.dashboard.sign_in.login import keep_login, login_again, next_of, see_other, wait_longer
@@ -82,7 +82,7 @@ async def _finish(visit: AuthedRequest) -> web.StreamResponse:
 
 
 async def _let_in(visit: AuthedRequest, vouched: Vouched, *, source: str) -> str | None:
-    operator = await Roster(visit.desk.pool).of_provider(
+    operator = await OperatorAdmin(visit.desk.pool).of_provider(
         issuer=vouched.issuer, subject=vouched.subject, name=vouched.name, role=vouched.role
     )
     if operator is None:

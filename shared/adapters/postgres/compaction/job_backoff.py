@@ -64,7 +64,7 @@ SELECT * FROM checkpoints WHERE session_id = $1 AND parent IS NOT DISTINCT FROM 
 _REPLACE = "UPDATE links SET active = false WHERE id = $1 AND active RETURNING parent"
 
 
-class PostgresPace:
+class PostgresJobBackoff:
     """Each method is one transaction."""
 
     def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:

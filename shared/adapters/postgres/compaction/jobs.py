@@ -38,7 +38,7 @@ Record = asyncpg.Record
 Connection: TypeAlias = "PoolConnectionProxy[Record]"
 
 
-class PostgresUpkeep:
+class PostgresJobs:
     """Each method is one transaction. A compaction is committed by compare-and-set on the view's epoch."""
 
     def __init__(self, pool: asyncpg.Pool[Record]) -> None:

@@ -92,7 +92,7 @@ class Period:
             raise BadQuery(f"a period has at most {MOST_DAYS} days")
 
 
-class MoneyInsights:
+class CostInsights:
     """Reads only. A price that nobody knows is null; so is a sum of nothing but such prices."""
 
     def __init__(self, pool: Pool, *, timezone: str = "UTC") -> None:

@@ -17,7 +17,7 @@ _NAMED_AT_MOST = 100
 _TRIES = 3
 
 
-class PostgresWorkChanges:
+class PostgresJobChanges:
     """Each method is one transaction, with its line in the audit log; raises StorageUnavailable."""
 
     def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:

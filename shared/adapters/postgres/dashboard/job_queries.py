@@ -34,7 +34,7 @@ class DeliveryQuery:
     limit: int = 50
 
 
-class WorkInsights:
+class JobInsights:
     """Reads only; numbers that nobody knows are null."""
 
     def __init__(self, pool: Pool) -> None:

@@ -12,7 +12,7 @@ from shared.core.session.turns import Caps
 from shared.core.values.errors import UnknownSession
 
 
-class PostgresFigures:
+class PostgresSessionStats:
     """Reads only; raises StorageUnavailable."""
 
     def __init__(self, pool: asyncpg.Pool[asyncpg.Record], *, timezone: str = "UTC") -> None:

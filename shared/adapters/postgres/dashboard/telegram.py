@@ -24,7 +24,7 @@ class BotState:
     """Parts of answers of the last 30 days of which nobody knows whether they arrived."""
 
 
-class PostgresTelegramOverview:
+class PostgresTelegramBots:
     """Each method is one transaction; raises StorageUnavailable."""
 
     def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:

@@ -69,7 +69,7 @@ async def blame_storage_first(pool: object, error: Exception, *, since: int) -> 
 
 
 @asynccontextmanager
-async def asking_storage(pool: asyncpg.Pool[asyncpg.Record]) -> AsyncIterator[None]:
+async def storage_limiter(pool: asyncpg.Pool[asyncpg.Record]) -> AsyncIterator[None]:
     """An unexpected error inside is StorageUnavailable, unless storage was well all the while."""
     since = lost_by(pool)
     try:

@@ -83,7 +83,7 @@ SELECT hash FROM notes WHERE {_FAMILY} AND forgotten_at IS NOT NULL AND undo_unt
 """
 
 
-class PostgresTidying:
+class PostgresConsolidation:
     """Each method is one transaction."""
 
     def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:

@@ -39,7 +39,7 @@ SESSIONS_SHOWN = 20
 MESSAGES_SHOWN = 200
 
 
-class PostgresPeople:
+class PostgresAccountLinks:
     """Each method is one transaction; raises StorageUnavailable."""
 
     def __init__(self, pool: asyncpg.Pool[Record], *, timezone: str = "UTC") -> None:

@@ -9,7 +9,7 @@ from asyncpg.pool import PoolConnectionProxy
 
 from shared.adapters.postgres.db.pool import store_method
 from shared.adapters.postgres.people import identities_sql as sql
-from shared.adapters.postgres.people.account_links import PostgresPeople
+from shared.adapters.postgres.people.account_links import PostgresAccountLinks
 from shared.adapters.postgres.people.account_links_sql import ONE_AT_A_TIME as ONE_JOIN_AT_A_TIME
 from shared.adapters.postgres.people.visitors import VisitorRow, new_token, token_hash, visitor_of
 
@@ -24,7 +24,7 @@ PATIENT_SECONDS = 30.0
 class PostgresIdentities:
     """Each method is one transaction; raises StorageUnavailable."""
 
-    def __init__(self, pool: asyncpg.Pool[asyncpg.Record], *, people: PostgresPeople) -> None:
+    def __init__(self, pool: asyncpg.Pool[asyncpg.Record], *, people: PostgresAccountLinks) -> None:
         self._pool = pool
         self._people = people
 

@@ -42,7 +42,7 @@ class Invitation:
     expires_at: datetime
 
 
-class Roster:
+class OperatorAdmin:
     """Every change names who made it, and is in the audit log with it. Raises StorageUnavailable."""
 
     def __init__(self, pool: Pool) -> None:

@@ -27,7 +27,7 @@ class PersonRow:
     last_active_at: datetime
 
 
-class PostgresPersons:
+class PostgresPeopleDirectory:
     """Raises StorageUnavailable."""
 
     def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:

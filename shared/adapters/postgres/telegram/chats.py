@@ -31,7 +31,7 @@ class BotRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlaceRow:
+class ChatRow:
     """A chat, or a topic of one, and the session that lives there."""
 
     address_id: int
@@ -76,7 +76,7 @@ class Figures:
     spent_usd: Decimal | None
 
 
-class PostgresTelegramPlaces:
+class PostgresTelegramChats:
     """Each method is one transaction; raises StorageUnavailable."""
 
     def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
@@ -101,7 +101,7 @@ class PostgresTelegramPlaces:
     @store_method
     async def open(
         self, bot_id: int, *, chat_id: int, thread_id: int, kind: PartyKind, title: str
-    ) -> PlaceRow:
+    ) -> ChatRow:
         """The place, made with a session of its own when somebody speaks there for the first time."""
         row = await self._pool.fetchrow(_PLACE, str(bot_id), str(chat_id), _thread(thread_id))
         if row is not None and row["title"] == (title or row["title"]):
@@ -126,12 +126,12 @@ class PostgresTelegramPlaces:
         return _place(row)
 
     @store_method
-    async def place(self, address_id: int) -> PlaceRow | None:
+    async def place(self, address_id: int) -> ChatRow | None:
         row = await self._pool.fetchrow(f"{_PLACES} WHERE a.id = $1 AND a.channel = 'telegram'", address_id)
         return None if row is None else _place(row)
 
     @store_method
-    async def places_of_chat(self, bot_id: int, chat_id: int) -> list[PlaceRow]:
+    async def places_of_chat(self, bot_id: int, chat_id: int) -> list[ChatRow]:
         rows = await self._pool.fetch(
             f"{_PLACES} WHERE a.channel = 'telegram' AND a.account = $1 AND a.chat = $2",
             str(bot_id), str(chat_id),
@@ -139,7 +139,7 @@ class PostgresTelegramPlaces:
         return [_place(row) for row in rows]
 
     @store_method
-    async def place_of_due_turn(self, session_id: int) -> PlaceRow | None:
+    async def place_of_due_turn(self, session_id: int) -> ChatRow | None:
         """Where the oldest unanswered turn of a session came from, if that is a place of Telegram."""
         row = await self._pool.fetchrow(
             f"""{_PLACES} JOIN turns t ON t.address_id = a.id AND t.session_id = s.id
@@ -307,8 +307,8 @@ def _thread(thread_id: int) -> str:
     return str(thread_id) if thread_id else ""
 
 
-def _place(row: asyncpg.Record) -> PlaceRow:
-    return PlaceRow(
+def _place(row: asyncpg.Record) -> ChatRow:
+    return ChatRow(
         address_id=row["address_id"],
         bot_id=int(row["account"]),
         chat_id=int(row["chat"]),

@@ -20,7 +20,7 @@ class ChosenRow:
     agent_config: Mapping[str, Any]
 
 
-class PostgresChoices:
+class PostgresSessionSettings:
     """Each method is one transaction; raises UnknownSession, StorageUnavailable."""
 
     def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:

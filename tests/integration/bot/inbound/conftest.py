@@ -11,7 +11,7 @@ import pytest
 
 from bot.telegram.client.bot_api import BotApi
 from shared.adapters.postgres.db.pool import open_pool
-from shared.adapters.postgres.telegram.chats import PostgresTelegramPlaces
+from shared.adapters.postgres.telegram.chats import PostgresTelegramChats
 from shared.adapters.postgres.telegram.inbox import PostgresTelegramInbox
 from tests.kit.fakes.bot_api import TOKEN, Person, RunningBotApi, running_bot_api
 from tests.kit.telegram.updates import BOT
@@ -47,7 +47,7 @@ async def api(fake: RunningBotApi) -> AsyncIterator[BotApi]:
 @pytest.fixture
 async def pool(database_url: str) -> AsyncIterator[Pool]:
     pool = await open_pool(database_url, size=8)
-    await PostgresTelegramPlaces(pool).enrol(
+    await PostgresTelegramChats(pool).enrol(
         BOT.bot_id,
         username=BOT.username,
         agent="default",
@@ -65,8 +65,8 @@ def inbox(pool: Pool) -> PostgresTelegramInbox:
 
 
 @pytest.fixture
-def places(pool: Pool) -> PostgresTelegramPlaces:
-    return PostgresTelegramPlaces(pool)
+def places(pool: Pool) -> PostgresTelegramChats:
+    return PostgresTelegramChats(pool)
 
 
 async def texts(inbox: PostgresTelegramInbox) -> list[str]:

@@ -12,7 +12,7 @@ from typing import Any
 from bot.telegram.client.bot_api import BotApi
 from bot.telegram.inbound.polling import Poller
 from shared.adapters.postgres.db.pool import open_pool
-from shared.adapters.postgres.telegram.chats import PostgresTelegramPlaces
+from shared.adapters.postgres.telegram.chats import PostgresTelegramChats
 from shared.adapters.postgres.telegram.inbox import PostgresTelegramInbox
 from tests.kit.fakes.bot_api import TOKEN
 
@@ -40,7 +40,7 @@ async def main(base_url: str, database_url: str, moment: str) -> None:
     poller = Poller(
         BotApi(TOKEN, base_url=base_url),
         inbox=DyingInbox(PostgresTelegramInbox(pool), moment),
-        problems=PostgresTelegramPlaces(pool),
+        problems=PostgresTelegramChats(pool),
         on_stored=lambda: None,
     )
     await asyncio.wait_for(poller.run(), LIFE_SECONDS)

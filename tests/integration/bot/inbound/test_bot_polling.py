@@ -22,7 +22,7 @@ from bot.telegram.inbound.polling import (
     PollTimeouts,
     fetch_bot_identity,
 )
-from shared.adapters.postgres.telegram.chats import PostgresTelegramPlaces
+from shared.adapters.postgres.telegram.chats import PostgresTelegramChats
 from shared.adapters.postgres.telegram.inbox import PostgresTelegramInbox
 from shared.core.values.errors import StorageUnavailable
 from tests.integration.bot.inbound.conftest import Pool, texts, texts_come
@@ -344,7 +344,7 @@ async def test_the_token_is_in_no_log_and_no_error(
 
 
 async def test_a_poller_outlives_a_restarted_telegram(
-    inbox: PostgresTelegramInbox, notes: Notes, places: PostgresTelegramPlaces, pool: Pool
+    inbox: PostgresTelegramInbox, notes: Notes, places: PostgresTelegramChats, pool: Pool
 ) -> None:
     port = free_port()
     async with running_bot_api(port=port) as first:

@@ -25,7 +25,7 @@ from bot.telegram.inbound.updates import (
     ReactionChange,
 )
 from bot.telegram.inbound.webhook import PATH, WebhookConfig, make_webhook_handler, register_webhook
-from shared.adapters.postgres.telegram.chats import PostgresTelegramPlaces
+from shared.adapters.postgres.telegram.chats import PostgresTelegramChats
 from shared.adapters.postgres.telegram.inbox import PostgresTelegramInbox
 from shared.core.values.files import Picture
 from tests.integration.bot.inbound.conftest import Pool
@@ -81,7 +81,7 @@ async def way_in(
     fake: RunningBotApi,
     api: BotApi,
     inbox: PostgresTelegramInbox,
-    places: PostgresTelegramPlaces,
+    places: PostgresTelegramChats,
 ) -> AsyncIterator[WayIn]:
     made = WayIn(inbox)
     runner: web.AppRunner | None = None
@@ -269,7 +269,7 @@ async def test_a_button_is_no_failure_before_storage_was_seen_to_be_well(
 
     reader = InboxReader(
         inbox, MessageBatcher(_nobody, now=lambda: datetime.now(UTC)), bot=BOT, on_other=press,
-        asking_storage=storage.asking,
+        storage_limiter=storage.asking,
     )  # fmt: skip
     for number, well in ((1, False), (2, True)):
         storage.well = well

@@ -11,7 +11,7 @@ from aiogram import Bot
 
 from bot.telegram.client.sender import create_bot
 from shared.adapters.postgres.db.pool import open_pool
-from shared.adapters.postgres.telegram.chats import PostgresTelegramPlaces
+from shared.adapters.postgres.telegram.chats import PostgresTelegramChats
 from tests.integration.bot.outbound.delivery_driver import BOT_ID, Desk
 from tests.kit.fakes.bot_api import TOKEN, Person, RunningBotApi, running_bot_api
 
@@ -53,7 +53,7 @@ async def ann(fake: RunningBotApi) -> Person:
 @pytest.fixture
 async def pool(database_url: str) -> AsyncIterator[asyncpg.Pool[asyncpg.Record]]:
     pool = await open_pool(database_url, size=6)
-    await PostgresTelegramPlaces(pool).enrol(
+    await PostgresTelegramChats(pool).enrol(
         BOT_ID, username="ever_bot", agent="default", audience="personal", access="pairing", mode="polling"
     )
     yield pool

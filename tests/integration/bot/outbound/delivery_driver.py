@@ -22,7 +22,7 @@ from bot.telegram.outbound.native_drafts import AnswerForm
 from bot.telegram.outbound.streaming_reply import StreamingReply
 from shared.adapters.postgres.db.workers import PostgresWorkers
 from shared.adapters.postgres.operations.invariants import check_invariants
-from shared.adapters.postgres.telegram.chats import PlaceRow, PostgresTelegramPlaces
+from shared.adapters.postgres.telegram.chats import ChatRow, PostgresTelegramChats
 from shared.adapters.postgres.turns.deliveries import PartRow, PostgresDeliveries
 from shared.adapters.postgres.turns.turns import PostgresTurns
 from shared.adapters.postgres.turns.uncertain_notices import PostgresUncertainNotices
@@ -67,22 +67,22 @@ class Tasks:
 
 
 class Words:
-    def stopped(self, place: PlaceRow) -> str:
+    def stopped(self, place: ChatRow) -> str:
         return "[stopped]"
 
-    def working(self, place: PlaceRow, tool: str, subject: str = "") -> str | None:
+    def working(self, place: ChatRow, tool: str, subject: str = "") -> str | None:
         return None if tool == "save_memory" else f"({tool}{subject and f' {subject}'} …)"
 
-    def notice(self, place: PlaceRow, code: str, text: str) -> str:
+    def notice(self, place: ChatRow, code: str, text: str) -> str:
         return f"Sorry: {text}"
 
-    def uncertain(self, place: PlaceRow) -> str:
+    def uncertain(self, place: ChatRow) -> str:
         return UNCERTAIN
 
-    def arrived(self, place: PlaceRow) -> str:
+    def arrived(self, place: ChatRow) -> str:
         return "It has arrived."
 
-    def document(self, place: PlaceRow) -> str:
+    def document(self, place: ChatRow) -> str:
         return "The whole answer"
 
 
@@ -140,7 +140,7 @@ class Desk:
         self.pool = pool
         self.turns = PostgresTurns(pool)
         self.deliveries = PostgresDeliveries(pool)
-        self.places = PostgresTelegramPlaces(pool)
+        self.places = PostgresTelegramChats(pool)
         self.workers = PostgresWorkers(pool)
         self.client = client
         self.tasks = Tasks()
@@ -176,7 +176,7 @@ class Desk:
         usual: dict[str, Any] = {"private": rhythm, "group": rhythm, "native": rhythm}
         self.delivery = AnswerDelivery(self.post, tasks=self.tasks, **{**usual, **more})
 
-    async def place(self, chat: int = 42, *, thread: int = 0) -> PlaceRow:
+    async def place(self, chat: int = 42, *, thread: int = 0) -> ChatRow:
         return await self.places.open(
             BOT_ID,
             chat_id=chat,
@@ -185,7 +185,7 @@ class Desk:
             title="Ann",
         )
 
-    async def begin(self, place: PlaceRow, *, question: int | None = None) -> Answer:
+    async def begin(self, place: ChatRow, *, question: int | None = None) -> Answer:
         """A message is accepted and its turn claimed: the answer begins."""
         number = next(_updates)
         receipt = InboxReceipt(
@@ -201,7 +201,7 @@ class Desk:
         )  # fmt: skip
         return await self.claim(place)
 
-    async def claim(self, place: PlaceRow) -> Answer:
+    async def claim(self, place: ChatRow) -> Answer:
         if self._worker_id is None:
             self._worker_id = await self.workers.register("bot")
         claim = await self.turns.claim(
@@ -240,7 +240,7 @@ class Desk:
         async with self.pool.acquire() as connection:
             return list(await check_invariants(cast("asyncpg.Connection[asyncpg.Record]", connection)))
 
-    def _keyboard(self, place: PlaceRow, turn: int, state: str) -> InlineKeyboardMarkup | None:
+    def _keyboard(self, place: ChatRow, turn: int, state: str) -> InlineKeyboardMarkup | None:
         if not self.buttons:
             return None
         action = ButtonAction.STOP if state == "running" else ButtonAction.REGENERATE

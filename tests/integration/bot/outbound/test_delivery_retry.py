@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from shared.adapters.postgres.dashboard.job_changes import PostgresWorkChanges
+from shared.adapters.postgres.dashboard.job_changes import PostgresJobChanges
 from shared.core.ops.job_views import PartKey
 from tests.integration.bot.outbound.delivery_driver import Answer, Desk
 from tests.kit.fakes.bot_api import Person, RunningBotApi
@@ -28,7 +28,7 @@ async def test_a_part_that_is_sent_again_comes_once_more_and_in_order_with_the_r
 ) -> None:
     desk = desks()
     answer, part = await in_doubt(fake, desk)
-    changes = PostgresWorkChanges(desk.pool)
+    changes = PostgresJobChanges(desk.pool)
     assert (await changes.change_deliveries("send_again", [part], actor="anna")).changed
     assert await desk.broken_invariants() == []
     assert await desk.recover() == 1
@@ -44,7 +44,7 @@ async def test_a_part_that_an_operator_saw_is_never_sent(
 ) -> None:
     desk = desks()
     answer, part = await in_doubt(fake, desk)
-    assert (await PostgresWorkChanges(desk.pool).change_deliveries("arrived", [part], actor="anna")).changed
+    assert (await PostgresJobChanges(desk.pool).change_deliveries("arrived", [part], actor="anna")).changed
     assert await desk.recover() == 0
     assert await desks().recover() == 0
     await desk.tell()

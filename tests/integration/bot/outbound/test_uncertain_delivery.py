@@ -12,8 +12,8 @@ from bot.telegram.inbound.updates import QuotedMessage
 from bot.telegram.markup import MAX_PARTS
 from bot.telegram.outbound.keyboards import ButtonPress, parse_callback_data
 from bot.telegram.outbound.uncertain_notices import UncertainNotices
-from shared.adapters.postgres.dashboard.job_changes import PostgresWorkChanges
-from shared.adapters.postgres.telegram.chats import PlaceRow
+from shared.adapters.postgres.dashboard.job_changes import PostgresJobChanges
+from shared.adapters.postgres.telegram.chats import ChatRow
 from shared.adapters.postgres.turns.uncertain_notices import MOST_TRIES, Pressed
 from shared.core.ops.job_views import PartKey
 from shared.core.values.errors import StorageUnavailable
@@ -42,7 +42,7 @@ def press_of(line: Line) -> ButtonPress:
     return press
 
 
-async def press(desk: Desk, place: PlaceRow, line: Line, *, accessible: bool = True) -> Pressed:
+async def press(desk: Desk, place: ChatRow, line: Line, *, accessible: bool = True) -> Pressed:
     """As `Pressing` does it."""
     button = press_of(line)
     found = await desk.delivery.uncertain.handle_press(
@@ -421,4 +421,4 @@ async def test_who_has_blocked_the_bot_is_told_when_they_are_back(
 async def changed(desk: Desk, verb: Any, answer: Answer) -> Sequence[str]:
     session = await desk.pool.fetchval("SELECT public_id::text FROM sessions LIMIT 1")
     part = PartKey(session=session, turn=answer.turn, part=0)
-    return (await PostgresWorkChanges(desk.pool).change_deliveries(verb, [part], actor="anna")).changed
+    return (await PostgresJobChanges(desk.pool).change_deliveries(verb, [part], actor="anna")).changed

@@ -8,8 +8,8 @@ from typing import Any
 import asyncpg
 import pytest
 
-from shared.adapters.postgres.compaction.jobs import PostgresUpkeep
-from shared.adapters.postgres.dashboard.job_changes import PostgresWorkChanges
+from shared.adapters.postgres.compaction.jobs import PostgresJobs
+from shared.adapters.postgres.dashboard.job_changes import PostgresJobChanges
 from shared.adapters.postgres.db.pool import open_pool
 from shared.core.ops.job_views import JobMatch
 from shared.runtime.crash_points import POINTS
@@ -38,24 +38,24 @@ def cut(name: str) -> None:
 async def test_a_retry_that_was_cut_off_before_the_bell_is_found_by_the_sweep(pool: Any) -> None:
     await seed_work.jobs(pool)
     bell: list[tuple[int, int]] = []
-    desk = JobAdmin(PostgresWorkChanges(pool), Bell(bell), NobodyListens(), crash_point=cut)
+    desk = JobAdmin(PostgresJobChanges(pool), Bell(bell), NobodyListens(), crash_point=cut)
     with pytest.raises(PowerCut):
         await desk.change_jobs("retry", [1], actor="anna")
     assert bell == []
-    assert (1, 3) in await PostgresUpkeep(pool).due_jobs()
+    assert (1, 3) in await PostgresJobs(pool).due_jobs()
     assert await pool.fetchval("SELECT count(*) FROM audit WHERE action = 'job.retry'") == 1
 
 
 async def test_a_retried_job_is_claimed_like_any_other(pool: Any) -> None:
     await seed_work.jobs(pool)
     bell: list[tuple[int, int]] = []
-    desk = JobAdmin(PostgresWorkChanges(pool), Bell(bell), NobodyListens(), crash_point=lambda _: None)
+    desk = JobAdmin(PostgresJobChanges(pool), Bell(bell), NobodyListens(), crash_point=lambda _: None)
     await desk.change_jobs("retry", [1], actor="anna")
     await pool.execute(
         "UPDATE jobs SET state = 'done', leased_by = NULL, ended_at = now() WHERE key = 'runs'"
     )
     worker = await pool.fetchval("SELECT max(id) FROM workers")
-    claim = await PostgresUpkeep(pool).claim_job(1, worker_id=worker)
+    claim = await PostgresJobs(pool).claim_job(1, worker_id=worker)
     assert claim is not None
     assert (claim.attempt, claim.faults) == (4, 0)
 
@@ -66,7 +66,7 @@ async def test_what_does_not_fit_into_one_request_is_left_and_told(
     monkeypatch.setattr(job_admin, "BATCH", 2)
     monkeypatch.setattr(job_admin, "MAX_JOBS", 4)
     await seed_work.jobs(pool, dead=7)
-    desk = JobAdmin(PostgresWorkChanges(pool), Bell([]), NobodyListens(), crash_point=lambda _: None)
+    desk = JobAdmin(PostgresJobChanges(pool), Bell([]), NobodyListens(), crash_point=lambda _: None)
     done = await desk.change_matching_jobs("retry", JobMatch(state="dead"), through=10**6, actor="anna")
     assert (len(done.changed), done.more) == (4, 3)
     done = await desk.change_matching_jobs("retry", JobMatch(state="dead"), through=10**6, actor="anna")

@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from shared.adapters.postgres.people.operator_admin import Roster
+from shared.adapters.postgres.people.operator_admin import OperatorAdmin
 from shared.adapters.postgres.people.operator_auth import Operators
 from shared.config.settings import load_settings
 from tests.kit.dashboard.fixtures import SAME_ORIGIN, Dashboard, RunCommands
@@ -189,7 +189,7 @@ async def test_an_address_behind_a_trusted_proxy_locks_out_itself_alone(dashboar
 
 
 async def test_somebody_of_the_provider_has_no_password_here(dashboard: Dashboard) -> None:
-    operator = await Roster(dashboard.pool).of_provider(
+    operator = await OperatorAdmin(dashboard.pool).of_provider(
         issuer="https://id.example", subject="1", name="Ida", role="viewer"
     )
     operators = Operators(dashboard.pool)

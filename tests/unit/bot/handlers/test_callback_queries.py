@@ -12,7 +12,7 @@ from bot.telegram.handlers.callback_queries import CallbackQueryHandler
 from bot.telegram.inbound.updates import CallbackQuery, ChatRef, MessageAuthor
 from bot.telegram.outbound.keyboards import ButtonAction, ButtonPress, format_callback_data
 from bot.telegram.texts import get_texts
-from shared.adapters.postgres.telegram.chats import PlaceRow
+from shared.adapters.postgres.telegram.chats import ChatRow
 
 MEMORY = (ButtonAction.FORGET_NOTE, ButtonAction.BRING_BACK, ButtonAction.PAGE)
 ADMINS_ONLY = (
@@ -61,8 +61,8 @@ class Everything:
         return None
 
 
-def place(chat_id: int) -> PlaceRow:
-    return PlaceRow(
+def place(chat_id: int) -> ChatRow:
+    return ChatRow(
         address_id=5, bot_id=1, chat_id=chat_id, thread_id=0, party_id=2, session_id=3,
         session_public_id=UUID(int=4), title="", settings={}, unreachable=False,
     )  # fmt: skip
@@ -76,7 +76,7 @@ async def press(
     from_chat: int | None = None,
     public: bool = False,
 ) -> None:
-    async def found(_address_id: int) -> PlaceRow:
+    async def found(_address_id: int) -> ChatRow:
         return place(chat_id)
 
     stores = SimpleNamespace(places=SimpleNamespace(place=found))

@@ -225,7 +225,7 @@ async def test_what_nobody_expected_is_no_failure_before_storage_was_seen_to_be_
     storage = Doubtful()
     lanes = MessageBatcher(
         heard, now=lambda: datetime.now(UTC), patience=QUICK, on_failed=heard.fail,
-        asking_storage=storage.asking,
+        storage_limiter=storage.asking,
     )  # fmt: skip
     heard.errors = [broken_line() for _ in range(times)]
     lanes.put([now(spoken(1, "a"))])

@@ -97,7 +97,7 @@ def delegate(
     money = money or Money()
     return DelegateTool(
         model=model,
-        prompting=RequestBuilder(
+        requests=RequestBuilder(
             policy=policy, chat_model="main", summary_model="cheap", max_output=4_096, counter=Words()
         ),
         toolbox_of=lambda _config: Toolbox([Reads(), *tools]),

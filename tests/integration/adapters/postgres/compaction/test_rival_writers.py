@@ -56,7 +56,7 @@ async def test_of_three_rivals_with_the_same_view_exactly_one_commits(guest: Vis
         barrier = asyncio.Barrier(RIVALS)
         await asyncio.gather(*(_tried(rivals, barrier.wait) for _ in range(RIVALS)))
         assert rivals.told == {"committed": number, "stale": (RIVALS - 1) * number}
-    await guest.app.upkeep.end_job(rivals.job, state="done", outcome={})
+    await guest.app.stores.jobs.end_job(rivals.job, state="done", outcome={})
     assert await guest.one("SELECT count(*) FROM links WHERE active") == COMMITS
     await invariants_hold(guest)
 
@@ -93,7 +93,7 @@ async def test_a_turn_that_waited_for_a_compaction_knows_its_summary(guest: Visi
     assert link is not None
     assert (asked["head"], asked["base_turn"]) == (link, 3)
     assert asked["parts"]["summary"] > 0
-    await guest.app.upkeep.end_job(rivals.job, state="done", outcome={})
+    await guest.app.stores.jobs.end_job(rivals.job, state="done", outcome={})
     await invariants_hold(guest)
 
 
@@ -138,7 +138,7 @@ class Storm:
             await self._pause(10)
 
     async def _undo(self) -> None:
-        store, told = self.guest.app.upkeep, self.rivals.told
+        store, told = self.guest.app.stores.jobs, self.rivals.told
         while not self.written.is_set() and told["moved"] < UNDOS:
             if self.rng.random() < 0.6:
                 done = await store.undo_compaction(
@@ -167,7 +167,7 @@ class Storm:
 async def test_a_storm_of_writers_rivals_undos_and_pins_loses_nothing(guest: Visit) -> None:
     storm = Storm(guest, await rivals_of(guest), random.Random(4))
     await storm.blow()
-    await guest.app.upkeep.end_job(storm.rivals.job, state="done", outcome={})
+    await guest.app.stores.jobs.end_job(storm.rivals.job, state="done", outcome={})
     stored = await guest.app.pool.fetch("SELECT seq FROM entries WHERE author = 'person' ORDER BY seq")
     assert sorted(storm.said) == [row["seq"] for row in stored]
     assert await guest.one("SELECT count(*) FROM turns WHERE ended_at IS NULL") == 0
@@ -205,17 +205,17 @@ async def test_the_log_of_the_histories_means_what_postgres_means(guest: Visit) 
                     turns = {"from_turn": row["from_turn"], "through_turn": row["through_turn"]}
                     log.compact(Compaction(id=row["id"], kind="digest", **turns), seen)
             case "undo":
-                made = await guest.app.upkeep.undo_compaction(
+                made = await guest.app.stores.jobs.undo_compaction(
                     guest.session_id, limit_tokens=10**9, fixed_tokens=0
                 )
                 done = log.undo()
                 assert done == isinstance(made, CompactionStored)
             case "restore":
-                made = await guest.app.upkeep.restore_compaction(guest.session_id, fixed_tokens=0)
+                made = await guest.app.stores.jobs.restore_compaction(guest.session_id, fixed_tokens=0)
                 done = log.restore()
                 assert done == isinstance(made, CompactionStored)
             case "anew":
-                made = await guest.app.upkeep.start_new_conversation(guest.session_id, fixed_tokens=0)
+                made = await guest.app.stores.jobs.start_new_conversation(guest.session_id, fixed_tokens=0)
                 done = log.begin_anew("new")
                 assert done == isinstance(made, CompactionStored)
             case _:
@@ -225,10 +225,10 @@ async def test_the_log_of_the_histories_means_what_postgres_means(guest: Visit) 
                 if done:
                     (log.pin if deed == "pin" else log.unpin)(seq)
         deeds[deed] += done
-        state = await guest.app.upkeep.load_state(guest.session_id)
+        state = await guest.app.stores.jobs.load_state(guest.session_id)
         assert _shape(state.view) == _shape(log.view()), (deed, done)
     assert all(deeds[deed] > 0 for deed in choices), deeds
-    await guest.app.upkeep.end_job(rivals.job, state="done", outcome={})
+    await guest.app.stores.jobs.end_job(rivals.job, state="done", outcome={})
     await invariants_hold(guest)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from shared.adapters.postgres.dashboard.job_changes import PostgresWorkChanges
+from shared.adapters.postgres.dashboard.job_changes import PostgresJobChanges
 from shared.adapters.postgres.dashboard.memory_queries import MemoryInsights, NoteQuery
 from shared.adapters.postgres.dashboard.people_queries import PeopleInsights, PeopleQuery
 from shared.adapters.postgres.dashboard.read_models import Insights, SessionQuery
@@ -205,7 +205,7 @@ async def test_a_dead_job_marks_its_session_until_it_is_mended(guest: Visit) -> 
     job = await guest.one(
         "INSERT INTO jobs (kind, session_id, key) VALUES ('tidy', $1, 'x') RETURNING id", guest.session_id
     )
-    done = await PostgresWorkChanges(guest.app.pool).change_jobs("cancel", [job], actor="anna")
+    done = await PostgresJobChanges(guest.app.pool).change_jobs("cancel", [job], actor="anna")
     assert done.changed == (str(job),)
     assert await marked() is not None
     assert await answered_later() is not None

@@ -9,7 +9,7 @@ import asyncpg
 import pytest
 
 from shared.adapters.postgres.dashboard import job_list_sql
-from shared.adapters.postgres.dashboard.job_queries import WorkInsights
+from shared.adapters.postgres.dashboard.job_queries import JobInsights
 from shared.adapters.postgres.db.pool import open_pool
 from shared.core.ops.job_views import JobMatch
 from tests.kit.dashboard import seed, seed_work
@@ -71,7 +71,7 @@ async def test_what_is_counted_is_of_the_last_day_and_ends_at_a_bound(
 ) -> None:
     async with pool.acquire() as connection:
         seeded = await seed.a_session(connection)
-    insights, most = WorkInsights(pool), job_list_sql.COUNTED_TO
+    insights, most = JobInsights(pool), job_list_sql.COUNTED_TO
     await pool.execute(HISTORY, [seeded.session_id], "a", 10)
     done = """INSERT INTO jobs (kind, session_id, key, state, ended_at)
               SELECT 'flush', $1, 'new', $2, now() FROM generate_series(1, $3::int)"""

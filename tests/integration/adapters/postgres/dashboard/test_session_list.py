@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import asyncpg
 import pytest
 
-from shared.adapters.postgres.dashboard.job_queries import WorkInsights
+from shared.adapters.postgres.dashboard.job_queries import JobInsights
 from shared.adapters.postgres.dashboard.metrics_sql import GAUGES
 from shared.adapters.postgres.dashboard.people_queries import PeopleInsights, PeopleQuery
 from shared.adapters.postgres.dashboard.read_models import Insights, SessionQuery
@@ -42,7 +42,7 @@ async def guest(database_url: str, redis_url: str) -> AsyncIterator[Visit]:
 
 
 async def caught_up(guest: Visit) -> None:
-    while await guest.app.session_list.catch_up():
+    while await guest.app.stores.session_list.catch_up():
         pass
 
 
@@ -131,7 +131,7 @@ async def test_portions_are_bounded_and_all_are_told(guest: Visit, monkeypatch: 
     monkeypatch.setattr(listing, "AT_ONCE", 3)
     monkeypatch.setattr(listing, "_TAKE", listing._TAKE.replace("LIMIT 500", "LIMIT 3"))
     left = []
-    while await guest.app.session_list.catch_up():
+    while await guest.app.stores.session_list.catch_up():
         left.append(await guest.one(CHANGES))
     assert left == [5, 2]
     assert (await guest.one(CHANGES), await guest.one(STALE)) == (0, 0)
@@ -154,7 +154,7 @@ async def test_of_two_workers_one_tells_the_list(guest: Visit) -> None:
     await guest.ask("Hello")
     async with guest.app.pool.acquire() as connection, connection.transaction():
         assert await connection.fetchval(listing._ALONE)
-        assert not await guest.app.session_list.catch_up()
+        assert not await guest.app.stores.session_list.catch_up()
         assert await guest.one(CHANGES) > 0
     await caught_up(guest)
     assert await guest.one(CHANGES) == 0
@@ -181,7 +181,7 @@ async def test_whoever_is_being_renamed_is_told_the_next_time(guest: Visit) -> N
     await guest.ask("Hello")
     async with guest.app.pool.acquire() as connection, connection.transaction():
         await connection.execute(NAME, guest.address_id, "Zoë")
-        await guest.app.session_list.catch_up()
+        await guest.app.stores.session_list.catch_up()
         assert (await guest.one(CHANGES), await guest.one(STALE)) == (1, 1)
     await caught_up(guest)
     assert (await guest.one(CHANGES), await guest.one(STALE)) == (0, 0)
@@ -218,7 +218,7 @@ async def test_pages_hold_while_the_conversations_go_on(guest: Visit) -> None:
 
 
 async def test_operators_hear_that_the_list_has_moved(guest: Visit) -> None:
-    insights = WorkInsights(guest.app.pool)
+    insights = JobInsights(guest.app.pool)
     await guest.ask("Hello")
     before = await insights.pulse()
     await caught_up(guest)
@@ -241,9 +241,9 @@ async def test_what_is_asked_each_second_walks_through_no_idle_conversations(gue
     before = await _walked(guest)
     app, pool = guest.app, guest.app.pool
     await app.sessions.heartbeat()
-    assert await app.turns.list_unanswered("web") == []
-    assert await app.turns.load_held_turns(app.worker_id) == {}
-    await WorkInsights(pool).pulse()
+    assert await app.stores.turns.list_unanswered("web") == []
+    assert await app.stores.turns.load_held_turns(app.worker_id) == {}
+    await JobInsights(pool).pulse()
     await read_page(pool, GAUGES)
     await Insights(pool).overview()
     for state in ("answering", "waiting", "tidying", "problem"):
@@ -273,4 +273,4 @@ async def test_without_a_change_one_look_is_all(guest: Visit) -> None:
     async with guest.app.pool.acquire() as connection, connection.transaction():
         await connection.execute("LOCK TABLE session_list_changes IN EXCLUSIVE MODE")
         async with asyncio.timeout(5):
-            assert not await guest.app.session_list.catch_up()
+            assert not await guest.app.stores.session_list.catch_up()

@@ -10,7 +10,7 @@ import asyncpg
 import pytest
 
 from shared.adapters.postgres.db.pool import open_pool, store_method
-from shared.adapters.postgres.db.wellness import WatchedPool, asking_storage
+from shared.adapters.postgres.db.wellness import WatchedPool, storage_limiter
 from shared.core.values.errors import LeaseLost, StorageUnavailable
 
 CUT_OFF = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = $1"
@@ -141,7 +141,7 @@ async def test_what_was_expected_is_not_asked_about(
     with pytest.raises(LeaseLost):
         await store.raises(LeaseLost("turn 7"))
     with pytest.raises(LeaseLost):
-        async with asking_storage(pool):
+        async with storage_limiter(pool):
             raise LeaseLost("turn 7")
 
 
@@ -149,12 +149,12 @@ async def test_around_several_statements_one_lost_connection_is_enough(
     store: Store, pool: WatchedPool
 ) -> None:
     with pytest.raises(StorageUnavailable):
-        async with asking_storage(pool):
+        async with storage_limiter(pool):
             with pytest.raises(StorageUnavailable):
                 await store.cut_off(asyncpg.ConnectionDoesNotExistError("closed in the middle"))
             raise RuntimeError("of something that was not stored")
     with pytest.raises(RuntimeError):
-        async with asking_storage(pool):
+        async with storage_limiter(pool):
             raise RuntimeError("of our own")
 
 

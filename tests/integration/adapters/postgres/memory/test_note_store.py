@@ -47,7 +47,7 @@ class Story:
         return [f"n{row['id']}" for row in rows]
 
     async def step(self, what: str, text: str, place: int) -> None:
-        notes, ids = self.guest.app.notes, await self.ids()
+        notes, ids = self.guest.app.stores.notes, await self.ids()
         note, said = NewNote(kind="fact", text=text), _said(self.whose)
         some = ids[place % len(ids)] if ids else "n00000000"
         match what:
@@ -78,7 +78,7 @@ class Story:
 
     async def _erase(self, note_id: int) -> None:
         before = await self._texts()
-        await self.guest.app.notes.erase(self.whose, [note_id])
+        await self.guest.app.stores.notes.erase(self.whose, [note_id])
         self.erased |= before - await self._texts()
 
     async def _texts(self) -> set[str]:
@@ -115,10 +115,10 @@ def test_any_story_keeps_hashes_chains_and_graves(
 async def _told(steps: list[tuple[str, int, int]], database_url: str, redis_url: str) -> None:
     async with running_app(settings_for(database_url, redis_url)) as app:
         guest = await visit(app)
-        story = Story(guest, await app.notes.load_owner(guest.session_id))
+        story = Story(guest, await app.stores.notes.load_owner(guest.session_id))
         for what, text, place in steps:
             await story.step(what, TEXTS[text], place)
-        live = await app.notes.find(story.whose, [], limit=100)
+        live = await app.stores.notes.find(story.whose, [], limit=100)
         assert len({note_hash(note.text) for note in live.notes}) == len(live.notes)
     connection = await asyncpg.connect(database_url)
     try:
@@ -138,16 +138,16 @@ async def claimed(guest: Visit) -> JobClaim:
         "INSERT INTO jobs (kind, session_id, key) VALUES ('tidy', $1, 'tidy:now') RETURNING id",
         guest.session_id,
     )
-    job = await guest.app.upkeep.claim_job(job_id, worker_id=guest.app.worker_id)
+    job = await guest.app.stores.jobs.claim_job(job_id, worker_id=guest.app.worker_id)
     assert job is not None
     return job
 
 
 async def test_the_night_is_asked_for_once_a_day_and_only_when_there_is_something(guest: Visit) -> None:
-    ask = guest.app.consolidation.ask
+    ask = guest.app.stores.consolidation.ask
     assert await ask(timezone=MIDDAY, hour=0) == []
-    whose = await guest.app.notes.load_owner(guest.session_id)
-    await guest.app.notes.save(note_from({"text": "My dog is called Bertil."}), whose)
+    whose = await guest.app.stores.notes.load_owner(guest.session_id)
+    await guest.app.stores.notes.save(note_from({"text": "My dog is called Bertil."}), whose)
     assert await ask(timezone=MIDDAY, hour=24) == []
     (job_id,) = await ask(timezone=MIDDAY, hour=0)
     assert await ask(timezone=MIDDAY, hour=0) == []
@@ -160,29 +160,29 @@ async def test_the_night_is_asked_for_once_a_day_and_only_when_there_is_somethin
 
 
 async def test_a_dated_note_leaves_the_prompt_by_night_and_can_still_be_found(guest: Visit) -> None:
-    whose = await guest.app.notes.load_owner(guest.session_id)
+    whose = await guest.app.stores.notes.load_owner(guest.session_id)
     dated = {"text": "The person is in Rome.", "durability": "ephemeral", "event_date": "2020-05-01"}
-    await guest.app.notes.save(note_from(dated), whose)
-    assert len((await guest.app.upkeep.load_state(guest.session_id)).view.notes) == 1
+    await guest.app.stores.notes.save(note_from(dated), whose)
+    assert len((await guest.app.stores.jobs.load_state(guest.session_id)).view.notes) == 1
     job = await claimed(guest)
     await guest.app.pool.execute("UPDATE jobs SET state = 'due', leased_by = NULL WHERE id = $1", job.id)
     await guest.app.job_runner.run(job.id)
-    assert (await guest.app.upkeep.load_state(guest.session_id)).view.notes == ()
-    assert (await guest.app.notes.find(whose, ["rome"], limit=5)).total == 1
+    assert (await guest.app.stores.jobs.load_state(guest.session_id)).view.notes == ()
+    assert (await guest.app.stores.notes.find(whose, ["rome"], limit=5)).total == 1
 
 
 async def test_what_a_turn_was_shown_while_its_note_was_erased_goes_with_the_next_tidying(
     guest: Visit,
 ) -> None:
     """Such a turn stores its prompt after the erasure."""
-    whose = await guest.app.notes.load_owner(guest.session_id)
+    whose = await guest.app.stores.notes.load_owner(guest.session_id)
     note = note_from({"text": "My dog is called Zanzibarine."})
-    kept = (await guest.app.notes.save(note, whose)).note
+    kept = (await guest.app.stores.notes.save(note, whose)).note
     assert kept is not None
     await guest.ask("Hello.")
     parts = await guest.app.pool.fetch("SELECT * FROM prompt_parts WHERE body LIKE '%Zanzibarine%'")
     assert parts
-    assert await guest.app.notes.erase(whose, [kept.id]) == 1
+    assert await guest.app.stores.notes.erase(whose, [kept.id]) == 1
     await guest.app.pool.executemany(
         "INSERT INTO prompt_parts (sha256, body) VALUES ($1, $2)",
         [(part["sha256"], part["body"]) for part in parts],
@@ -194,19 +194,19 @@ async def test_what_a_turn_was_shown_while_its_note_was_erased_goes_with_the_nex
 
 async def test_a_save_whose_result_was_lost_is_recognised_by_its_call(guest: Visit) -> None:
     await guest.ask("My dog is called Bertil.")
-    whose = await guest.app.notes.load_owner(guest.session_id)
+    whose = await guest.app.stores.notes.load_owner(guest.session_id)
     call = NoteSource(
         session_id=whose.session_id, party_id=whose.party_id, scope=whose.scope, from_turn=1,
         through_turn=1, call_id="c1", call_key="1:1:c1",
     )  # fmt: skip
     note = note_from({"text": "The dog is called Bertil."})
-    first, again = [await guest.app.notes.save(note, call) for _ in range(2)]
+    first, again = [await guest.app.stores.notes.save(note, call) for _ in range(2)]
     assert (first.outcome, again.outcome) == ("saved", "saved")
     assert first.note == again.note
     assert again.event_seq is None
     changed = note_from({"text": "The dog is called Bertil the Second."})
     assert first.note is not None
-    done = [await guest.app.notes.change(first.note.short_id, changed, call) for _ in range(2)]
+    done = [await guest.app.stores.notes.change(first.note.short_id, changed, call) for _ in range(2)]
     assert [result.outcome for result in done] == ["changed", "changed"]
     assert await guest.one("SELECT count(*) FROM notes") == 2
     assert await guest.one("SELECT count(*) FROM events WHERE kind = 'memory'") == 2

@@ -12,7 +12,7 @@ import pytest
 
 from shared.adapters.postgres.memory.reminders import PostgresReminders
 from shared.adapters.postgres.operations.invariants import check_invariants
-from shared.adapters.postgres.people.account_links import PostgresPeople
+from shared.adapters.postgres.people.account_links import PostgresAccountLinks
 from shared.core.identity.people import Joined
 from shared.core.tools.reminders import PENDING_AT_MOST, PER_HOUR, NewReminder
 from shared.core.values.messages import Text
@@ -173,7 +173,7 @@ async def test_it_follows_its_address_to_the_session_and_party_that_it_leads_to(
     """As after `/link`: the other conversation goes on, and this place leads there."""
     other = await visit(guest.app)
     await store.add(await new(guest))
-    people = PostgresPeople(guest.app.pool)
+    people = PostgresAccountLinks(guest.app.pool)
     code = await people.issue_code(guest.session_id, guest.address_id)
     assert isinstance(code, str)
     assert isinstance(await people.link_account(other.session_id, other.address_id, code), Joined)

@@ -70,7 +70,7 @@ async def _talk(guest: Visit) -> None:
     for number in range(9):
         await guest.ask(f"Number {number}: we decided to meet on 2026-05-{number + 10} in Lisbon.")
     await _compacted(guest)
-    undone = await guest.app.upkeep.undo_compaction(guest.session_id, limit_tokens=10**9, fixed_tokens=0)
+    undone = await guest.app.stores.jobs.undo_compaction(guest.session_id, limit_tokens=10**9, fixed_tokens=0)
     assert hasattr(undone, "link_id"), undone
     await _compacted(guest)
     for number in range(7):
@@ -525,7 +525,7 @@ async def test_the_projected_request_of_the_whole_log_has_its_tool_pairs(
 ) -> None:
     name = await database_server.create(template=seeded)
     async with running_app(settings_for(database_server.url(name), "unix:///nowhere")) as app:
-        whole = await app.turns.load(1, base_turn=0, through_turn=100)
+        whole = await app.stores.turns.load(1, base_turn=0, through_turn=100)
     await database_server.drop(name)
     messages = (*(entry.message for entry in whole), text_message("user", "And now?"))
     assert sum(len(tool_uses(message.blocks)) for message in messages) == 1

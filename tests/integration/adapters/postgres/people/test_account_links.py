@@ -16,9 +16,9 @@ import pytest
 from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.adapters.postgres.people import account_links_sql
-from shared.adapters.postgres.people.account_links import PostgresPeople
+from shared.adapters.postgres.people.account_links import PostgresAccountLinks
 from shared.adapters.postgres.people.visitors import PostgresVisitors, new_token
-from shared.adapters.postgres.telegram.chats import PostgresTelegramPlaces
+from shared.adapters.postgres.telegram.chats import PostgresTelegramChats
 from shared.adapters.postgres.turns.turns import PostgresTurns
 from shared.core.identity.people import CODE_ALPHABET, GUESSES, Joined, Parted
 from shared.core.session.events import Accepted, Inbound
@@ -52,12 +52,14 @@ class Place:
         return int(await self.pool.fetchval(sql, self.party_id))
 
     async def code(self) -> str:
-        code = await PostgresPeople(self.pool).issue_code(await self.session_id, self.address_id)
+        code = await PostgresAccountLinks(self.pool).issue_code(await self.session_id, self.address_id)
         assert len(code) == 8, code
         return code
 
     async def types(self, code: str) -> Any:
-        return await PostgresPeople(self.pool).link_account(await self.session_id, self.address_id, code)
+        return await PostgresAccountLinks(self.pool).link_account(
+            await self.session_id, self.address_id, code
+        )
 
     async def joins(self, other: Place) -> Joined:
         joined = await self.types(await other.code())
@@ -65,7 +67,9 @@ class Place:
         return joined
 
     async def parts(self, link_id: int | None = None) -> Any:
-        return await PostgresPeople(self.pool).unlink_account(await self.session_id, self.address_id, link_id)
+        return await PostgresAccountLinks(self.pool).unlink_account(
+            await self.session_id, self.address_id, link_id
+        )
 
     async def says(self, words: str, *, session_id: int | None = None) -> Accepted:
         self.numbers.append(len(self.numbers))
@@ -96,7 +100,7 @@ class Place:
 @pytest.fixture
 async def pool(database_url: str) -> AsyncIterator[Pool]:
     pool = await open_pool(database_url, size=8)
-    await PostgresTelegramPlaces(pool).enrol(
+    await PostgresTelegramChats(pool).enrol(
         BOT, username="bot", agent="default", audience="personal", access="pairing", mode="polling"
     )
     yield pool
@@ -112,7 +116,7 @@ async def visitor(pool: Pool) -> Place:
 
 
 async def chat(pool: Pool, number: int = 42, *, thread: int = 0, group: bool = False) -> Place:
-    row = await PostgresTelegramPlaces(pool).open(
+    row = await PostgresTelegramChats(pool).open(
         BOT, chat_id=number, thread_id=thread, kind="group" if group else "person", title="Ada"
     )
     return Place(pool, "telegram", row.address_id, row.session_id, row.party_id)
@@ -162,7 +166,7 @@ async def test_a_code_lives_ten_minutes_and_a_fourth_one_within_the_hour_is_not_
         await page.code()
     left = await pool.fetchval("SELECT max(expires_at) - now() FROM one_time_codes")
     assert left <= timedelta(minutes=10)
-    people = PostgresPeople(pool)
+    people = PostgresAccountLinks(pool)
     assert await people.issue_code(await page.session_id, page.address_id) == "too_many_codes"
     await pool.execute("UPDATE one_time_codes SET created_at = now() - interval '61 minutes'")
     await page.code()
@@ -263,7 +267,7 @@ async def test_a_code_typed_twice_did_its_work_once(pool: Pool) -> None:
 
 async def test_groups_and_public_places_are_never_joined(pool: Pool) -> None:
     page, group = await visitor(pool), await chat(pool, -100, group=True)
-    people = PostgresPeople(pool)
+    people = PostgresAccountLinks(pool)
     assert await people.issue_code(await group.session_id, group.address_id) == "group"
     assert await group.types(await page.code()) == "group"
     code, phone = await page.code(), await chat(pool)
@@ -494,7 +498,7 @@ async def test_three_who_are_one_part_in_any_order(pool: Pool, first: int) -> No
         await place.notes("Likes tea", f"From {place.channel} {place.party_id}")
     await phone.joins(page)
     await other.joins(phone)
-    people = PostgresPeople(pool)
+    people = PostgresAccountLinks(pool)
     links = await people.list_links(await other.session_id)
     assert await other.parts() == "which"
     assert isinstance(await other.parts(links[first].id), Parted)
@@ -517,7 +521,7 @@ async def test_the_archived_conversation_can_be_read_from_either_side(pool: Pool
     await page.says("What I said before")
     await answer_all(pool)
     await phone.joins(page)
-    people = PostgresPeople(pool)
+    people = PostgresAccountLinks(pool)
     found = await people.archived(await page.session_id)
     assert [one.text for session in found for one in session.messages] == ["What I said before"]
     assert found[0].channel == "web"
@@ -558,7 +562,7 @@ async def test_whatever_people_do_at_once_everybody_has_one_place(pool: Pool, se
     codes: list[str] = []
 
     async def act(place: Place) -> None:
-        people = PostgresPeople(pool)
+        people = PostgresAccountLinks(pool)
         for _ in range(6):
             match chance.choice(("code", "type", "type", "part", "say")):
                 case "code":

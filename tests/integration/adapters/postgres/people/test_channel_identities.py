@@ -11,10 +11,10 @@ import pytest
 
 from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.operations.invariants import check_invariants
-from shared.adapters.postgres.people.account_links import PostgresPeople
+from shared.adapters.postgres.people.account_links import PostgresAccountLinks
 from shared.adapters.postgres.people.identities import PostgresIdentities
 from shared.adapters.postgres.people.visitors import PostgresVisitors, VisitorRow, new_token
-from shared.adapters.postgres.telegram.chats import PostgresTelegramPlaces
+from shared.adapters.postgres.telegram.chats import PostgresTelegramChats
 from shared.adapters.postgres.turns.turns import PostgresTurns
 from shared.core.session.events import Inbound
 from shared.core.values.errors import SessionMoved
@@ -34,7 +34,7 @@ async def pool(database_url: str) -> AsyncIterator[Pool]:
 
 
 async def come(pool: Pool, *, former: str | None = None, place: str = ADA, name: str = "") -> VisitorRow:
-    identities = PostgresIdentities(pool, people=PostgresPeople(pool))
+    identities = PostgresIdentities(pool, people=PostgresAccountLinks(pool))
     done = await identities.identify(site="default", place=place, name=name, timezone=None, former=former)
     assert not isinstance(done, str), done
     return done[0]
@@ -70,7 +70,7 @@ async def test_strangers_who_sign_in_at_once_as_one_new_person_all_keep_their_wo
     talks = [await stranger(pool, f"Talk {number}") for number in range(4)]
     rows = await asyncio.gather(*(come(pool, former=token) for token, _ in talks))
     assert len({row.session_id for row in rows}) == 1
-    kept = await PostgresPeople(pool).archived(rows[0].session_id)
+    kept = await PostgresAccountLinks(pool).archived(rows[0].session_id)
     assert len(kept) == 3
     assert not [token for token, _ in talks if await PostgresVisitors(pool).find(token) is not None]
 
@@ -107,7 +107,7 @@ async def test_codes_of_the_old_place_open_nothing(pool: Pool) -> None:
         before.party_id,
         before.address_id,
     )
-    identities = PostgresIdentities(pool, people=PostgresPeople(pool))
+    identities = PostgresIdentities(pool, people=PostgresAccountLinks(pool))
     assert await identities.issue_code(before.address_id, b"h" * 32)
     after = await come(pool, former=token)
     assert await pool.fetchval("SELECT count(*) FROM one_time_codes") == 0, "what the old place gave out"
@@ -123,14 +123,14 @@ async def test_a_name_is_that_of_the_newest_signature(pool: Pool) -> None:
 
 
 async def test_an_unknown_site_has_no_people(pool: Pool) -> None:
-    identities = PostgresIdentities(pool, people=PostgresPeople(pool))
+    identities = PostgresIdentities(pool, people=PostgresAccountLinks(pool))
     done = await identities.identify(site="nowhere", place=ADA, name="", timezone=None, former=None)
     assert done == "no_site"
 
 
 async def telegram(pool: Pool) -> tuple[int, int]:
     """Session and address of a person in a chat."""
-    places = PostgresTelegramPlaces(pool)
+    places = PostgresTelegramChats(pool)
     await places.enrol(
         7, username="bot", agent="default", audience="personal", access="pairing", mode="polling"
     )
@@ -143,7 +143,7 @@ async def telegram(pool: Pool) -> tuple[int, int]:
 async def test_whoever_signs_in_next_gets_nothing_of_a_linked_browser(
     pool: Pool, typed_in: str, known_before: bool
 ) -> None:
-    people = PostgresPeople(pool)
+    people = PostgresAccountLinks(pool)
     before = await come(pool) if known_before else None
     token, here = await stranger(pool, "Of Grace")
     session_id, address_id = await telegram(pool)
@@ -172,7 +172,7 @@ async def test_whoever_signs_in_next_gets_nothing_of_a_linked_browser(
 
 
 async def test_what_came_along_at_signing_in_is_not_parted_to_where_nobody_finds_it(pool: Pool) -> None:
-    people = PostgresPeople(pool)
+    people = PostgresAccountLinks(pool)
     ada = await come(pool)
     token, _ = await stranger(pool, "The short one")
     again = await come(pool, former=token)

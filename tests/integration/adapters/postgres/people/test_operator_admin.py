@@ -11,7 +11,7 @@ import asyncpg
 import pytest
 
 from shared.adapters.postgres.db.pool import open_pool
-from shared.adapters.postgres.people.operator_admin import Invitation, Roster
+from shared.adapters.postgres.people.operator_admin import Invitation, OperatorAdmin
 from shared.adapters.postgres.people.operator_auth import Operators, create_login_link
 from shared.core.identity.operators import (
     BadOperator,
@@ -42,8 +42,8 @@ async def operators(pool: Pool) -> AsyncIterator[Operators]:
 
 
 @pytest.fixture
-async def roster(pool: Pool) -> Roster:
-    return Roster(pool)
+async def roster(pool: Pool) -> OperatorAdmin:
+    return OperatorAdmin(pool)
 
 
 async def entered(operators: Operators, invitation: Invitation, *, browser: str = "") -> str:
@@ -52,7 +52,9 @@ async def entered(operators: Operators, invitation: Invitation, *, browser: str 
     return token
 
 
-async def test_an_invited_operator_comes_in_once_by_the_link(roster: Roster, operators: Operators) -> None:
+async def test_an_invited_operator_comes_in_once_by_the_link(
+    roster: OperatorAdmin, operators: Operators
+) -> None:
     invited = await roster.invite("  Grace   Hopper ", "operator", by="ada")
     assert invited.name == "Grace Hopper"
     agent = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"
@@ -67,7 +69,7 @@ async def test_an_invited_operator_comes_in_once_by_the_link(roster: Roster, ope
     assert (login["how"], login["source"], login["browser"]) == ("link", "192.0.2.7", "Firefox on Linux")
 
 
-async def test_nobody_is_invited_under_a_taken_or_a_strange_name(roster: Roster) -> None:
+async def test_nobody_is_invited_under_a_taken_or_a_strange_name(roster: OperatorAdmin) -> None:
     await roster.invite("Grace", "viewer", by="ada")
     with pytest.raises(OperatorExists):
         await roster.invite("grace", "viewer", by="ada")
@@ -78,14 +80,16 @@ async def test_nobody_is_invited_under_a_taken_or_a_strange_name(roster: Roster)
         await roster.invite("Eve", "root", by="ada")
 
 
-async def test_only_the_newest_link_opens(roster: Roster, operators: Operators) -> None:
+async def test_only_the_newest_link_opens(roster: OperatorAdmin, operators: Operators) -> None:
     first = await roster.invite("Grace", "viewer", by="ada")
     second = await roster.link(first.id, by="ada")
     assert await operators.use_link(token=first.token, source="a") is None
     await entered(operators, second)
 
 
-async def test_the_last_admin_stays_whatever_is_asked(roster: Roster, database_url: str, pool: Pool) -> None:
+async def test_the_last_admin_stays_whatever_is_asked(
+    roster: OperatorAdmin, database_url: str, pool: Pool
+) -> None:
     await create_login_link(database_url)
     ada = await roster.named("admin")
     for change in ({"role": "viewer"}, {"locked": True}, {"role": "operator", "locked": True}):
@@ -98,7 +102,7 @@ async def test_the_last_admin_stays_whatever_is_asked(roster: Roster, database_u
     assert await pool.fetchval("SELECT count(*) FROM audit WHERE action = 'operator.changed'") == 1
 
 
-async def test_two_admins_who_demote_each_other_do_not_both_succeed(roster: Roster) -> None:
+async def test_two_admins_who_demote_each_other_do_not_both_succeed(roster: OperatorAdmin) -> None:
     both = [await roster.invite(name, "admin", by="x") for name in ("Ada", "Grace")]
     outcomes = await asyncio.gather(
         *(roster.change(one.id, by="x", role="viewer") for one in both), return_exceptions=True
@@ -107,7 +111,7 @@ async def test_two_admins_who_demote_each_other_do_not_both_succeed(roster: Rost
 
 
 async def test_a_locked_operator_is_out_at_once_and_comes_back_unlocked(
-    roster: Roster, operators: Operators, database_url: str
+    roster: OperatorAdmin, operators: Operators, database_url: str
 ) -> None:
     await create_login_link(database_url)
     invited = await roster.invite("Grace", "operator", by="admin")
@@ -124,7 +128,7 @@ async def test_a_locked_operator_is_out_at_once_and_comes_back_unlocked(
     assert await operators.broken_audit_link() is None
 
 
-async def test_a_stale_change_is_refused_with_what_stands(roster: Roster) -> None:
+async def test_a_stale_change_is_refused_with_what_stands(roster: OperatorAdmin) -> None:
     invited = await roster.invite("Grace", "viewer", by="ada")
     await roster.change(invited.id, by="ada", version=1, role="operator")
     with pytest.raises(StaleOperator) as stale:
@@ -135,7 +139,7 @@ async def test_a_stale_change_is_refused_with_what_stands(roster: Roster) -> Non
     assert unchanged["version"] == 2
 
 
-async def test_logins_end_one_by_one_or_all(roster: Roster, operators: Operators) -> None:
+async def test_logins_end_one_by_one_or_all(roster: OperatorAdmin, operators: Operators) -> None:
     invited = await roster.invite("Grace", "viewer", by="ada")
     tokens = [await entered(operators, invited)]
     tokens += [await entered(operators, await roster.link(invited.id, by="ada"))]
@@ -152,7 +156,9 @@ async def test_logins_end_one_by_one_or_all(roster: Roster, operators: Operators
     assert await operators.signed_in(tokens[0]) is None
 
 
-async def test_nobody_ends_the_login_of_another_as_their_own(roster: Roster, operators: Operators) -> None:
+async def test_nobody_ends_the_login_of_another_as_their_own(
+    roster: OperatorAdmin, operators: Operators
+) -> None:
     grace, eve = [await roster.invite(name, "viewer", by="ada") for name in ("Grace", "Eve")]
     kept, mine = await entered(operators, grace), await entered(operators, eve)
     who = await operators.signed_in(mine)
@@ -165,7 +171,7 @@ async def test_nobody_ends_the_login_of_another_as_their_own(roster: Roster, ope
     assert await operators.signed_in(kept) is not None
 
 
-async def test_who_is_not_there_cannot_be_changed(roster: Roster) -> None:
+async def test_who_is_not_there_cannot_be_changed(roster: OperatorAdmin) -> None:
     for act in (
         roster.change(uuid4(), by="ada", role="viewer"), roster.link(uuid4(), by="ada"),
         roster.end_logins(uuid4(), by="ada"), roster.named("nobody"),
@@ -174,7 +180,7 @@ async def test_who_is_not_there_cannot_be_changed(roster: Roster) -> None:
             await act
 
 
-async def test_the_provider_decides_on_its_operators(roster: Roster, pool: Pool) -> None:
+async def test_the_provider_decides_on_its_operators(roster: OperatorAdmin, pool: Pool) -> None:
     who = {"issuer": "https://id.example", "subject": "42"}
     first = await roster.of_provider(**who, name="Grace", role="operator")
     assert first is not None
@@ -191,7 +197,7 @@ async def test_the_provider_decides_on_its_operators(roster: Roster, pool: Pool)
     assert await roster.of_provider(**who, name="Grace", role="admin") is None
 
 
-async def test_a_provider_cannot_become_somebody_who_is_here(roster: Roster, pool: Pool) -> None:
+async def test_a_provider_cannot_become_somebody_who_is_here(roster: OperatorAdmin, pool: Pool) -> None:
     await roster.invite("Grace", "admin", by="ada")
     made = await roster.of_provider(issuer="https://id.example", subject="1", name="grace", role="viewer")
     assert await pool.fetchval("SELECT name FROM operators WHERE id = $1", made) == "grace 2"
@@ -199,7 +205,7 @@ async def test_a_provider_cannot_become_somebody_who_is_here(roster: Roster, poo
 
 
 async def test_a_login_link_of_the_terminal_is_never_for_somebody_of_the_provider(
-    roster: Roster, operators: Operators, database_url: str
+    roster: OperatorAdmin, operators: Operators, database_url: str
 ) -> None:
     await roster.of_provider(issuer="https://id.example", subject="1", name="Grace", role="admin")
     token = await operators.use_link(token=await create_login_link(database_url), source="a")

@@ -10,7 +10,7 @@ import pytest
 
 from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.people.login_tries import PLACES_AT_MOST, LoginTries, keys_of
-from shared.adapters.postgres.people.operator_admin import Roster
+from shared.adapters.postgres.people.operator_admin import OperatorAdmin
 from shared.adapters.postgres.people.operator_auth import (
     Operators,
     TooManyTries,
@@ -264,7 +264,7 @@ async def test_whoever_is_locked_has_no_place_left(
     ada = await with_password(at_home, pool)
     await pool.execute("INSERT INTO operators (name, role) VALUES ('boss', 'admin')")
     await at_home.begin(ada, how="password", source=OWN)
-    await Roster(pool).change(
+    await OperatorAdmin(pool).change(
         await pool.fetchval("SELECT public_id FROM operators WHERE id = $1", ada), by="boss", locked=True
     )
     assert await pool.fetchval("SELECT count(*) FROM login_places") == 0

@@ -14,7 +14,7 @@ import pytest
 from shared.adapters.encryption import CannotUnseal, Encryption
 from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.people.login_tries import LoginTries, keys_of
-from shared.adapters.postgres.people.operator_admin import Roster
+from shared.adapters.postgres.people.operator_admin import OperatorAdmin
 from shared.adapters.postgres.people.operator_auth import (
     CodeNeeded,
     Operators,
@@ -65,7 +65,7 @@ async def factors(pool: Pool, operators: Operators) -> SecondFactors:
 
 @pytest.fixture
 async def ada(pool: Pool, operators: Operators) -> int:
-    await Roster(pool).invite("ada", "admin", by="t")
+    await OperatorAdmin(pool).invite("ada", "admin", by="t")
     number: int = await pool.fetchval("SELECT id FROM operators WHERE name = 'ada'")
     await operators.set_password(number, PASSWORD)
     return number
@@ -262,7 +262,7 @@ async def test_who_has_a_second_factor_is_asked_for_it_instead_of_being_kept_out
 @pytest.mark.control("S09", "S10")
 async def test_codes_are_not_guessed_from_everywhere_either_but_where_one_has_logged_in(pool: Pool) -> None:
     operators = Operators(pool, place_key=lambda: b"k" * 32)
-    await Roster(pool).invite("ada", "admin", by="t")
+    await OperatorAdmin(pool).invite("ada", "admin", by="t")
     ada = await pool.fetchval("SELECT id FROM operators WHERE name = 'ada'")
     await operators.set_password(ada, PASSWORD)
     factors = SecondFactors(
@@ -311,10 +311,10 @@ async def test_half_a_login_ends_by_age_by_a_new_password_and_by_a_lock(
         await factors.log_in(token=half, code=await one_time_code(pool, key), source="a")
     with pytest.raises(NoSuchFactor):
         await factors.log_in(token="x" * 43, code=await one_time_code(pool, key), source="a")
-    await Roster(pool).invite("grace", "admin", by="t")
+    await OperatorAdmin(pool).invite("grace", "admin", by="t")
     half = await operators.log_in(name="ada", password=PASSWORD + " more", source="a")  # type: ignore[assignment]
     assert isinstance(half, CodeNeeded)
-    await Roster(pool).change(await Roster(pool).named("ada"), by="t", locked=True)
+    await OperatorAdmin(pool).change(await OperatorAdmin(pool).named("ada"), by="t", locked=True)
     with pytest.raises(NoSuchFactor):
         await factors.log_in(token=half.token, code=await one_time_code(pool, key), source="a")
 
@@ -354,7 +354,9 @@ async def test_another_secret_key_opens_nothing_and_says_so(
 
 
 async def test_who_comes_by_a_provider_has_its_second_factor(pool: Pool, factors: SecondFactors) -> None:
-    number = await Roster(pool).of_provider(issuer="https://id.example", subject="1", name="Bo", role="admin")
+    number = await OperatorAdmin(pool).of_provider(
+        issuer="https://id.example", subject="1", name="Bo", role="admin"
+    )
     assert number is not None
     with pytest.raises(OfTheProvider):
         await factors.begin(number)

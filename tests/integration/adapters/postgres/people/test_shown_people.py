@@ -9,7 +9,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from shared.adapters.postgres.compaction.jobs import PostgresUpkeep
+from shared.adapters.postgres.compaction.jobs import PostgresJobs
 from shared.adapters.postgres.compaction.jobs_sql import TELL_WHOSE, TOLD_AT_ONCE
 from shared.adapters.postgres.dashboard.read_models import Insights, SessionQuery
 from shared.adapters.postgres.people.identities_sql import NAME
@@ -61,7 +61,7 @@ async def test_old_conversations_are_told_some_at_a_time(pool: Pool) -> None:
     ada = await named(pool, "Ada")
     await pool.executemany(ANOTHER, [(ada.party_id,)] * TOLD_AT_ONCE)
     await pool.execute(OF_BEFORE)
-    upkeep = PostgresUpkeep(pool)
+    upkeep = PostgresJobs(pool)
     assert [await upkeep.tell_whose() for _ in range(3)] == [TOLD_AT_ONCE, 1, 0]
     assert set(await shown(pool)) == {("Ada", "person", False)}
 
@@ -69,7 +69,7 @@ async def test_old_conversations_are_told_some_at_a_time(pool: Pool) -> None:
 async def test_a_conversation_in_somebodys_hands_is_told_the_next_time(pool: Pool) -> None:
     await named(pool, "Ada")
     await pool.execute(OF_BEFORE)
-    upkeep = PostgresUpkeep(pool)
+    upkeep = PostgresJobs(pool)
     async with pool.acquire() as connection, connection.transaction():
         await connection.execute("SELECT FROM sessions FOR UPDATE")
         assert await upkeep.tell_whose() == 0
@@ -90,7 +90,7 @@ async def test_who_is_being_renamed_is_not_told_beside_it(pool: Pool) -> None:
     await pool.execute(OF_BEFORE)
     async with pool.acquire() as connection, connection.transaction():
         await connection.execute(RENAME, ada.party_id, "Zoë")
-        assert await PostgresUpkeep(pool).tell_whose() == 0
+        assert await PostgresJobs(pool).tell_whose() == 0
     assert await shown(pool) == [("Zoë", "person", False)]
 
 

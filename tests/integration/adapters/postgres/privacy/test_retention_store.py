@@ -94,7 +94,7 @@ async def test_a_conversation_that_nobody_uses_is_forgotten_and_the_person_is_no
     await guest.app.pool.execute(
         "UPDATE sessions SET last_active_at = now() - interval '31 days' WHERE id = $1", other.session_id
     )
-    await guest.app.session_list.catch_up()
+    await guest.app.stores.session_list.catch_up()
     assert (await guest.app.retention.sweep())["conversations"] == 1
     said = await guest.app.pool.fetchval(
         "SELECT string_agg(blocks::text, ' ') FROM entries WHERE session_id = $1", other.session_id

@@ -10,12 +10,12 @@ from typing import TypeAlias
 import asyncpg
 import pytest
 
-from shared.adapters.postgres.dashboard.job_queries import DeliveryQuery, WorkInsights
+from shared.adapters.postgres.dashboard.job_queries import DeliveryQuery, JobInsights
 from shared.adapters.postgres.db.leases import PostgresLeases
 from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.db.workers import PostgresWorkers
 from shared.adapters.postgres.telegram.access import PostgresTelegramAccess
-from shared.adapters.postgres.telegram.chats import PlaceRow, PostgresTelegramPlaces
+from shared.adapters.postgres.telegram.chats import ChatRow, PostgresTelegramChats
 from shared.adapters.postgres.telegram.inbox import PostgresTelegramInbox
 from shared.adapters.postgres.turns.deliveries import PostgresDeliveries
 from shared.adapters.postgres.turns.turns import PostgresTurns
@@ -32,7 +32,7 @@ ADA = 4_503_599_627_370_495
 @pytest.fixture
 async def pool(database_url: str) -> AsyncIterator[Pool]:
     pool = await open_pool(database_url, size=8)
-    await PostgresTelegramPlaces(pool).enrol(
+    await PostgresTelegramChats(pool).enrol(
         BOT, username="ever_bot", agent="default", audience="personal", access="pairing", mode="polling"
     )
     yield pool
@@ -43,9 +43,9 @@ def update(number: int, text: str = "Hello") -> dict[str, object]:
     return {"update_id": number, "message": {"text": text}}
 
 
-async def place(pool: Pool, *, chat: int = ADA, thread: int = 0, title: str = "Ada") -> PlaceRow:
+async def place(pool: Pool, *, chat: int = ADA, thread: int = 0, title: str = "Ada") -> ChatRow:
     kind = "person" if chat > 0 else "group"
-    return await PostgresTelegramPlaces(pool).open(
+    return await PostgresTelegramChats(pool).open(
         BOT,
         chat_id=chat,
         thread_id=thread,
@@ -67,7 +67,7 @@ async def test_an_update_is_stored_once_however_often_it_comes(pool: Pool) -> No
     assert await inbox.next_offset(BOT) == 8
 
 
-def message(row: PlaceRow, *numbers: int) -> Inbound:
+def message(row: ChatRow, *numbers: int) -> Inbound:
     """As the lanes of a holder of the bot hand it on: these updates are one message."""
     receipt = InboxReceipt(bot_id=BOT, update_ids=numbers, chat_id=row.chat_id, message_ids=numbers)
     return Inbound(
@@ -84,7 +84,7 @@ async def accepted(pool: Pool, inbound: Inbound) -> bool | None:
         return None
 
 
-async def said(pool: Pool, row: PlaceRow) -> list[str]:
+async def said(pool: Pool, row: ChatRow) -> list[str]:
     found = await pool.fetch(
         "SELECT blocks->0->>'text' AS text FROM entries WHERE session_id = $1 ORDER BY seq", row.session_id
     )
@@ -184,7 +184,7 @@ async def test_a_place_takes_the_name_its_chat_has_now(pool: Pool) -> None:
 @pytest.mark.control("S31")
 async def test_whom_nobody_let_in_is_capped_like_a_visitor(pool: Pool) -> None:
     known = await place(pool)
-    await PostgresTelegramPlaces(pool).enrol(
+    await PostgresTelegramChats(pool).enrol(
         BOT, username="ever_bot", agent="default", audience="public", access="open", mode="polling"
     )
     stranger = await place(pool, chat=77, title="Eve")
@@ -194,7 +194,7 @@ async def test_whom_nobody_let_in_is_capped_like_a_visitor(pool: Pool) -> None:
 
 
 async def test_a_group_that_became_a_supergroup_keeps_its_session(pool: Pool) -> None:
-    places = PostgresTelegramPlaces(pool)
+    places = PostgresTelegramChats(pool)
     before = await place(pool, chat=-5, title="Family")
     await PostgresTelegramAccess(pool).decide(BOT, -5, allowed=True, by="admin")
     await places.migrate(BOT, old_chat=-5, new_chat=-1005)
@@ -207,7 +207,7 @@ async def test_a_group_that_became_a_supergroup_keeps_its_session(pool: Pool) ->
 
 
 async def test_a_blocked_chat_is_unreachable_until_somebody_speaks(pool: Pool) -> None:
-    places = PostgresTelegramPlaces(pool)
+    places = PostgresTelegramChats(pool)
     row = await place(pool)
     await places.set_reachable(BOT, ADA, reachable=False)
     blocked = await places.place(row.address_id)
@@ -264,7 +264,7 @@ async def test_an_owner_link_works_once(pool: Pool) -> None:
     assert not await access.become_owner(BOT, 9, code="nonsense", name="B")
 
 
-async def answered_turn(pool: Pool, row: PlaceRow) -> tuple[int, int]:
+async def answered_turn(pool: Pool, row: ChatRow) -> tuple[int, int]:
     """A turn in the state in which an answer leaves it."""
     await pool.execute(
         """WITH t AS (
@@ -305,18 +305,18 @@ async def test_a_part_is_begun_once_and_found_until_it_is_delivered(pool: Pool) 
         ("delivered", 71),
         ("uncertain", None),
     ]
-    told = await PostgresTelegramPlaces(pool).message(BOT, ADA, 71)
+    told = await PostgresTelegramChats(pool).message(BOT, ADA, 71)
     assert told is not None
     assert (told.session_id, told.turn, told.part, told.seq) == (*turn, 0, None)
 
 
 async def test_operators_see_the_bot_and_what_may_not_have_arrived(pool: Pool) -> None:
-    deliveries, insights = PostgresDeliveries(pool), WorkInsights(pool)
+    deliveries, insights = PostgresDeliveries(pool), JobInsights(pool)
     turn = await answered_turn(pool, row := await place(pool))
     await deliveries.plan(*turn, address_id=row.address_id, count=1)
     await deliveries.give_up(*turn, 0, state="uncertain", error="connection lost")
     await PostgresTelegramInbox(pool).store(BOT, [update(3)])
-    await PostgresTelegramPlaces(pool).tell_problem(BOT, "Another program polls this bot.")
+    await PostgresTelegramChats(pool).tell_problem(BOT, "Another program polls this bot.")
     (bot,) = (await insights.jobs(JobMatch()))["bots"]
     (part,) = (await insights.deliveries(DeliveryQuery()))["deliveries"]
     assert (bot["id"], bot["waiting"], bot["served_by"]) == (BOT, 1, None)

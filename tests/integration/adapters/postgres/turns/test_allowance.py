@@ -70,12 +70,12 @@ class Process:
 
 async def successor_of(process: Process) -> Process:
     """It died with its turns; what they held stays held until somebody takes them."""
-    await process.guest.app.workers.stop(process.worker_id)
+    await process.guest.app.stores.workers.stop(process.worker_id)
     return await process_of(process.guest)
 
 
 async def process_of(guest: Visit) -> Process:
-    return Process(guest, await guest.app.workers.register("web"))
+    return Process(guest, await guest.app.stores.workers.register("web"))
 
 
 @pytest.fixture(autouse=True)

@@ -55,7 +55,7 @@ async def sessions_of(guest: Visit, number: int, *, one_party: bool = False) -> 
 
 
 async def claim_of(guest: Visit, limits: Caps) -> Claim:
-    claim = await guest.app.turns.claim(
+    claim = await guest.app.stores.turns.claim(
         guest.session_id, channel="web", worker_id=guest.app.worker_id, caps=limits,
         micro_per_input_token=1.0, micro_output=0.0,
     )  # fmt: skip
@@ -65,7 +65,7 @@ async def claim_of(guest: Visit, limits: Caps) -> Claim:
 
 async def end(guest: Visit, claim: Claim, micro: int, *, turns: PostgresTurns | None = None) -> None:
     blocks = (Text(text="So it is."),) if micro else None
-    await (turns or guest.app.turns).record_answer(
+    await (turns or guest.app.stores.turns).record_answer(
         claim,
         Outcome(
             state="answered" if micro else "refused", blocks=blocks, tokens=1, screen={"text": "So it is."},
@@ -122,7 +122,7 @@ async def test_a_hundred_sessions_of_one_person_stay_below_theirs_while_others_e
 async def test_turns_and_background_calls_share_one_lid(guest: Visit) -> None:
     found = await sessions_of(guest, 40)
     limits = caps(total=15 * ONE_CLAIM)
-    turns = guest.app.turns
+    turns = guest.app.stores.turns
 
     async def in_background(one: Visit) -> int | None:
         try:
@@ -190,7 +190,9 @@ async def test_who_signs_in_elsewhere_or_loses_a_cap_in_mid_turn_leaves_the_book
     claim = await claim_of(guest, limits)
     assert claim.reservation_id is not None
     await guest.app.pool.execute("UPDATE parties SET anonymous = false, network = NULL, network_at = NULL")
-    await guest.app.turns.raise_reservation(claim.reservation_id, 2 * ONE_CLAIM, caps=caps(total=10**9))
+    await guest.app.stores.turns.raise_reservation(
+        claim.reservation_id, 2 * ONE_CLAIM, caps=caps(total=10**9)
+    )
     assert await day_of(guest, "network:%") == await day_of(guest, "party:%") == (2 * ONE_CLAIM, 0)
     await end(guest, claim, 70)
     for scope in ("network:%", "visitors:%", "party:%", "total"):
@@ -211,11 +213,11 @@ async def test_a_turn_that_grows_sets_more_aside_or_is_refused_whole(guest: Visi
     limits = caps(session=3 * ONE_CLAIM, total=5 * ONE_CLAIM)
     claim = await claim_of(guest, limits)
     assert claim.reservation_id is not None
-    await guest.app.turns.raise_reservation(claim.reservation_id, 2 * ONE_CLAIM, caps=limits)
+    await guest.app.stores.turns.raise_reservation(claim.reservation_id, 2 * ONE_CLAIM, caps=limits)
     assert await day_of(guest, "total") == await day_of(guest, "session:%") == (2 * ONE_CLAIM, 0)
-    await guest.app.turns.raise_reservation(claim.reservation_id, ONE_CLAIM, caps=limits)
+    await guest.app.stores.turns.raise_reservation(claim.reservation_id, ONE_CLAIM, caps=limits)
     with pytest.raises(CapReached) as refused:
-        await guest.app.turns.raise_reservation(claim.reservation_id, 4 * ONE_CLAIM, caps=limits)
+        await guest.app.stores.turns.raise_reservation(claim.reservation_id, 4 * ONE_CLAIM, caps=limits)
     assert refused.value.scope == "session"
     assert await day_of(guest, "total") == await day_of(guest, "session:%") == (2 * ONE_CLAIM, 0)
     await end(guest, claim, 70)
@@ -244,7 +246,9 @@ async def test_a_turn_begun_before_midnight_is_settled_on_the_day_it_was_reserve
     for table in ("reservations", "spend_days"):
         await guest.app.pool.execute(f"UPDATE {table} SET day = day - 1")
     assert claim.reservation_id is not None
-    await guest.app.turns.raise_reservation(claim.reservation_id, 2 * ONE_CLAIM, caps=caps(total=10**9))
+    await guest.app.stores.turns.raise_reservation(
+        claim.reservation_id, 2 * ONE_CLAIM, caps=caps(total=10**9)
+    )
     await end(guest, claim, 70)
     rows = await guest.app.pool.fetch("SELECT reserved_micro, spent_micro FROM spend_days")
     assert [tuple(row) for row in rows] == [(0, 70)]
@@ -272,7 +276,7 @@ async def pay(guest: Visit, job_id: int, micro: int) -> None:
 
 async def test_what_a_job_left_behind_is_not_charged_twice(guest: Visit) -> None:
     """Its first worker died in a call; the second has settled what the ledger holds."""
-    limits, turns, job_id = caps(total=10**9), guest.app.turns, await job_of(guest)
+    limits, turns, job_id = caps(total=10**9), guest.app.stores.turns, await job_of(guest)
     lost = [await turns.reserve(guest.session_id, 1_000, caps=limits, job_id=job_id) for _ in range(2)]
     again = await turns.reserve(guest.session_id, 1_000, caps=limits, job_id=job_id)
     assert all(lost)
@@ -280,42 +284,42 @@ async def test_what_a_job_left_behind_is_not_charged_twice(guest: Visit) -> None
     await turns.release_reservation(again, spent_micro=400)
     await pay(guest, job_id, 400)
     await guest.app.pool.execute("UPDATE reservations SET created_at = now() - interval '21 minutes'")
-    assert await guest.app.upkeep.sweep_reservations() == 2
+    assert await guest.app.stores.jobs.sweep_reservations() == 2
     assert await day_of(guest, "total") == (0, 400)
 
 
 async def test_what_a_job_holds_is_freed_as_soon_as_the_lease_of_its_holder_lapses(guest: Visit) -> None:
-    limits, turns, job_id = caps(total=10**9), guest.app.turns, await job_of(guest)
+    limits, turns, job_id = caps(total=10**9), guest.app.stores.turns, await job_of(guest)
     worker: int = await guest.one("INSERT INTO workers (role, pid) VALUES ('worker', 1) RETURNING id")
-    assert await guest.app.upkeep.claim_job(job_id, worker_id=worker) is not None
+    assert await guest.app.stores.jobs.claim_job(job_id, worker_id=worker) is not None
     await turns.reserve(guest.session_id, 1_000, caps=limits, job_id=job_id)
     await guest.app.pool.execute(
         """WITH j AS (UPDATE jobs SET started_at = started_at - interval '10 s')
            UPDATE reservations SET created_at = created_at - interval '9 s'"""
     )
-    assert await guest.app.upkeep.sweep_reservations() == 0, "its holder lives and is at it"
+    assert await guest.app.stores.jobs.sweep_reservations() == 0, "its holder lives and is at it"
     await guest.app.pool.execute("UPDATE workers SET beat = now() - interval '5 s' WHERE id = $1", worker)
-    assert await guest.app.upkeep.sweep_reservations() == 1
+    assert await guest.app.stores.jobs.sweep_reservations() == 1
     assert await day_of(guest, "total") == (0, 0)
 
 
 async def test_a_new_attempt_at_a_job_does_not_keep_what_the_one_before_held(guest: Visit) -> None:
-    limits, turns, job_id = caps(total=10**9), guest.app.turns, await job_of(guest)
+    limits, turns, job_id = caps(total=10**9), guest.app.stores.turns, await job_of(guest)
     await turns.reserve(guest.session_id, 1_000, caps=limits, job_id=job_id)
     await guest.app.pool.execute("UPDATE reservations SET created_at = created_at - interval '9 s'")
-    assert await guest.app.upkeep.claim_job(job_id, worker_id=guest.app.worker_id) is not None
-    assert await guest.app.upkeep.sweep_reservations() == 1
+    assert await guest.app.stores.jobs.claim_job(job_id, worker_id=guest.app.worker_id) is not None
+    assert await guest.app.stores.jobs.sweep_reservations() == 1
     assert await day_of(guest, "total") == (0, 0)
 
 
 @pytest.mark.control("S30")
 async def test_what_a_job_has_used_and_not_settled_is_charged_once(guest: Visit) -> None:
-    limits, turns, job_id = caps(total=10**9), guest.app.turns, await job_of(guest)
+    limits, turns, job_id = caps(total=10**9), guest.app.stores.turns, await job_of(guest)
     for _ in range(2):
         await turns.reserve(guest.session_id, 1_000, caps=limits, job_id=job_id)
     await pay(guest, job_id, 700)
     await guest.app.pool.execute("UPDATE reservations SET created_at = now() - interval '21 minutes'")
-    assert await guest.app.upkeep.sweep_reservations() == 2
+    assert await guest.app.stores.jobs.sweep_reservations() == 2
     assert await day_of(guest, "total") == (0, 700)
 
 
@@ -332,7 +336,10 @@ async def test_somebody_is_warned_once_a_day_and_scope_when_most_is_used(guest: 
     for one, claim in zip(others, claims[1:], strict=True):
         await end(one, claim, 0)
     told = await asyncio.gather(
-        *(guest.app.turns.record_spending_warning(claims[0], caps=limits, notice=notice) for _ in range(5))
+        *(
+            guest.app.stores.turns.record_spending_warning(claims[0], caps=limits, notice=notice)
+            for _ in range(5)
+        )
     )
     warned = [one for one in told if one is not None]
     assert [one.scopes for one in warned] == [("party", "total")]

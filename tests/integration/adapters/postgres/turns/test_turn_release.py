@@ -23,7 +23,7 @@ def turns_of(connection: Any) -> PostgresTurns:
 
 async def claimed(guest: Visit, *, worker_id: int) -> Claim:
     await guest.say("Hello")
-    claim = await guest.app.turns.claim(
+    claim = await guest.app.stores.turns.claim(
         guest.session_id, channel="web", worker_id=worker_id, caps=NO_CAPS, micro_per_input_token=0.0,
         micro_output=0.0,
     )  # fmt: skip
@@ -40,7 +40,7 @@ async def leases(guest: Visit) -> dict[int, tuple[Any, int]]:
 async def end(guest: Visit) -> None:
     """Nothing is left that anybody has."""
     await guest.app.pool.execute("UPDATE sessions SET leased_by = NULL, retry_at = now()")
-    for session_id in await guest.app.turns.list_unanswered("web"):
+    for session_id in await guest.app.stores.turns.list_unanswered("web"):
         await guest.app.sessions.answer(session_id, guest.hear)
 
 
@@ -60,7 +60,7 @@ async def test_one_statement_lets_go_of_ones_own_and_of_nobody_elses(guest: Visi
     assert [now[one.session_id] for one in claims] == [(None, one.epoch + 1) for one in claims]
     assert now[foreign.session_id] == (other, foreign.epoch)
     assert now[guest.session_id] == (None, 0)
-    due = await guest.app.turns.list_unanswered("web")
+    due = await guest.app.stores.turns.list_unanswered("web")
     assert sorted(due) == sorted(one.session_id for one in claims)
     await end(guest)
 

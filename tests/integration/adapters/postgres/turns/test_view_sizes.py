@@ -62,7 +62,7 @@ async def decide(guest: Visit, seq: int, form: str, *, turn: int = TURNS, shown:
 
 
 async def undone(guest: Visit, left_out: LeftOut | None = None, *, limit: int = 10**9) -> CompactionStored:
-    done = await guest.app.upkeep.undo_compaction(
+    done = await guest.app.stores.jobs.undo_compaction(
         guest.session_id, limit_tokens=limit, fixed_tokens=0, left_out=left_out
     )
     assert isinstance(done, CompactionStored), done
@@ -76,14 +76,16 @@ async def test_an_undo_whose_results_were_cleared_is_not_refused(guest: Visit) -
     back = await undone(guest, limit=100_000)
     assert back.tokens_after == await guest.one(SAID) + 60 * TURNS
     assert await guest.one("SELECT context_tokens FROM sessions") == back.tokens_after
-    again = await guest.app.upkeep.restore_compaction(guest.session_id, fixed_tokens=0)
+    again = await guest.app.stores.jobs.restore_compaction(guest.session_id, fixed_tokens=0)
     assert isinstance(again, CompactionStored)
     assert again.tokens_after < back.tokens_after
 
 
 async def test_results_that_are_sent_whole_still_refuse_an_undo_that_would_not_fit(guest: Visit) -> None:
     await grown(guest)
-    refused = await guest.app.upkeep.undo_compaction(guest.session_id, limit_tokens=100_000, fixed_tokens=0)
+    refused = await guest.app.stores.jobs.undo_compaction(
+        guest.session_id, limit_tokens=100_000, fixed_tokens=0
+    )
     assert isinstance(refused, ChangeRefused)
     assert refused.reason == "would_not_fit"
 
