@@ -15,6 +15,8 @@ from shared.config.bots import BotConfig
 from shared.core.values.errors import StorageUnavailable
 
 _BY = "./evertalk pairing"
+_ACTOR = "command line"
+"""In the audit."""
 _LOOK_SECONDS = 0.1
 _NAME_CHARS = 32
 
@@ -66,14 +68,14 @@ def _cells(row: AccessRow, bot: str) -> tuple[str, ...]:
 
 
 async def _decide(stores: Stores, code: str, allowed: bool, say: Callable[[str], None]) -> int:
-    row = await stores.telegram_access.decide_by_code(code, allowed=allowed, by=_BY)
+    row = await stores.telegram_access.decide_by_code(code, allowed=allowed, by=_BY, actor=_ACTOR)
     if row is None:
         say(f"No request with the code {strip_unprintable(code)} is waiting. A code lasts {CODE_HOURS} hour.")
         say("Writing to the bot again creates a new one; `./evertalk pairing list` shows the requests.")
         return 1
     if allowed:
         say(f"{format_person(row)}, number {row.chat_id}, can write to the bot from now on.")
-        say("The bot has not told them: say so, or let them simply write again.")
+        say("The bot tells them as soon as it runs.")
     else:
         say(f"{format_person(row)}, number {row.chat_id}, was refused.")
     return 0
@@ -86,7 +88,7 @@ async def _revoke(stores: Stores, chat_id: int, say: Callable[[str], None]) -> i
         if row is None or row.state == "refused":
             continue
         found += 1
-        await stores.telegram_access.decide(bot.bot_id, chat_id, allowed=False, by=_BY)
+        await stores.telegram_access.decide(bot.bot_id, chat_id, allowed=False, by=_BY, actor=_ACTOR)
         say(f"{format_person(row)}, number {chat_id}, can no longer write to @{bot.username}.")
         if row.owner and not await stores.telegram_access.owners(bot.bot_id):
             say(f"@{bot.username} has no owner now; ./evertalk pairing owner makes a link for a new one.")

@@ -7,6 +7,7 @@ from typing import Protocol
 import structlog
 
 from bot.telegram.client.group_admins import GroupAdmins
+from bot.telegram.handlers.access_requests import AccessRequests
 from bot.telegram.handlers.command_handler import BotCommandRunner
 from bot.telegram.handlers.memory_list import MemoryList
 from bot.telegram.handlers.quick_actions import CONTINUE_PROMPT, SHORTEN_PROMPT, QuickActions
@@ -36,6 +37,7 @@ _MEMORY_ACTIONS = frozenset({ButtonAction.FORGET_NOTE, ButtonAction.BRING_BACK, 
 """Nobody is told of a memory where strangers are served."""
 
 
+_ACCESS_ACTIONS = frozenset({ButtonAction.LET_IN, ButtonAction.KEEP_OUT})
 _ANSWER_ACTIONS = frozenset({ButtonAction.REGENERATE, ButtonAction.CONTINUE, ButtonAction.SHORTER})
 
 
@@ -71,6 +73,7 @@ class CallbackQueryHandler:
         remembered: MemoryList,
         forgetting: ErasureConfirmer,
         delivery: AnswerRedelivery,
+        requests: AccessRequests,
         offered: frozenset[str],
     ) -> None:
         self._desk = desk
@@ -83,6 +86,7 @@ class CallbackQueryHandler:
         self._remembered = remembered
         self._forgetting = forgetting
         self._delivery = delivery
+        self._requests = requests
         self._offered = offered
 
     async def handle(self, pressed: CallbackQuery) -> None:
@@ -90,6 +94,9 @@ class CallbackQueryHandler:
         press = parse_callback_data(pressed.data)
         if press is None:
             await self._voice.answer_callback(pressed.callback_id, texts.unknown_button)
+            return
+        if press.action in _ACCESS_ACTIONS:
+            await self._requests.handle_press(press, pressed)
             return
         place = await self._desk.stores.telegram_chats.place(press.address_id)
         if place is None or not self._is_theirs(place, pressed) or not await self._door.can_press(pressed):

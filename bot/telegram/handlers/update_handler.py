@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -9,11 +10,20 @@ from typing import Any, Protocol
 
 import structlog
 
+from bot.telegram.client.bot_api import CallRefused, TelegramUnavailable
 from bot.telegram.client.sender import ChatTarget as Spot
+from bot.telegram.handlers.access_requests import AccessRequests
 from bot.telegram.handlers.callback_queries import CallbackQueryHandler
 from bot.telegram.handlers.command_handler import TelegramCommandHandler
 from bot.telegram.inbound.bot_context import BotContext, get_chat_texts
-from bot.telegram.inbound.chat_access import AccessDecision, Allowed, ChatAccessPolicy, NoReply, StrangerReply
+from bot.telegram.inbound.chat_access import (
+    AccessDecision,
+    Allowed,
+    ChatAccessPolicy,
+    NoReply,
+    StrangerReply,
+    UnknownChat,
+)
 from bot.telegram.inbound.media_files import CannotRead, FileReader
 from bot.telegram.inbound.message_batching import MessageBatch
 from bot.telegram.inbound.updates import (
@@ -33,7 +43,7 @@ from bot.telegram.outbound.buttons import build_edit_buttons
 from bot.telegram.outbound.notifier import Notifier, get_chat_target
 from bot.telegram.outbound.uncertain_notices import UncertainNotices
 from bot.telegram.texts import Texts, get_texts
-from shared.adapters.postgres.telegram.chats import ChatRow
+from shared.adapters.postgres.telegram.chats import ChatRow, MessageRow
 from shared.core.context.file_texts import file_words
 from shared.core.session.events import Accepted, Inbound, InboxReceipt
 from shared.core.values.errors import BadInput, EvertalkError, SessionMoved
@@ -47,6 +57,9 @@ RUN_ONCE_COMMANDS = frozenset({"undo", "new", "separator", "compact", "unlink"})
 """Commands whose second time would do more than the first: after a crash rather not at all than twice."""
 MAX_FILES = 10
 """Of one message; an album has at most ten."""
+STICKER_REACTION = "👍"
+LATE_LOOKS = 50
+LATE_LOOK_SECONDS = 0.1
 EDIT_MINUTES = 15
 """So long after it was written, a changed message may be answered again."""
 POSITIVE_REACTIONS = frozenset("👍❤🔥👏🎉🤩💯🙏🥰😍😁👌🏆⚡🤗🫡😎")
@@ -56,6 +69,7 @@ NEGATIVE_REACTIONS = frozenset("👎💩🤮😢🤬😱🤯🖕😡")
 class SessionControl(Protocol):
     async def accept(self, inbound: Inbound) -> Accepted: ...
     async def stop(self, session_id: int) -> bool: ...
+    async def hold_for_rest(self, session_id: int, *, turn: int) -> bool: ...
 
 
 class UpdateHandler:
@@ -79,8 +93,10 @@ class UpdateHandler:
         now: Callable[[], datetime],
         start: Callable[[Coroutine[Any, Any, None]], object],
         uncertain: UncertainNotices,
+        requests: AccessRequests,
     ) -> None:
         self._uncertain = uncertain
+        self._requests = requests
         self._start = start
         self._now = now
         self._desk = desk
@@ -97,20 +113,40 @@ class UpdateHandler:
     async def handle_batch(self, gathered: MessageBatch) -> None:
         """One turn of messages, or one command."""
         spoken = gathered.addressed_message
-        decision = await self._door.admit(spoken)
+        begun = await self._find_begun(gathered)
+        # Only one part of a message mentions the bot: the rest of one that was stored is meant, too.
+        decision = await (self._door.admit(spoken) if begun is None else self._door.check(spoken.chat))
+        if isinstance(decision, UnknownChat):
+            decision = NoReply(reason="the rest of what a stranger said")
         if not isinstance(decision, Allowed):
             await self._turned_away(decision, spoken.chat, spoken.sender)
             await self._end(*gathered.update_ids)
             return
-        gathered = _keep_addressed(gathered)
+        gathered = _keep_addressed(gathered) if begun is None else gathered
         place = await self._place_of(spoken.chat, spoken.sender)
         await self._heed_quotes(place, gathered)
         if spoken.is_edited:
             await self._edited(place, gathered)
         elif self._commanding.is_command(spoken):
             await self._command(place, gathered)
+        elif begun is not None and begun.session_id == place.session_id:
+            await self._join(place, gathered, begun.turn)
+        elif _is_only_stickers(gathered):
+            await self._react_to_sticker(place, gathered)
         else:
             await self._accept(place, gathered)
+
+    async def handle_late(self, spoken: IncomingMessage, late_for: int) -> None:
+        """The rest of a message has begun to come: its turn waits until all of it is there."""
+        for _ in range(LATE_LOOKS):
+            begun = await self._stores.telegram_chats.message(
+                self._desk.bot_id, spoken.chat.chat_id, late_for
+            )
+            if begun is not None:
+                if begun.seq is not None:
+                    await self._conversation.hold_for_rest(begun.session_id, turn=begun.turn)
+                return
+            await asyncio.sleep(LATE_LOOK_SECONDS)  # the beginning is being stored just now
 
     async def handle_failed_batch(self, gathered: MessageBatch, error: Exception) -> None:
         """Our own fault: said in one line, told to operators, and not tried for ever."""
@@ -171,6 +207,40 @@ class UpdateHandler:
             if quoted is not None and quoted.by_bot and message_id is not None:
                 await self._uncertain.handle_quote(place, message_id, quoted)
 
+    async def _react_to_sticker(self, place: ChatRow, gathered: MessageBatch) -> None:
+        """As people do: there is nothing in it to answer. In words where the chat forbids reactions."""
+        last = gathered.messages[-1]
+        emoji = last.media.note.rstrip("\ufe0f") if last.media is not None else ""
+        mark = emoji if emoji in POSITIVE_REACTIONS else STICKER_REACTION
+        wish = {
+            "chat_id": place.chat_id,
+            "message_id": last.message_id,
+            "reaction": [{"type": "emoji", "emoji": mark}],
+        }
+        try:
+            await self._desk.api.call("setMessageReaction", wish)
+        except (CallRefused, TelegramUnavailable) as error:
+            log.info("sticker_reaction_failed", reason=str(error))
+            await self._voice.send(get_chat_target(place), get_chat_texts(place).cannot(kind="sticker"))
+        await self._end(*gathered.update_ids)
+
+    async def _find_begun(self, gathered: MessageBatch) -> MessageRow | None:
+        """The stored beginning of what comes late."""
+        if gathered.late_for is None or gathered.first.is_edited:
+            return None
+        chat_id = gathered.first.chat.chat_id
+        begun = await self._stores.telegram_chats.message(self._desk.bot_id, chat_id, gathered.late_for)
+        return begun if begun is not None and begun.seq is not None else None
+
+    async def _join(self, place: ChatRow, gathered: MessageBatch, turn: int) -> None:
+        """Into the turn of its beginning while that is unanswered, else into one of its own."""
+        held = await self._conversation.hold_for_rest(place.session_id, turn=turn)
+        try:
+            await self._accept(place, gathered)
+        finally:
+            if held and await self._stores.edits.wake(place.session_id):
+                self._answer(place)
+
     async def _accept(self, place: ChatRow, gathered: MessageBatch) -> None:
         texts = get_chat_texts(place)
         more = await self._read_files(place, gathered, texts)
@@ -189,6 +259,7 @@ class UpdateHandler:
                 update_ids=gathered.update_ids,
                 chat_id=place.chat_id,
                 message_ids=gathered.message_ids,
+                late_for=gathered.late_for,
             ),
         )
         try:
@@ -311,6 +382,8 @@ class UpdateHandler:
                 )
                 if key == "access_owner":
                     log.info("owner_claimed", bot=self._desk.bot_id)
+                if decision.is_new:
+                    self._start(self._requests.ask_owners(decision, where, sender))
             case NoReply(reason=reason):
                 log.debug("message_ignored", reason=reason)
             case Allowed():
@@ -361,6 +434,13 @@ def _keep_addressed(gathered: MessageBatch) -> MessageBatch:
     kept = tuple(one for one in gathered.messages if one.sender.user_id in asked)
     left = tuple(one.update_id for one in gathered.messages if one.sender.user_id not in asked)
     return replace(gathered, messages=kept, superseded=(*gathered.superseded, *left)) if left else gathered
+
+
+def _is_only_stickers(gathered: MessageBatch) -> bool:
+    return all(
+        one.media is not None and one.media.kind == "sticker" and not one.text.strip()
+        for one in gathered.messages
+    )
 
 
 def _reply_target(where: ChatRef) -> Spot:

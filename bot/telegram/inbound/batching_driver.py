@@ -13,7 +13,12 @@ from functools import partial
 import structlog
 
 from bot.telegram.client.backoff import Backoff
-from bot.telegram.inbound.message_batching import BatchTimeouts, MessageBatch, SenderBuffer
+from bot.telegram.inbound.message_batching import (
+    BatchTimeouts,
+    MessageBatch,
+    ReleasedBatch,
+    SenderBuffer,
+)
 from bot.telegram.inbound.updates import IncomingMessage
 from shared.core.values.errors import LeaseLost, StorageUnavailable
 from shared.ports import StorageLimiter
@@ -26,6 +31,8 @@ CLOSE_SECONDS = 10.0
 _ALL_SENDERS = 0
 
 OnBatch = Callable[[MessageBatch], Awaitable[None]]
+OnLate = Callable[[IncomingMessage, int], Awaitable[None]]
+"""With the earlier message that it belongs to."""
 ChatKey = tuple[int, int]
 
 
@@ -50,6 +57,7 @@ class MessageBatcher:
     It is called again, for ever, when it raises StorageUnavailable: nothing newer of its place passes it.
     When it raises Fenced, another process has handled some of these updates: all that waits in this place is
     let go, to be read again in order. Any other error ends with `on_failed`, for which the place waits, too.
+    `on_late` hears at once of what comes late and still waits for its fellows.
     Nothing is handed on before `sure` returns: nobody else is at it then. An update is known from `put` until
     its callback is done: put again meanwhile, it is not taken twice.
     """
@@ -60,6 +68,7 @@ class MessageBatcher:
         *,
         now: Callable[[], datetime],
         on_failed: Callable[[MessageBatch, Exception], Awaitable[None]] | None = None,
+        on_late: OnLate | None = None,
         patience: BatchTimeouts | None = None,
         is_command: Callable[[IncomingMessage], bool] | None = None,
         bypassing: frozenset[str] = IMMEDIATE_COMMANDS,
@@ -69,6 +78,7 @@ class MessageBatcher:
         self._storage_limiter = storage_limiter
         self._on_gathered = on_gathered
         self._on_failed = on_failed
+        self._on_late = on_late
         self._now = now
         fresh = SenderBuffer(patience=patience or BatchTimeouts())
         self._fresh = (
@@ -132,7 +142,16 @@ class MessageBatcher:
         lane, out = place.lanes.get(number, self._fresh).add(message, now)
         place.lanes[number] = lane
         place.ready += out
+        group = lane.pending
+        if self._on_late is not None and group is not None and group.late_for is not None:
+            self._start(self._tell_late(self._on_late, message, group.late_for))
         return place
+
+    async def _tell_late(self, on_late: OnLate, message: IncomingMessage, late_for: int) -> None:
+        try:
+            await on_late(message, late_for)
+        except StorageUnavailable as error:
+            log.warning("late_part_not_told", update=message.update_id, reason=str(error))
 
     def _lane_of(self, place: _ChatQueue, message: IncomingMessage, now: datetime) -> int:
         """What is old, and what comes while old things wait, is one turn, whoever wrote it."""
@@ -180,7 +199,7 @@ class MessageBatcher:
         """Whether a straggler could still come; the lanes are kept as long."""
         patience, now = self._fresh.patience, self._now()
         return any(
-            (now - past.at).total_seconds() < (patience.album_most if past.album else patience.forward)
+            (now - past.at).total_seconds() < _seconds_remembered(past, patience)
             for lane in place.lanes.values()
             for past in lane.released
         )
@@ -236,6 +255,12 @@ class MessageBatcher:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("message_batcher_failed", exc_info=error)
+
+
+def _seconds_remembered(past: ReleasedBatch, patience: BatchTimeouts) -> float:
+    if past.album:
+        return patience.album_most
+    return patience.late if past.open_ended else patience.forward
 
 
 def _release_due(place: _ChatQueue, now: datetime) -> None:

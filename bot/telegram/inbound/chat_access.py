@@ -45,6 +45,8 @@ class StrangerReply:
 
     key: AccessTextKey
     args: Mapping[str, str] = field(default_factory=dict)
+    is_new: bool = field(default=False, compare=False)
+    """Nobody has heard of this request before: its owner is to be asked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +114,16 @@ class AccessStore(Protocol):
     async def told(self, bot_id: int, chat_id: int) -> None: ...
 
     async def decide(
-        self, bot_id: int, chat_id: int, *, allowed: bool, by: str, name: str = "", owner: bool = False
+        self,
+        bot_id: int,
+        chat_id: int,
+        *,
+        allowed: bool,
+        by: str,
+        name: str = "",
+        owner: bool = False,
+        told: bool = False,
+        actor: str = "",
     ) -> AccessRow: ...
 
     async def become_owner(self, bot_id: int, chat_id: int, *, code: str, name: str) -> bool: ...
@@ -171,6 +182,8 @@ class ChatAccessPolicy:
                 allowed=True,
                 by=f"owner {membership.by.user_id}",
                 name=where.title,
+                told=True,
+                actor=f"telegram:{membership.by.user_id}",
             )
             return StrangerReply(key="access_group_welcome")
         return await self._answer(where, membership.by, found, row)
@@ -206,7 +219,7 @@ class ChatAccessPolicy:
             self._remember(where.chat_id)
             return StrangerReply(key="access_too_many_waiting")
         await self._store.told(self._bot_id, where.chat_id)
-        return StrangerReply(key=stranger.key, args={"code": asked.code})
+        return StrangerReply(key=stranger.key, args={"code": asked.code}, is_new=asked.told_at is None)
 
     def _remember(self, chat_id: int) -> None:
         self._told.pop(chat_id, None)

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from aiogram import types
 
 NOTE_CHARS = 1_000
+MOST_PIXELS = 100_000
 _FILES: tuple[MediaKind, ...] = (
     "animation",  # before `document`, which Telegram sets beside it
     "document",
@@ -41,8 +42,8 @@ def parse_media(message: types.Message | types.ExternalReplyInfo) -> Media | Non
             unique_id=largest.file_unique_id,
             size=largest.file_size,
             mime="image/jpeg",
-            width=largest.width,
-            height=largest.height,
+            width=_side(largest.width),
+            height=_side(largest.height),
         )
     for kind in _FILES:
         found = getattr(message, kind, None)
@@ -60,8 +61,8 @@ def _file(kind: MediaKind, found: object) -> Media:
         size=getattr(found, "file_size", None),
         name=getattr(found, "file_name", None) or "",
         mime=getattr(found, "mime_type", None) or "",
-        width=getattr(found, "width", None) or 0,
-        height=getattr(found, "height", None) or 0,
+        width=_side(getattr(found, "width", None)),
+        height=_side(getattr(found, "height", None)),
         note=getattr(found, "emoji", None) or "",
     )
 
@@ -89,3 +90,8 @@ def _other(message: types.Message | types.ExternalReplyInfo) -> Media | None:
 
 def _note(kind: MediaKind, words: str) -> Media:
     return Media(kind=kind, note=" ".join(words.split())[:NOTE_CHARS])
+
+
+def _side(pixels: int | None) -> int:
+    """0 for what is no size of a picture."""
+    return pixels if pixels is not None and 0 < pixels <= MOST_PIXELS else 0

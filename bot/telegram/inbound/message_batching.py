@@ -27,6 +27,8 @@ class BatchTimeouts:
     album_most: float = 10.0
     forward: float = 0.3
     forward_most: float = 8.0
+    late: float = 5.0
+    """So long after a paste has gone out, what may be its next part names it in `late_for`."""
     comment: float = 0.0
     """Apps send the comment before what is forwarded. Waiting for it would delay every message, so only what
     arrives together is joined; what comes within `forward` later names it in `late_for`."""
@@ -95,6 +97,8 @@ class ReleasedBatch:
     message_id: int
     at: datetime
     album: str = ""
+    open_ended: bool = False
+    """A paste whose last part was as long as apps cut them."""
 
 
 def _any_command(message: IncomingMessage) -> bool:
@@ -168,7 +172,14 @@ class SenderBuffer:
         spoken = tuple(sorted(group.messages, key=lambda one: one.message_id))
         gathered = MessageBatch(messages=spoken, late_for=group.late_for, superseded=group.superseded)
         anchor = group.late_for if group.late_for is not None else spoken[0].message_id
-        memory = ReleasedBatch(kind=group.kind, message_id=anchor, at=now, album=group.album)
+        memory = ReleasedBatch(
+            kind=group.kind,
+            message_id=anchor,
+            at=now,
+            album=group.album,
+            open_ended=group.kind == "paste"
+            and count_units(spoken[-1].text) >= self.patience.paste_tail_units,
+        )
         return replace(self, pending=None, released=(*self.released, memory)[-4:]), (gathered,)
 
     def _opened(self, message: IncomingMessage, now: datetime) -> PendingBatch:
@@ -180,10 +191,14 @@ class SenderBuffer:
             due=now + timedelta(seconds=wait),
             latest=now + timedelta(seconds=most),
             album=message.media_group_id,
-            late_for=self._straggler_of(message, now),
+            late_for=self._straggler_of(message, kind, now),
         )
 
-    def _straggler_of(self, message: IncomingMessage, now: datetime) -> int | None:
+    def _straggler_of(self, message: IncomingMessage, kind: BatchKind, now: datetime) -> int | None:
+        if self.released and self.released[-1].open_ended and kind in ("plain", "paste"):
+            past = self.released[-1]
+            if message.media is None and (now - past.at).total_seconds() <= self.patience.late:
+                return past.message_id
         for past in reversed(self.released):
             age = (now - past.at).total_seconds()
             if message.media_group_id and past.album == message.media_group_id:

@@ -1,4 +1,4 @@
-"""What an answer is sent as: some messages, or its beginning and a file."""
+"""What an answer is sent as: some messages, and a file where it is longer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DOCUMENT_NAME = "answer.md"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerMessages:
-    """With a `document` there is one part, the beginning; the document holds the whole as it was written."""
+    """With a `document` the parts are the beginning; the document holds the whole as it was written."""
 
     parts: tuple[MessagePart, ...]
     document: str | None = None
@@ -25,4 +25,4 @@ def build_messages(markdown: str) -> AnswerMessages:
     parts = split(render(markdown))
     if len(parts) <= MAX_PARTS:
         return AnswerMessages(parts=parts)
-    return AnswerMessages(parts=parts[:1], document=markdown)
+    return AnswerMessages(parts=parts[:MAX_PARTS], document=markdown)

@@ -8,8 +8,10 @@ from functools import cache
 
 from markdown_it import MarkdownIt
 from markdown_it.rules_block import StateBlock, table
+from markdown_it.rules_block.table import escapedSplit, getLine
 from markdown_it.rules_inline import StateInline
 from markdown_it.rules_inline.state_inline import Delimiter
+from markdown_it.token import Token
 
 MAX_NESTING = 60
 """Levels of lists (two each) and quotes; the parser drops what lies deeper, so such text is never parsed."""
@@ -43,7 +45,50 @@ def make_parser() -> MarkdownIt:
 
 def _narrow_table(state: StateBlock, first: int, last: int, silent: bool) -> bool:
     columns = state.src.count("|", state.bMarks[first], state.eMarks[first])
-    return columns <= MAX_COLUMNS + 1 and table(state, first, last, silent)
+    began = len(state.tokens)
+    if columns > MAX_COLUMNS + 1 or not table(state, first, last, silent):
+        return False
+    if not silent:
+        state.tokens[began:] = _with_whole_rows(state, state.tokens[began:])
+    return True
+
+
+def _with_whole_rows(state: StateBlock, tokens: list[Token]) -> list[Token]:
+    """The parser drops the cells of a row that its header has no columns for: the table becomes wider."""
+    told = {row.map[0]: _cells(state, row.map[0]) for row in tokens if row.type == "tr_open" and row.map}
+    width = sum(token.type == "th_open" for token in tokens)
+    widest = max(map(len, told.values()), default=0)
+    if widest <= width:
+        return tokens
+    made: list[Token] = []
+    row = 0
+    for token in tokens:
+        if token.type == "tr_open" and token.map:
+            row = token.map[0]
+        if token.type == "tr_close":
+            cells = told[row][width:]
+            padded = cells + [""] * (widest - width - len(cells))
+            tag = "td" if any(one.type == "tbody_open" for one in made) else "th"
+            made += [part for cell in padded for part in _cell(tag, cell, row, token.level)]
+        made.append(token)
+    return made
+
+
+def _cells(state: StateBlock, number: int) -> list[str]:
+    """Of one row, as the parser splits it; what lies beyond the widest table stands in its last cell."""
+    cells = escapedSplit(getLine(state, number).strip())
+    if cells and not cells[0]:
+        cells.pop(0)
+    if cells and not cells[-1]:
+        cells.pop()
+    cells = [cell.strip() for cell in cells]
+    beyond = cells[MAX_COLUMNS - 1 :]
+    return [*cells[: MAX_COLUMNS - 1], " | ".join(beyond)] if beyond else cells
+
+
+def _cell(tag: str, content: str, row: int, level: int) -> tuple[Token, ...]:
+    inline = Token("inline", "", 0, content=content, children=[], map=[row, row + 1], level=level + 1)
+    return Token(f"{tag}_open", tag, 1, level=level), inline, Token(f"{tag}_close", tag, -1, level=level)
 
 
 def _emphasis(state: StateInline, silent: bool) -> bool:

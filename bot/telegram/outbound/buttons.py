@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from bot.telegram.inbound.bot_context import get_chat_texts
 from bot.telegram.outbound.keyboards import Button, ButtonAction, ButtonPress, build_keyboard
+from bot.telegram.texts import Texts
 from shared.adapters.postgres.telegram.chats import ChatRow
 
 if TYPE_CHECKING:
@@ -87,6 +88,23 @@ def build_uncertain_buttons(place: ChatRow, notice_id: int, round_number: int) -
     """Below the word that an answer may not have arrived."""
     button = _button(place, notice_id, get_chat_texts(place).bring, ButtonAction.BRING, str(round_number))
     return build_keyboard([[button]])
+
+
+def build_access_buttons(texts: Texts, chat_id: int) -> InlineKeyboardMarkup | None:
+    """Below the word to an owner that somebody wants in."""
+    rows = [(texts.allow, ButtonAction.LET_IN), (texts.deny, ButtonAction.KEEP_OUT)]
+    word = "group" if chat_id < 0 else ""
+    return build_keyboard(
+        [
+            [
+                Button(
+                    label=label,
+                    press=ButtonPress(action=action, address_id=0, subject=abs(chat_id), word=word),
+                )
+                for label, action in rows
+            ]
+        ]
+    )
 
 
 def build_settings_buttons(place: ChatRow, *, offered: frozenset[str]) -> InlineKeyboardMarkup | None:

@@ -42,8 +42,10 @@ __all__ = ["FinalDelivery", "DeliveryContext"]
 log = structlog.get_logger(__name__)
 
 COOL_DOWN_SECONDS = 60.0
-BUTTON_CLEANUP_DELAY_SECONDS = 1.0
+BUTTON_CLEANUP_DELAY_SECONDS = 0.5
 """The buttons of the answer before go when nobody waits for anything: they count like messages."""
+BUTTON_CLEANUP_PATIENCE_SECONDS = 1.0
+"""For such a moment; people press what they see, and the buttons below two answers look alike."""
 _MAX_ROUNDS = 3
 _MAX_REMEMBERED = 1_000
 
@@ -85,6 +87,9 @@ class _FinalAnswer:
     @property
     def key(self) -> tuple[int, int]:
         return self.ended.session_id, self.ended.turn
+
+    def is_file(self, number: int) -> bool:
+        return self.letter.document is not None and number == len(self.letter.parts)
 
     def keyboard_of(self, number: int) -> InlineKeyboardMarkup | None:
         return self.keyboard if number == self.letter.count - 1 else None
@@ -213,9 +218,6 @@ class FinalDelivery:
     async def _bring_parts(self, job: _FinalAnswer) -> None:
         count = job.letter.count
         rows = _index_by_part(job.ended.parts)
-        if job.letter.document is not None and 1 in rows and rows[1].state == "sent":
-            await self._clear(job, rows, 1)
-            rows = {0: rows[0]} if 0 in rows else {}
         if not rows.keys() >= set(range(count)):
             rows = _index_by_part(
                 await self._store.plan(*job.key, address_id=job.ended.address_id, count=count)
@@ -262,7 +264,8 @@ class FinalDelivery:
             if not await self._attempts.store_pending_outcome((*job.key, row.part)):
                 raise _DeliverLater  # on its way, or to be sent in the next round
         elif row.state == "sent" and row.remote_id is not None:
-            if not await self._edit(job, row, row.remote_id):
+            # No text becomes a file: a notice that stands in its place goes.
+            if job.is_file(row.part) or not await self._edit(job, row, row.remote_id):
                 await self._forget_bubble(job, row, row.remote_id)
         elif row.state == "queued" and self._may_be_there(job, row):
             await self._store.give_up(*job.key, 0, state="uncertain", error="its bubble may be there")
@@ -302,7 +305,7 @@ class FinalDelivery:
     async def _send_out(self, job: _FinalAnswer, number: int) -> CallOutcome:
         reply_to = job.reply_to if number == 0 else None
         attempt = self._attempts.for_part((*job.key, number))
-        if job.letter.document is not None and number == len(job.letter.parts):
+        if job.letter.document is not None and job.is_file(number):
             return await job.sender.send_document(
                 job.where, name=DOCUMENT_NAME, content=job.letter.document.encode(),
                 caption=self._post.texts.document(job.place), silent=True,
@@ -386,9 +389,15 @@ class FinalDelivery:
         except StorageUnavailable as error:
             log.info("button_cleanup_failed", session_id=job.ended.session_id, reason=str(error))
             return
-        if known is not None:
+        if known is None:
+            return
+        outcome = await job.sender.edit_keyboard(
+            chat_id, known, None, priority=Priority.TIDYING, patience=BUTTON_CLEANUP_PATIENCE_SECONDS
+        )
+        if isinstance(outcome, CallNotSent):
+            # Nobody takes the chat for quiet while it is written in: then it is time all the same.
             await job.sender.edit_keyboard(
-                chat_id, known, None, priority=Priority.TIDYING, patience=FINAL_PATIENCE_SECONDS
+                chat_id, known, None, priority=Priority.NOTICE, patience=FINAL_PATIENCE_SECONDS
             )
 
     async def _give_up(self, place: ChatRow, ended: EndedTurn, reason: str) -> None:

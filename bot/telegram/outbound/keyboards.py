@@ -36,17 +36,20 @@ class ButtonAction(StrEnum):
     SETTING = "set"
     CLOSE = "close"
     BRING = "bring"
+    LET_IN = "letin"
+    KEEP_OUT = "keepout"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ButtonPress:
-    """`address_id` is the place the button was made for; `subject` a turn, summary, note, page or notice."""
+    """`address_id` is the place the button was made for, 0 for a question to an owner; `subject` a turn,
+    summary, note, page, notice or chat."""
 
     action: ButtonAction
     address_id: int
     subject: int = 0
     word: str = ""
-    """Of a setting its name and value, of a notice its round."""
+    """Of a setting its name and value, of a notice its round, of a chat whether it is a group."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""What an answer that has ended is sent as: messages, a beginning with a file, or a rich message."""
+"""What an answer that has ended is sent as: messages, with a file where it goes on, or a rich message."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _REPLACEABLE_STATES = ("queued", "sent")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutgoingMessage:
-    """The limit is that of the live view, so that no text changes its message at the end."""
+    """With the limits of the live view no text changes its message at the end, and none goes away."""
 
     parts: tuple[MessagePart, ...]
     document: str | None = None
@@ -39,7 +39,7 @@ class OutgoingMessage:
 def build_outgoing_message(post: DeliveryContext, place: ChatRow, ended: EndedTurn) -> OutgoingMessage:
     parts = split(_rendered(post, place, ended), limit=LIVE_UNITS) or (MessagePart(text=EMPTY_ANSWER),)
     if len(parts) > MAX_PARTS:
-        return OutgoingMessage(parts=parts[:1], document=_answer_text(ended))
+        return OutgoingMessage(parts=parts[:MAX_PARTS], document=_answer_text(ended))
     return OutgoingMessage(parts=parts, blocks=_blocks(post, place, ended))
 
 
@@ -54,11 +54,8 @@ def _rendered(post: DeliveryContext, place: ChatRow, ended: EndedTurn) -> Render
 
 
 def _blocks(post: DeliveryContext, place: ChatRow, ended: EndedTurn) -> tuple[RichBlock, ...] | None:
-    """None as soon as something is in the chat for good, or on its way."""
-    begun = any(
-        row.state not in _REPLACEABLE_STATES or (row.part > 0 and row.state == "queued")
-        for row in ended.parts
-    )
+    """None as soon as something is in the chat for good, on its way, or shown in more than one message."""
+    begun = any(row.state not in _REPLACEABLE_STATES or row.part > 0 for row in ended.parts)
     if begun or ended.state != "answered" or not post.can_use(place, "rich"):
         return None
     return build_rich_blocks(_answer_text(ended))

@@ -13,6 +13,7 @@ from bot.telegram.client.aiogram_loader import AiogramLoader
 from bot.telegram.client.bot_api import BotApi, InvalidBotToken
 from bot.telegram.client.group_admins import GroupAdmins
 from bot.telegram.client.sender import Sender, create_bot
+from bot.telegram.handlers.access_requests import AccessRequests
 from bot.telegram.handlers.callback_queries import CallbackQueryHandler
 from bot.telegram.handlers.command_handler import TelegramCommandHandler
 from bot.telegram.handlers.memory_list import MemoryList
@@ -51,6 +52,7 @@ log = structlog.get_logger(__name__)
 HANDOVER_NOTICE_SECONDS = 0.7
 """Before the answer that follows such a word, which has to wait a little longer."""
 UNCERTAIN_NOTICE_SECONDS = 1.0
+DECISION_NOTICE_SECONDS = 1.0
 
 
 class TelegramService:
@@ -68,6 +70,7 @@ class TelegramService:
         self._voices: dict[int, Notifier] = {}
         self._senders: dict[int, Sender] = {}
         self._runners: dict[int, BotRunner] = {}
+        self._requests: dict[int, AccessRequests] = {}
         self._apis: list[BotApi] = []
         self._tasks = BackgroundTasks()
         self._closing = False
@@ -106,6 +109,7 @@ class TelegramService:
         self._tasks.run_forever(self._listen)
         self._tasks.run_forever(self._bring_last_words)
         self._tasks.run_forever(self._tell_of_the_uncertain)
+        self._tasks.run_forever(self._tell_decisions)
         self._tasks.run_forever(self._app.alert_monitor.run_sweeps)
         self._app.promotion.on_promotion(self._stores.telegram_inbox.store_again)
         if self._settings.alert_telegram_chats:
@@ -175,6 +179,18 @@ class TelegramService:
                 except StorageUnavailable as error:
                     log.warning("uncertain_notices_unavailable", reason=str(error))
 
+    async def _tell_decisions(self) -> None:
+        """To whom an owner, the dashboard or a shell has let in or refused."""
+        while True:
+            await asyncio.sleep(DECISION_NOTICE_SECONDS)
+            held = [bot_id for bot_id in self._held() if bot_id in self._voices]
+            if held:
+                try:
+                    for row in await self._stores.telegram_access.decisions_to_tell(held):
+                        await self._requests[row.bot_id].tell_decision(row)
+                except StorageUnavailable as error:
+                    log.warning("access_decisions_unavailable", reason=str(error))
+
     async def _bring_alerts(self) -> None:
         while True:
             try:
@@ -233,19 +249,24 @@ class TelegramService:
             desk, voice=voice, commands=app.commands, exporting=app.exporter, wishes=wishes, admins=admins,
             remembered=remembered, demo=app.models.offline, offered=self._offered,
         )  # fmt: skip
+        requests = self._requests[bot_id] = AccessRequests(
+            desk, voice=voice, alert_chats=self._settings.alert_telegram_chats
+        )
         pressing = CallbackQueryHandler(
             desk, door=door, voice=voice, commands=app.commands, conversation=app.sessions,
             wishes=wishes, admins=admins, remembered=remembered, forgetting=app.erasure,
-            delivery=self._delivery, offered=self._offered,
+            delivery=self._delivery, requests=requests, offered=self._offered,
         )  # fmt: skip
         hearing = UpdateHandler(
             desk, door=door, voice=voice, files=FileReader(desk.api), commanding=commanding,
             pressing=pressing, conversation=app.sessions, answer=self._answering.dispatch,
             counter=app.counter, now=now, start=self._tasks.start, uncertain=self._delivery.uncertain,
+            requests=requests,
         )  # fmt: skip
         hold = LeaseGuard()
         lanes = MessageBatcher(
-            hearing.handle_batch, now=now, on_failed=hearing.handle_failed_batch, patience=BatchTimeouts(),
+            hearing.handle_batch, now=now, on_failed=hearing.handle_failed_batch,
+            on_late=hearing.handle_late, patience=BatchTimeouts(),
             is_command=commanding.is_command, sure=hold.wait_until_valid, storage_limiter=app.limit_storage,
         )  # fmt: skip
         runner = self._runners[bot_id] = BotRunner(

@@ -82,8 +82,8 @@ class Texts:
     # Marks below an answer.
     stopped: Plain = "⏹ Stopped."
     interrupted: Plain = "⚠️ I was interrupted here and could not go on."
-    whole_answer: Plain = "The whole answer"
-    """Caption of the file behind a very long answer."""
+    whole_answer: Plain = "The answer goes on in this file, which holds all of it."
+    """Caption of the file behind the messages of a very long answer."""
 
     # An answer of which nobody knows whether it arrived.
     uncertain: Plain = (

@@ -185,7 +185,7 @@ class GermanTexts(Texts):
 
     stopped: Plain = "⏹ Angehalten."
     interrupted: Plain = "⚠️ Hier wurde ich unterbrochen und konnte nicht weiterschreiben."
-    whole_answer: Plain = "Die ganze Antwort"
+    whole_answer: Plain = "Die Antwort geht in dieser Datei weiter, in der sie ganz steht."
 
     uncertain: Plain = (
         "Die Verbindung brach ab, während ich dir eine Antwort schickte; vielleicht fehlt sie hier. Drück "

@@ -18,6 +18,8 @@ class InboxReceipt:
     update_ids: tuple[int, ...]
     chat_id: int
     message_ids: tuple[int, ...] = ()
+    late_for: int | None = None
+    """An earlier message of the chat that this one is the rest of: it joins its turn where it still can."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

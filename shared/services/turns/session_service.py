@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -65,6 +65,9 @@ MAX_LAG_SECONDS = 1.0
 LONGEST_WAIT_SECONDS = 30.0
 LONGEST_BUSY_SECONDS = 60.0
 """Whatever a busy provider asks for: it is often well long before, and nobody knows without asking."""
+REST_SECONDS = 15.0
+"""So long a turn waits at most for the rest of its message, which comes late."""
+BREAK_OFF_SECONDS = 5.0
 WAKE_SECONDS = 5.0
 """However often a provider answers others, a turn that waits for it is not tried more often than that."""
 BUDGET_RETRY_SECONDS = 5.0
@@ -108,6 +111,8 @@ class TurnStore(Protocol):
         settled_micro: int = 0,
         waits_for: str | None = None,
     ) -> tuple[int, Mapping[str, Any]] | None: ...
+    async def can_be_joined(self, session_id: int, *, turn: int) -> bool: ...
+    async def hold(self, session_id: int, *, turn: int, seconds: float) -> bool: ...
     async def wake_waiting_turns(self, providers: Sequence[str]) -> None: ...
     async def record_spending_warning(
         self, claim: Claim, *, caps: Caps, notice: Mapping[str, Any]
@@ -196,6 +201,10 @@ class SessionService:
         self._caps = caps
         self._crash_point = crash_point
         self._stops: dict[int, asyncio.Future[None]] = {}
+        self._answering: dict[int, int] = {}
+        """The turns that are being answered, by session."""
+        self._put_off: dict[int, asyncio.Event] = {}
+        """Sessions whose answer is broken off until the rest of its message is there; set when it is."""
         self._claiming: set[int] = set()
         self._unsure: set[int] = set()
         """Sessions whose claim had no reply: the lease may be ours, and nothing of ours works under it."""
@@ -289,9 +298,28 @@ class SessionService:
         """Whoever does nothing else takes a turn all the same: where all are too busy, work goes on."""
         return bool(self._stops) and self._heartbeat.lag_seconds > MAX_LAG_SECONDS
 
+    async def hold_for_rest(self, session_id: int, *, turn: int) -> bool:
+        """The rest of a message comes late: its turn waits for it, and an answer begun here is broken off.
+
+        What that cost is stored, and the next attempt takes its place on screens. False where it is too late
+        for that. Whoever calls it accepts the rest soon, or wakes the turn; nobody waits longer than
+        `REST_SECONDS`. Raises StorageUnavailable.
+        """
+        if not await self._turns.can_be_joined(session_id, turn=turn):
+            return False
+        if self._answering.get(session_id) == turn:
+            ended = self._put_off.setdefault(session_id, asyncio.Event())
+            self._stop_here(session_id)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(BREAK_OFF_SECONDS):
+                    await ended.wait()
+        return await self._turns.hold(session_id, turn=turn, seconds=REST_SECONDS)
+
     async def stop(self, session_id: int) -> bool:
         """Stop the answer that is being written or waited for, here or elsewhere; False when none is."""
         if session_id in self._stops:
+            if (late := self._put_off.pop(session_id, None)) is not None:
+                late.set()
             self._stop_here(session_id)
             return True
         if not await self._turns.request_stop(session_id):
@@ -425,6 +453,7 @@ class SessionService:
         stop = self._stops[claim.session_id] = asyncio.get_running_loop().create_future()
         if claim.stop_requested:
             stop.set_result(None)
+        self._answering[claim.session_id] = claim.turn
         costs = CallCosts(claim=claim)
         try:
             started = RunStarted(
@@ -433,6 +462,12 @@ class SessionService:
             await emit(started)
             async with self._storage_limiter():
                 answered = await self._agent_loop.answer(claim, emit=emit, stop=stop, costs=costs)
+                if claim.session_id in self._put_off and answered.outcome.state == "stopped":
+                    seconds = 0.0 if costs.stored else REST_SECONDS
+                    await self._postpone(
+                        costs.claim, emit, seconds=seconds, fault=False, error=None, paid=costs
+                    )
+                    return False
                 return await self._commit(costs.claim, answered, emit)
         except LeaseLost:
             log.info("turn_lease_lost", session_id=claim.session_id, turn=claim.turn)
@@ -459,6 +494,9 @@ class SessionService:
             return await self._faulted(costs.claim, error, emit)
         finally:
             self._stops.pop(claim.session_id, None)
+            self._answering.pop(claim.session_id, None)
+            if (late := self._put_off.pop(claim.session_id, None)) is not None:
+                late.set()
 
     async def _commit(self, claim: Claim, answered: TurnResult, emit: Emit) -> bool:
         """True when another turn waits."""

@@ -120,6 +120,27 @@ async def test_commands_answer_in_the_chat(house: TelegramHouse, number: int) ->
     await ada.sees("frobnicate the boat”")
 
 
+@pytest.mark.parametrize(("emoji", "mark"), [("❤️", "❤"), ("🦩", "👍")])
+async def test_a_sticker_gets_one_reaction_and_no_answer(
+    house: TelegramHouse, number: int, emoji: str, mark: str
+) -> None:
+    ada = await house.person(number)
+    await ada.say("My boat is called Njord.")
+    await ada.sees("Njord")
+    sticker = {
+        "file_id": "s", "file_unique_id": "u", "type": "regular", "width": 512, "height": 512,
+        "is_animated": False, "is_video": False, "emoji": emoji,
+    }  # fmt: skip
+    sent = await ada.send_content({"sticker": sticker})
+    await house.until("SELECT count(*) = 0 FROM telegram_updates WHERE handled_at IS NULL")
+    (line,) = [one for one in (await ada.screen()).lines if one.message_id == sent.message_id]
+    assert [each["emoji"] for marks in line.raw["reactions"].values() for each in marks] == [mark]
+    await ada.say("Good day to you.")
+    await ada.sees("Good day to you")
+    assert await house.one(f"SELECT count(*) FROM turns t {MINE}", str(ada.id)) == 2
+    assert len((await ada.screen()).answers) == 2
+
+
 async def test_a_pinned_message_is_kept_by_reply_and_by_telegrams_own_pin(
     house: TelegramHouse, number: int
 ) -> None:

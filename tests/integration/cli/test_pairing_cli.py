@@ -97,7 +97,7 @@ async def test_a_code_lets_somebody_in_however_it_is_typed(
     done, said = await pairing(database_url, "approve", f" {code.lower()} ")
     assert done == 0
     assert "Ada (@ada), number 42, can write to the bot from now on." in said
-    assert "has not told them" in said
+    assert "The bot tells them" in said
     row = await access.find(BOT, 42)
     assert row is not None
     assert row.state == "allowed"

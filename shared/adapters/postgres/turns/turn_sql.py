@@ -60,7 +60,7 @@ WITH {before}s AS (
 
 
 ACCEPT = f"{_accept()}) SELECT seq, turn_no, event_seq, now() AS at FROM s"
-ACCEPT_FROM_INBOX = f"""{_accept(before=_MINE, only=_IF_ALL_ARE_MINE)}
+_WITH_ITS_UPDATES = """
 ), inbox AS (
   UPDATE telegram_updates u SET handled_at = now()
     FROM s, mine WHERE u.bot_id = $10 AND u.update_id = mine.update_id
@@ -70,12 +70,37 @@ ACCEPT_FROM_INBOX = f"""{_accept(before=_MINE, only=_IF_ALL_ARE_MINE)}
   ON CONFLICT DO NOTHING
 ) SELECT seq, turn_no, event_seq, now() AS at FROM s
 """
+ACCEPT_FROM_INBOX = _accept(before=_MINE, only=_IF_ALL_ARE_MINE) + _WITH_ITS_UPDATES
 """The message and the end of its raw updates in one commit: a crash leaves both or neither.
 
 Their rows are locked first, and nothing is stored unless all of them are still to be handled: of two processes
 that gathered the same updates, even in other groups, one stores them. Whoever waited for a lock sees the row as
 it is then.
 """
+_CAN_BE_JOINED = """next_turn = answered_turn + 2 AND EXISTS (
+         SELECT FROM turns t WHERE t.session_id = $1 AND t.turn_no = answered_turn + 1 AND NOT t.stop_requested)
+     AND NOT EXISTS (
+         SELECT FROM turn_entries te JOIN entry_rows o USING (session_id, seq)
+          WHERE te.session_id = $1 AND te.turn_no = answered_turn + 1 AND o.author <> 'person')"""
+"""The oldest unanswered turn is the newest one, too, and nothing but what its person wrote is stored of it."""
+CAN_BE_JOINED = f"SELECT true FROM sessions WHERE id = $1 AND answered_turn = $2 - 1 AND {_CAN_BE_JOINED}"
+ACCEPT_LATE = f"""
+WITH {_MINE}s AS (
+  UPDATE sessions
+     SET next_seq = next_seq + 1, next_event_seq = next_event_seq + 1, last_channel = $3,
+         last_active_at = now(), retry_at = NULL
+   WHERE id = $1 AND {_MAY_WRITE} {_IF_ALL_ARE_MINE} AND leased_by IS NULL AND {_CAN_BE_JOINED}
+     AND EXISTS (SELECT FROM turns t JOIN telegram_messages m USING (session_id, turn_no)
+                  WHERE t.session_id = $1 AND t.turn_no = answered_turn + 1 AND t.address_id = $4
+                    AND m.bot_id = $10 AND m.chat_id = $12 AND m.message_id = $14)
+  RETURNING next_seq - 1 AS seq, next_event_seq - 1 AS event_seq, answered_turn + 1 AS turn_no{_MESSAGE}
+{_WITH_ITS_UPDATES.lstrip()}"""
+"""The rest of a message whose turn nobody is at: what was begun of an answer to it has been put back."""
+HOLD = """
+UPDATE sessions SET retry_at = greatest(retry_at, now() + make_interval(secs => $3))
+ WHERE id = $1 AND answered_turn = $2 - 1 AND next_turn > $2 AND leased_by IS NULL RETURNING id
+"""
+"""Of a turn that waits for the rest of its message."""
 STILL_WAITING = """
 SELECT count(*) FROM telegram_updates WHERE bot_id = $1 AND update_id = ANY ($2::bigint[]) AND handled_at IS NULL
 """

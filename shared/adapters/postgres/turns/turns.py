@@ -80,7 +80,10 @@ class PostgresTurns:
             sql = turn_sql.ACCEPT_FROM_INBOX
             arguments += (receipt.bot_id, receipt.update_ids, receipt.chat_id, receipt.message_ids)
         try:
-            row = await self._pool.fetchrow(sql, *arguments)
+            row = None
+            if receipt is not None and receipt.late_for is not None:
+                row = await self._pool.fetchrow(turn_sql.ACCEPT_LATE, *arguments, receipt.late_for)
+            row = row or await self._pool.fetchrow(sql, *arguments)
         except asyncpg.UniqueViolationError:
             row = None  # the same message came twice at the same moment: the other one is stored now
         if repeated := row is None:
@@ -315,6 +318,16 @@ class PostgresTurns:
             event_seq=row["event_seq"], at=row["at"], extra={"turn": claim.turn, **notice}
         )
         return row["event_seq"], payload
+
+    @store_method
+    async def can_be_joined(self, session_id: int, *, turn: int) -> bool:
+        """Whether the rest of its message may still become part of this turn."""
+        return await self._pool.fetchval(turn_sql.CAN_BE_JOINED, session_id, turn) is not None
+
+    @store_method
+    async def hold(self, session_id: int, *, turn: int, seconds: float) -> bool:
+        """The oldest unanswered turn waits for the rest of its message; False when somebody is at it."""
+        return await self._pool.fetchval(turn_sql.HOLD, session_id, turn, seconds) is not None
 
     @store_method
     async def wake_waiting_turns(self, providers: Sequence[str]) -> None:

@@ -11,7 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from bot.telegram.client.call_queue import RateLimits, ScaledClock
-from bot.telegram.markup import LIVE_UNITS, render
+from bot.telegram.markup import LIVE_UNITS, MAX_PARTS, render
 from bot.telegram.outbound.draft_streaming import PRIVATE_PACING, EditPacing
 from shared.adapters.postgres.people.handover import PostgresHandovers
 from shared.core.session.events import Inbound, Organizing, RunEnded, RunStarted, Stored, ToolRunning
@@ -123,20 +123,26 @@ async def test_a_long_answer_goes_on_in_further_messages_and_nothing_jumps_at_th
 
 
 @pytest.mark.parametrize("live", [True, False])
-async def test_an_answer_of_more_than_five_parts_is_a_beginning_and_a_file(
+async def test_an_answer_of_more_than_five_parts_goes_on_in_a_file_beside_them(
     fake: RunningBotApi, desk: Desk, ann: Person, *, live: bool
 ) -> None:
     answer = await desk.begin(await desk.place())
     text = "\n\n".join([LONG] * 4)
+    read: list[str] = []
     if live:
         await answer.stream(text, step=1_500, pause=0.02)
+        read = (await ann.sees(lambda screen: len(screen.answers) == MAX_PARTS)).texts
     await answer.end(text)
-    first, second = (await ann.screen()).answers
-    assert seen(text).startswith(first.text[:3_000])
-    assert (second.document, second.text) == ("answer.md", "The whole answer")
+    *bubbles, last = (await ann.screen()).answers
+    assert [line.text for line in bubbles[: len(read[:-1])]] == read[:-1]
+    assert not [view for view in await ann.views() if view["kind"] == "deleted"]
+    assert "".join(seen(text).split()).startswith("".join("".join(line.text for line in bubbles).split()))
+    assert len(bubbles) == MAX_PARTS
+    assert (last.document, last.text) == ("answer.md", "The whole answer")
     (call,) = await fake.calls("sendDocument")
     assert list(call["files"].values()) == [len(text.encode())]
-    assert await desk.states(answer) == ["delivered", "delivered"]
+    assert await desk.states(answer) == ["delivered"] * (MAX_PARTS + 1)
+    assert (await ann.screen()).notifications == 1
 
 
 @pytest.mark.row("F50")
@@ -584,6 +590,28 @@ async def test_buttons_are_under_the_last_part_of_the_newest_answer_only(
     await second.end("Short.")
     last_only: list[list[str]] = [[]] * len(lines) + [["Regenerate"]]
     await ann.sees(lambda screen: [line.buttons for line in screen.answers] == last_only)
+
+
+async def test_old_buttons_go_within_three_seconds_though_the_chat_was_busy(
+    fake: RunningBotApi, desk: Desk, ann: Person
+) -> None:
+    desk.buttons = True
+    await fake.set_limits(on=True)
+    desk.set_up(rhythm=PRIVATE_PACING, limits=RateLimits())
+    place = await desk.place()
+    first = await desk.begin(place)
+    await first.end("The first answer.")
+    second = await desk.begin(place)
+    await second.stream(WORDS * 10, step=20, pause=0.12)
+    await second.end()
+    await desk.tasks.rest()
+    calls = await fake.calls(chat=42)
+    gone = [call["at"] for call in calls if call["method"] == "editMessageReplyMarkup"]
+    final = [call["at"] for call in calls if call["method"] == "editMessageText"]
+    assert len(gone) == 1
+    assert gone[0] - final[-1] <= 3.0
+    assert [line.buttons for line in (await ann.screen()).answers] == [[], ["Regenerate"]]
+    assert all(call["status"] != 429 for call in calls)
 
 
 async def test_an_answer_that_is_there_at_once_is_one_call(

@@ -170,6 +170,20 @@ async def test_a_bubble_becomes_a_rich_message(fake: RunningBotApi, desk: Desk, 
     assert await desk.states(answer) == ["delivered"]
 
 
+async def test_what_was_shown_in_several_messages_stays_and_becomes_no_rich_message(
+    fake: RunningBotApi, desk: Desk, ann: Person
+) -> None:
+    desk.wanted = {"rich"}
+    answer = await desk.begin(await desk.place())
+    await answer.stream(LONG, step=300, pause=0.03)
+    read = (await ann.sees(lambda screen: len(screen.answers) == 2)).texts
+    await answer.end(LONG + "\n\n" + TABLE)
+    screen = await ann.screen()
+    assert screen.texts[0] == read[0]
+    assert squeezed(*screen.texts) == squeezed(render(LONG + "\n\n" + TABLE).text)
+    assert not [view for view in await ann.views() if view["kind"] == "deleted"]
+
+
 async def test_a_refused_rich_message_comes_in_the_classic_form_and_is_not_tried_again(
     fake: RunningBotApi, desk: Desk, ann: Person
 ) -> None:

@@ -60,12 +60,13 @@ def forward(world: World, wish: Json) -> list[Json]:
 
 
 async def album(world: World, wish: Json) -> list[Json]:
-    """Photos of one group, the caption on the first, `gap` seconds between their arrivals."""
+    """Photos of one group, the caption on the first, `gap` seconds apart: one number, or one for each."""
     who, group = speaker(world, wish), str(world.number())
     done: list[Json] = []
     for number in range(wish["count"]):
+        gap = wish.get("gap", 0)
         if number:
-            await world.clock.sleep(wish.get("gap", 0))
+            await world.clock.sleep(gap[number - 1] if isinstance(gap, list) else gap)
         found = world.files.keep(
             _content(wish), name=f"photo{number}.jpg", media_type="image/jpeg", folder="photos"
         )

@@ -63,7 +63,7 @@ class Person:
         self,
         count: int,
         *,
-        gap: float = 0,
+        gap: float | list[float] = 0,
         caption: str | None = None,
         content: bytes = b"jpeg",
         **where: Any,

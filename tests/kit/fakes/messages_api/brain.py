@@ -210,4 +210,4 @@ def _seqs(text: str) -> tuple[int, ...]:
 
 
 def _digest(*parts: str) -> str:
-    return hashlib.sha256("|".join(parts).encode()).hexdigest()[:24]
+    return hashlib.sha256("|".join(parts).encode(errors="surrogatepass")).hexdigest()[:24]

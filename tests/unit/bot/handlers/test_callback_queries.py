@@ -84,7 +84,8 @@ async def press(
     reach = cast("Any", everything)
     pressing = CallbackQueryHandler(
         cast("Any", desk), door=reach, voice=reach, commands=reach, conversation=reach, wishes=reach,
-        admins=reach, remembered=reach, forgetting=reach, delivery=reach, offered=frozenset(),
+        admins=reach, remembered=reach, forgetting=reach, delivery=reach, requests=reach,
+        offered=frozenset(),
     )  # fmt: skip
     where = ChatRef(chat_id=chat_id if from_chat is None else from_chat)
     data = format_callback_data(ButtonPress(action=action, address_id=5, subject=7))

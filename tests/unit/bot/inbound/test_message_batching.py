@@ -131,6 +131,23 @@ def test_a_word_after_an_album_releases_it_first() -> None:
     assert two.end() == [(0.5, (1,)), (2.0, (2,))]
 
 
+def test_what_follows_a_paste_that_was_cut_names_it_for_five_seconds() -> None:
+    played = Played()
+    played.at(0, spoken(1, LONG))
+    played.at(4, spoken(2, "its end"))
+    played.at(5, spoken(3, "and another matter"))
+    played.at(20, spoken(4, LONG))
+    played.at(26.6, spoken(5, "much later"))
+    assert played.end() == [(1.5, (1,)), (4, (2,)), (5, (3,)), (21.5, (4,)), (26.6, (5,))]
+    assert [one.late_for for _, one in played.out] == [None, 1, None, None, None]
+    whole = Played()
+    whole.at(0, spoken(1, LONG), spoken(2, "its end"))
+    whole.at(2, spoken(3, "thanks"))
+    whole.at(3, photo(4, "g"))
+    whole.end()
+    assert [one.late_for for _, one in whole.out] == [None, None, None]
+
+
 def test_forwards_and_their_comment_are_one_turn() -> None:
     played = Played()
     played.at(0, spoken(1, "true?"), forward(2, "a"), forward(3, "b"))

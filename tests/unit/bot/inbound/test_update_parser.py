@@ -261,6 +261,13 @@ def test_the_bots_own_standing(chat: Json, before: str, after: str, change: str)
     assert (found.change, found.by.user_id) == (change, 42)
 
 
+@pytest.mark.parametrize("side", [2**53 + 1, -9, 0])
+def test_an_impossible_size_of_a_picture_is_none(side: int) -> None:
+    found = said(text=None, photo=[{"file_id": "f", "file_unique_id": "u", "width": side, "height": 9}])
+    assert found.media is not None
+    assert (found.media.width, found.media.height) == (0, 9)
+
+
 def test_a_migration_is_the_same_from_both_sides() -> None:
     old: Json = {"id": -5, "type": "group", "title": "Family"}
     one = read(raw(text=None, chat=old, migrate_to_chat_id=-100500))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from bot.telegram.markup import TextEntity, count_units, render
+from bot.telegram.markup import TextEntity, build_rich_blocks, count_units, render
 from tests.unit.bot.markup.rendering import covered
 from tests.unit.bot.markup.telegram_parser import judge, normal_url
 
@@ -104,3 +106,23 @@ def test_a_quote_in_a_quote_is_one_quote() -> None:
     rendered = render("> a\n>> b\n>>> c")
     assert covered(rendered, "blockquote") == ("a\nb\nc",)
     judge(rendered)
+
+
+def test_rows_that_are_longer_than_their_head_lose_nothing() -> None:
+    table = "| a | b |\n|---|---:|\n| 1 | 2 | 3 \\| x | **4** |\n| 5 |\n"
+    assert render(table).text.splitlines() == ["a | b", "--+---+-------+--", "1 | 2 | 3 | x | 4", "5"]
+    wide = "|a|\n|-|\n|" + "|".join(f"c{number}" for number in range(40)) + "|\n"
+    assert [word for word in render(wide).text.split() if word.startswith("c")] == [
+        f"c{number}" for number in range(40)
+    ]
+    blocks = build_rich_blocks("| a | b |\n|---|---|\n| 1 | 2 | third |\n")
+    assert blocks is None or "third" in str(blocks)
+
+
+@given(st.lists(st.lists(st.sampled_from(["x", "yy", "**z**", ""]), max_size=30), max_size=6))
+def test_no_cell_of_any_table_is_lost(rows: list[list[str]]) -> None:
+    table = "| h | i |\n|---|---|\n" + "".join(f"| {' | '.join(row)} |\n" for row in rows if any(row))
+    shown = render(table).text
+    told = "".join(cell.strip("*") for row in rows for cell in row)
+    for letter in "xyz":
+        assert shown.count(letter) == told.count(letter)

@@ -119,10 +119,10 @@ def test_up_to_five_parts_are_messages() -> None:
     assert (len(messages.parts), messages.document) == (5, None)
 
 
-def test_more_are_the_first_part_and_the_whole_as_a_file() -> None:
+def test_more_are_the_first_five_and_the_whole_as_a_file() -> None:
     markdown = "**word** " * 1_000
     messages = build_messages(markdown)
-    assert messages.parts == split(render(markdown))[:1]
+    assert messages.parts == split(render(markdown))[:MAX_PARTS]
     assert messages.document == markdown
 
 

@@ -1,0 +1,145 @@
+"""A stranger wants in: the owner is asked in their chat, decides with a press, and the guest is told."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from itertools import count
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from bot.telegram.handlers.access_requests import MOST_WAITING_TOLD
+from shared.adapters.postgres.people.audit_chain import check_chain
+from shared.adapters.postgres.telegram.access import PostgresTelegramAccess
+from tests.kit.fakes.bot_api import Line, Person, Screen, running_bot_api
+from tests.kit.telegram.bot_process import BOT_ID, TelegramHouse, telegram_house
+
+_numbers = count(500)
+ASKED = "would like to talk with me"
+ALLOWED = "You can talk with me now"
+AUDITED = "SELECT array_agg(actor || ' ' || action ORDER BY id) FROM audit WHERE object = $1"
+
+
+@pytest.fixture
+async def house(database_url: str, redis_url: str, tmp_path: Path) -> AsyncIterator[TelegramHouse]:
+    async with (
+        running_bot_api() as api,
+        telegram_house(api, database_url, redis_url, tmp_path) as house,
+    ):
+        yield house
+
+
+async def owner(house: TelegramHouse, name: str = "Ada") -> Person:
+    person = await house.person(next(_numbers), allowed=False, first_name=name)
+    await house.let_in(person.id, owner=True)
+    await person.command("start")
+    await person.sees(name)
+    return person
+
+
+async def stranger(house: TelegramHouse, name: str, **told: str) -> Person:
+    person = await house.person(next(_numbers), allowed=False, first_name=name, **told)
+    await person.say("Hello?")
+    await person.sees("Code" if told.get("language_code") == "de" else "good for one hour")
+    return person
+
+
+def asked(screen: Screen, name: str) -> list[Line]:
+    return [line for line in screen.answers if f"{name} {ASKED}" in line.text]
+
+
+async def handled(house: TelegramHouse) -> None:
+    await house.until("SELECT count(*) = 0 FROM telegram_updates WHERE handled_at IS NULL")
+
+
+async def test_an_owner_lets_a_guest_in_with_one_press(house: TelegramHouse) -> None:
+    ada = await owner(house)
+    eve = await stranger(house, "Eve", language_code="de")
+    (question,) = asked(await ada.sees(f"Eve {ASKED}"), "Eve")
+    assert question.buttons == ["Let them in", "Refuse"]
+    await eve.say("And now?")
+    await handled(house)
+    assert len(asked(await ada.screen(), "Eve")) == 1, "once for each guest"
+    await ada.tap("Let them in")
+    (decided,) = [line for line in (await ada.sees("Eve can talk")).answers if "Eve" in line.text]
+    assert (decided.message_id, decided.buttons) == (question.message_id, [])
+    await eve.sees("Du kannst jetzt mit mir reden")
+    await eve.say("Good day to you.")
+    await eve.sees("Good day to you")
+    about = f"telegram:{BOT_ID}:{eve.id}"
+    assert await house.one(AUDITED, about) == [f"telegram:{ada.id} pairing.approve"]
+    async with asyncpg.create_pool(house.database_url, min_size=1, max_size=1) as pool:
+        assert (await check_chain(pool))["state"] == "intact"
+
+
+async def test_a_refused_guest_is_told_once_and_the_other_owner_finds_it_decided(
+    house: TelegramHouse,
+) -> None:
+    ada, bob = await owner(house), await owner(house, "Bob")
+    eve = await stranger(house, "Eve")
+    await ada.sees(ASKED)
+    await bob.sees(ASKED)
+    await ada.tap("Refuse")
+    await eve.sees("I may not talk with you here")
+    await bob.tap("Let them in")
+    await bob.sees("Eve was refused")
+    assert [toast["text"] for toast in (await bob.screen()).toasts] == ["That was decided already."]
+    await eve.say("Please!")
+    await handled(house)
+    assert len((await eve.screen()).answers) == 2
+    assert await house.one("SELECT state FROM telegram_access WHERE chat_id = $1", eve.id) == "refused"
+
+
+async def test_a_guest_cannot_press_what_only_an_owner_is_asked(house: TelegramHouse) -> None:
+    await owner(house)
+    eve = await stranger(house, "Eve")
+    friend = await house.person(next(_numbers), first_name="Guest")
+    await friend.say("Hello.")
+    for person in (eve, friend):
+        shown = (await person.sees(lambda screen: bool(screen.answers))).answers[-1]
+        await person.forge_tap(shown.message_id, f"v1:letin:0:{eve.id}")
+        await handled(house)
+        assert [toast["text"] for toast in (await person.screen()).toasts] == [
+            "This button is for somebody else."
+        ]
+    assert await house.one("SELECT state FROM telegram_access WHERE chat_id = $1", eve.id) == "pending"
+
+
+async def test_whoever_is_let_in_from_a_shell_is_told_and_whoever_is_shut_out_is_not(
+    house: TelegramHouse,
+) -> None:
+    eve = await stranger(house, "Eve")
+    code = await house.one("SELECT code FROM telegram_access WHERE chat_id = $1", eve.id)
+    async with asyncpg.create_pool(house.database_url, min_size=1, max_size=1) as pool:
+        access = PostgresTelegramAccess(pool)
+        await access.decide_by_code(code, allowed=True, by="shell", actor="command line")
+        await eve.sees(ALLOWED)
+        await house.until("SELECT told_at > decided_at FROM telegram_access WHERE chat_id = $1", eve.id)
+        await access.decide(BOT_ID, eve.id, allowed=False, by="shell", actor="command line")
+        assert await access.decisions_to_tell([BOT_ID]) == []
+    about = f"telegram:{BOT_ID}:{eve.id}"
+    assert await house.one(AUDITED, about) == ["command line pairing.approve", "command line pairing.block"]
+
+
+async def test_strangers_cannot_fill_the_owners_chat(house: TelegramHouse) -> None:
+    ada = await owner(house)
+    for number in range(MOST_WAITING_TOLD + 3):
+        await stranger(house, f"Guest{number}")
+    await ada.sees(f"Guest{MOST_WAITING_TOLD - 1} {ASKED}")
+    await handled(house)
+    told = [line for line in (await ada.screen()).answers if ASKED in line.text]
+    assert len(told) == MOST_WAITING_TOLD
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+async def test_a_group_is_welcomed_or_left(house: TelegramHouse, *, allowed: bool) -> None:
+    ada = await owner(house)
+    eve = await house.person(next(_numbers), allowed=False, first_name="Eve")
+    group = await house.api.group("Club", eve)
+    await group.sees("good for one hour")
+    (question,) = asked(await ada.sees(f"Club {ASKED}"), "Club")
+    await ada.tap("Let them in" if allowed else "Refuse", message_id=question.message_id)
+    await group.sees("reply to me" if allowed else "so I leave")
+    await house.until("SELECT told_at > decided_at FROM telegram_access WHERE chat_id < 0")
+    assert ("leaveChat" in await house.api.counts()) is not allowed
