@@ -69,8 +69,8 @@ class Texts:
         "Hello! I am yours now. When somebody else writes to me, they get a code, and you decide whether "
         "they may talk with me."
     )
-    allow: Plain = "Let them in"
-    deny: Plain = "Refuse"
+    allow: Plain = "Allow"
+    deny: Plain = "Deny"
     decided_before: Plain = "That was decided already."
     left_group: Markdown = "My owner has not let me into this group, so I leave. Goodbye!"
 

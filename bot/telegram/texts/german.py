@@ -172,7 +172,7 @@ class GermanTexts(Texts):
         "Hallo! Ich gehöre jetzt dir. Wenn mir jemand anderes schreibt, bekommt er einen Code, und du "
         "entscheidest, ob er mit mir reden darf."
     )
-    allow: Plain = "Einlassen"
+    allow: Plain = "Erlauben"
     deny: Plain = "Ablehnen"
     decided_before: Plain = "Das wurde schon entschieden."
     left_group: Markdown = (

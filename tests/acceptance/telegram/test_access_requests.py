@@ -57,11 +57,11 @@ async def test_an_owner_lets_a_guest_in_with_one_press(house: TelegramHouse) -> 
     ada = await owner(house)
     eve = await stranger(house, "Eve", language_code="de")
     (question,) = asked(await ada.sees(f"Eve {ASKED}"), "Eve")
-    assert question.buttons == ["Let them in", "Refuse"]
+    assert question.buttons == ["Allow", "Deny"]
     await eve.say("And now?")
     await handled(house)
     assert len(asked(await ada.screen(), "Eve")) == 1, "once for each guest"
-    await ada.tap("Let them in")
+    await ada.tap("Allow")
     (decided,) = [line for line in (await ada.sees("Eve can talk")).answers if "Eve" in line.text]
     assert (decided.message_id, decided.buttons) == (question.message_id, [])
     await eve.sees("Du kannst jetzt mit mir reden")
@@ -80,9 +80,9 @@ async def test_a_refused_guest_is_told_once_and_the_other_owner_finds_it_decided
     eve = await stranger(house, "Eve")
     await ada.sees(ASKED)
     await bob.sees(ASKED)
-    await ada.tap("Refuse")
+    await ada.tap("Deny")
     await eve.sees("I may not talk with you here")
-    await bob.tap("Let them in")
+    await bob.tap("Allow")
     await bob.sees("Eve was refused")
     assert [toast["text"] for toast in (await bob.screen()).toasts] == ["That was decided already."]
     await eve.say("Please!")
@@ -139,7 +139,7 @@ async def test_a_group_is_welcomed_or_left(house: TelegramHouse, *, allowed: boo
     group = await house.api.group("Club", eve)
     await group.sees("good for one hour")
     (question,) = asked(await ada.sees(f"Club {ASKED}"), "Club")
-    await ada.tap("Let them in" if allowed else "Refuse", message_id=question.message_id)
+    await ada.tap("Allow" if allowed else "Deny", message_id=question.message_id)
     await group.sees("reply to me" if allowed else "so I leave")
     await house.until("SELECT told_at > decided_at FROM telegram_access WHERE chat_id < 0")
     assert ("leaveChat" in await house.api.counts()) is not allowed

@@ -79,7 +79,7 @@ async def press(
     async def found(_address_id: int) -> ChatRow:
         return place(chat_id)
 
-    stores = SimpleNamespace(places=SimpleNamespace(place=found))
+    stores = SimpleNamespace(telegram_chats=SimpleNamespace(place=found))
     desk = SimpleNamespace(stores=stores, bot_id=1, public=public, audience="personal")
     reach = cast("Any", everything)
     pressing = CallbackQueryHandler(
