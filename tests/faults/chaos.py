@@ -21,7 +21,7 @@ import asyncpg
 from shared.adapters.embedded import EmbeddedServers
 from shared.adapters.postgres.db.migrate import migrate
 from shared.adapters.postgres.operations.invariants import check_invariants
-from tests.faults.transcripts import MARK, Judgement, Texter, Transcript, Visitor, judged
+from tests.faults.transcripts import MARK, Judgement, Kills, Texter, Transcript, Visitor, judged
 from tests.faults.watch import percentiles
 from tests.kit.deployment.breakable_servers import Case, Plant, open_for_too_long
 from tests.kit.deployment.forks import Hatchery
@@ -128,6 +128,7 @@ class Chaos:
     _processes: dict[str, Process] = field(default_factory=dict)
     _struck: Counter[str] = field(default_factory=Counter)
     _bot_killed_at: list[float] = field(default_factory=list)
+    _storage_away: list[tuple[float, float]] = field(default_factory=list)
     _servers: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def run(self) -> Report:
@@ -210,9 +211,12 @@ class Chaos:
     async def _kill(self, victims: Sequence[str]) -> None:
         """All in one instant; processes are started again by their keeper, servers here."""
         async with self._servers:
+            since = time.time()
             for victim in victims:
                 self._strike(victim)
             await self._start_servers()
+            if "Postgres" in victims:
+                self._storage_away.append((since, time.time()))
 
     def _strike(self, victim: str) -> None:
         servers = self.plant.servers
@@ -295,10 +299,9 @@ class Chaos:
 
     async def _report(self, settled: float) -> Report:
         people = [one.transcript() for one in self._people]
+        kills = Kills(bot=self._bot_killed_at, storage_away=self._storage_away)
         by_channel = {
-            channel: judged(
-                [one for one in people if one.channel == channel], bot_killed_at=self._bot_killed_at
-            )
+            channel: judged([one for one in people if one.channel == channel], kills=kills)
             for channel in ("web", "Telegram")
         }
         broken = [what for one in by_channel.values() for what in one.broken]

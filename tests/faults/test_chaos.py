@@ -10,7 +10,7 @@ import pytest
 from shared import __main__ as evertalk
 from tests.faults.chaos import Chaos, Phase, Plan, Report, Strikes, main, postgres_killed
 from tests.faults.lengths import lasting
-from tests.faults.transcripts import BRING, Line, Texter, Transcript, judged
+from tests.faults.transcripts import BRING, Kills, Line, Texter, Transcript, judged
 from tests.kit.deployment.breakable_servers import Case, Plant
 from tests.kit.deployment.forks import Hatchery
 from tests.kit.deployment.telegram import Telegram
@@ -109,7 +109,14 @@ def test_what_is_broken_is_told(transcript: Transcript, what: str) -> None:
 
 @pytest.mark.parametrize(("killed_at", "strays"), [(0.5, 1), (2.9, 1), (3.5, 0), (-0.5, 0)])
 def test_a_bubble_of_a_bot_that_was_killed_just_then_is_a_stray(killed_at: float, strays: int) -> None:
-    found = judged([of("t1_x1", "to t1_x1", "to t1_x1")], bot_killed_at=[killed_at])
+    found = judged([of("t1_x1", "to t1_x1", "to t1_x1")], kills=Kills(bot=[killed_at]))
+    assert (found.strays, len(found.doubled)) == (strays, 1 - strays)
+
+
+@pytest.mark.parametrize(("away", "strays"), [((1.0, 8.0), 1), ((-5.0, 7.5), 1), ((1.0, 2.0), 0)])
+def test_without_storage_no_bot_can_store_what_it_has_sent(away: tuple[float, float], strays: int) -> None:
+    kills = Kills(bot=[9.0], storage_away=[away])
+    found = judged([of("t1_x1", "to t1_x1", "to t1_x1")], kills=kills)
     assert (found.strays, len(found.doubled)) == (strays, 1 - strays)
 
 
@@ -120,11 +127,14 @@ class Phone:
         self.shown: list[dict[str, Any]] = []
         self.tapped: list[int] = []
 
-    def shows(self, kind: str, message_id: int, text: str, *, by: str = "bot", button: str = "") -> None:
+    def shows(
+        self, kind: str, message_id: int, text: str, *, by: str = "bot", button: str = "", about: str = ""
+    ) -> None:
         keys = {"inline_keyboard": [[{"text": button}]]} if button else None
         self.shown.append(
             {"number": len(self.shown) + 1, "at": time.time(), "kind": kind, "by": by,
-             "message_id": message_id, "text": text, "reply_markup": keys}
+             "message_id": message_id, "text": text, "reply_markup": keys,
+             "reply_to_message": {"text": about} if about else None}
         )  # fmt: skip
 
     async def views(self, *, since: int) -> list[dict[str, Any]]:
@@ -155,6 +165,19 @@ async def test_who_misses_an_answer_presses_the_button_that_brings_it_once() -> 
     await ann.glance()
     assert not ann.missing()
     assert judged([ann.transcript()]).broken == []
+
+
+async def test_nobody_presses_for_an_answer_that_is_there() -> None:
+    phone = Phone()
+    ann = Texter(cast("Any", phone), "t1_", 1)
+    for _ in range(3):
+        await ann.say_something()
+    phone.shows("sent", 11, "Noted: t1_x1")
+    phone.shows("sent", 12, "It may be missing.", button=BRING, about="I say t1_x1 now.")
+    phone.shows("sent", 13, "It may be missing.", button=BRING, about="I say t1_x2 now.")
+    phone.shows("sent", 14, "Noted: t1_x3")
+    await ann.glance()
+    assert phone.tapped == [13]
 
 
 def test_the_command_hands_its_words_on(monkeypatch: pytest.MonkeyPatch) -> None:

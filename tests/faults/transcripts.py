@@ -10,7 +10,7 @@ import random
 import re
 import time
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import count, pairwise
 from typing import Any
@@ -30,7 +30,9 @@ BRING = "Bring the answer"
 """The button of a notice that an answer may be missing."""
 LOOKS_AGAIN_SECONDS = 10.0
 STRAY_SECONDS = 3.0
-"""A bubble that a killed bot may have sent without storing its number came at most so long before."""
+"""A bubble that a killed bot may have sent without storing its number came at most so long before. The time
+without storage is not counted.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,15 +86,33 @@ class Judgement:
         return [f"{what}: {which}" for what, found in named.items() for which in found]
 
 
-def judged(transcripts: Sequence[Transcript], *, bot_killed_at: Collection[float] = ()) -> Judgement:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kills:
+    """Unix times."""
+
+    bot: Sequence[float] = ()
+    storage_away: Sequence[tuple[float, float]] = ()
+    """From a kill of Postgres until it answered again."""
+
+    def cut_off(self, line: Line) -> bool:
+        """Whether a bot was killed before it can have stored the number of this line."""
+        return any(at - line.at >= 0 and self._lived(line.at, at) <= STRAY_SECONDS for at in self.bot)
+
+    def _lived(self, since: float, until: float) -> float:
+        """How long there was storage in between."""
+        away = sum(max(0.0, min(until, end) - max(since, begin)) for begin, end in self.storage_away)
+        return until - since - away
+
+
+def judged(transcripts: Sequence[Transcript], *, kills: Kills | None = None) -> Judgement:
     total = Judgement()
     for one in transcripts:
-        _judge(one, bot_killed_at, total)
+        _judge(one, kills or Kills(), total)
     return total
 
 
-def _judge(one: Transcript, bot_killed_at: Collection[float], into: Judgement) -> None:
-    lines, strays = _without_strays(one, bot_killed_at)
+def _judge(one: Transcript, kills: Kills, into: Judgement) -> None:
+    lines, strays = _without_strays(one, kills)
     heard = [mark for line in lines for mark in line.marks]
     times = Counter(heard)
     into.people += 1
@@ -115,13 +135,12 @@ def _judge(one: Transcript, bot_killed_at: Collection[float], into: Judgement) -
         into.out_of_order += [f"{mark} of somebody else was {what}" for mark in found if mark not in place]
 
 
-def _without_strays(one: Transcript, bot_killed_at: Collection[float]) -> tuple[list[Line], int]:
+def _without_strays(one: Transcript, kills: Kills) -> tuple[list[Line], int]:
     """Of two lines with the same mark, the earlier one is a stray if its bot was killed just then."""
     kept: list[Line] = []
     for number, line in enumerate(one.seen):
         later = {mark for other in one.seen[number + 1 :] for mark in other.marks}
-        killed = any(0 <= at - line.at <= STRAY_SECONDS for at in bot_killed_at)
-        if not (line.marks and killed and set(line.marks) <= later):
+        if not (line.marks and kills.cut_off(line) and set(line.marks) <= later):
             kept.append(line)
     return kept, len(one.seen) - len(kept)
 

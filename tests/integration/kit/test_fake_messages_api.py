@@ -6,6 +6,7 @@ import asyncio
 import io
 import json
 import os
+import re
 import signal
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -768,6 +769,12 @@ async def test_an_answer_may_be_scripted(fake: RunningFake, client: AsyncAnthrop
     assert (messages[3].content, messages[3].stop_reason) == ([], "end_turn")
     assert messages[4].stop_reason == "refusal"
     assert messages[5].stop_reason == "end_turn"
+
+
+async def test_of_many_messages_every_mark_is_repeated(client: AsyncAnthropic) -> None:
+    words = "\n".join(f"I say t1_x{number} now." for number in range(1, 31))
+    answer = said(await ask(client, request(user(words))))
+    assert re.findall(r"\bt1_x\d+\b", answer) == [f"t1_x{number}" for number in range(1, 31)]
 
 
 async def test_prose_may_come_instead_of_json(fake: RunningFake, client: AsyncAnthropic) -> None:
