@@ -42,7 +42,8 @@ class Yard:
 
     @property
     def app(self) -> App:
-        parts = SimpleNamespace(job_runner=self, upkeep=self, doorbell=self, recall_indexer=self)
+        stores = SimpleNamespace(jobs=self)
+        parts = SimpleNamespace(job_runner=self, stores=stores, doorbell=self, recall_indexer=self)
         return cast("App", parts)
 
 
@@ -91,7 +92,8 @@ class Heard(Yard):
 
     @property
     def app(self) -> App:
-        parts = SimpleNamespace(job_runner=self, upkeep=self, doorbell=self, announcer=self)
+        stores = SimpleNamespace(jobs=self)
+        parts = SimpleNamespace(job_runner=self, stores=stores, doorbell=self, announcer=self)
         return cast("App", parts)
 
 

@@ -140,7 +140,7 @@ async def test_metrics_tell_the_four_counters_of_the_seed(dashboard: Dashboard) 
     )
     assert values["context_summary_count"] == str(len(links))
     assert values["context_prune_count"] == "0"
-    assert "# HELP context_prune_count Turns that began by taking a batch" in text
+    assert "# HELP context_prune_count Turns that shortened a batch of old tool results." in text
     assert values["context_overflow_reject_count"] == "0"
     assert float(values["avg_prompt_tokens_per_turn"]) == pytest.approx(average)
     assert values['evertalk_jobs{state="dead"}'] == "1"
