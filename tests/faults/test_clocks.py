@@ -15,7 +15,7 @@ BY_ITS_OWN_CLOCK = {
     "shared/adapters/models/error_mapping.py": "a date that the provider names to wait for",
     "shared/adapters/oidc.py": "the age of what another server has signed",
     "shared/supervision/liveness.py": "how old the mark of the process beside it is",
-    "shared/bootstrap/app.py": "what the model is told of the time of day",
+    "shared/bootstrap/foundation.py": "what the model is told of the time of day",
     "shared/cli/backup.py": "the date of a copy, and which copies are old",
     "shared/diagnostics/doctor.py": "how far this clock is from Postgres'",
     "shared/diagnostics/backup_checks.py": "how old the newest copy is",
