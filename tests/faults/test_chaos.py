@@ -59,6 +59,7 @@ async def test_a_command_that_runs_only_once_is_not_lost_in_silence(
         async with telegram.bot() as bot:
             await telegram.serves(bot)
             await ada.ask("I live by the river.")
+            await telegram.rests()  # else the end of that turn may be what waits
             async with telegram.sessions_locked() as held_up:
                 await ada.person.command("new")
                 await held_up.waits()

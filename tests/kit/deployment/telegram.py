@@ -278,8 +278,12 @@ class HeldUp:
         await self.telegram.until(f"SELECT count(*) > 0 FROM ({_WAITING}) AS waiting")
 
     async def break_off(self) -> None:
-        """Those that wait have never happened; whoever comes later is let through."""
-        await self.connection.execute(f"SELECT pg_terminate_backend(pid) FROM ({_WAITING}) AS waiting")
+        """Those that wait have never happened; whoever comes later is let through.
+
+        Their ends are waited for: a server that is only asked to end may still be given the lock first.
+        """
+        ended = f"SELECT bool_and(pg_terminate_backend(pid, 10000)) FROM ({_WAITING}) AS waiting"
+        assert await self.connection.fetchval(ended)
         await self.connection.execute("ROLLBACK")
 
 
