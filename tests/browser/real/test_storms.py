@@ -25,6 +25,7 @@ SEED = 7
 LOOKED_AT = 24
 """The newest messages that are compared, in id and order; a tab that was reloaded shows fifty."""
 SHOWN = "all => all.map((one) => one.dataset.mid)"
+STATES = "all => all.slice(-8).map((one) => [one.dataset.mid, one.dataset.status, one.innerText])"
 STORED = """
 SELECT coalesce(array_agg('m' || seq ORDER BY turn_no, step), '{}') FROM (
   SELECT e.seq, te.turn_no, te.step FROM events v JOIN entries e USING (session_id, seq)
@@ -62,10 +63,14 @@ class Weather:
         self._line.heal()
         self._line.cut()  # a black hole is noticed after two heartbeats only
 
+    @staticmethod
+    def words(number: int) -> str:
+        return f"Said in the storm, number {number}."
+
     async def _say(self, page: Page) -> None:
         self.said += 1
         box = page.get_by_role("textbox", name="Message")
-        await box.fill(f"Said in the storm, number {self.said}.")
+        await box.fill(self.words(self.said))
         await box.press("Enter")
 
     async def _reset(self) -> None:
@@ -113,10 +118,14 @@ async def test_after_storms_both_tabs_equal_the_database_in_id_and_order(
         for number in range(STORMS):
             await weather.storm()
             await _equal(case, tabs, f"storm {number}")
+        states = [await page.locator("article").evaluate_all(STATES) for page in tabs]
+        kept = [await page.evaluate("Object.entries(localStorage)") for page in tabs]
         for page in tabs:
             await page.goto("about:blank")  # its line would else be looked for where the proxy no longer is
-        stored = await case.value("SELECT count(*) FROM entries WHERE author = 'person'")
-        assert stored == weather.said
+        stored = await case.value("SELECT array_agg(words) FROM entry_rows WHERE author = 'person'")
+        missing = {weather.words(number) for number in range(1, weather.said + 1)} - set(stored)
+        assert not missing, f"{missing} of {weather.said}: {states}, {kept}"
+        assert len(stored) == weather.said
 
 
 async def _equal(case: Case, tabs: list[Page], when: str) -> None:
