@@ -222,11 +222,13 @@ async def test_a_group_is_answered_only_when_it_asks(house: TelegramHouse, numbe
     ada = await house.person(number)
     bob = await house.person(next(_numbers), allowed=False, first_name="Bob")
     family = await house.api.group("Family", ada, members=(bob,))
+    await bob.sees(lambda screen: len(screen.answers) == 1, chat=family.id)
     await house.let_in(family.id)
+    await bob.sees("Mention me", chat=family.id)
     await bob.say("Nobody asks the bot here.", chat=family.id)
     await bob.say(f"@{USERNAME} what is the capital of Peru?", chat=family.id)
     screen = await bob.sees("find nothing", chat=family.id)
-    assert len(screen.answers) == 2, "what it said when it was added, and the answer"
+    assert len(screen.answers) == 3, "its code when it was added, its welcome, and the answer"
     words = f"SELECT blocks->0->>'text' FROM entries t {MINE} AND t.author = 'person'"
     assert (await house.one(words, str(family.id))).startswith("Bob: ")
     await bob.command("compact", chat=family.id)

@@ -86,12 +86,14 @@ async def test_the_list_is_a_command_and_one_of_it_can_be_cancelled(
 async def test_a_group_is_reminded_as_a_group(house: TelegramHouse, number: int) -> None:
     ada = await house.person(number, first_name="Ada")
     family = await house.api.group("Family", ada)
+    await family.sees(lambda screen: len(screen.answers) == 1)
     await house.let_in(family.id)
+    await family.sees("Mention me")
     await ada.say(f"@{USERNAME} hello everybody", chat=family.id)
     await family.sees("hello everybody")
     await remind(house, family.id, "book the cabin", minutes=0)
     screen = await family.sees("book the cabin")
-    assert len(screen.answers) == 3, "what it said when it was added, the answer, the reminder"
+    assert len(screen.answers) == 4, "its code when it was added, its welcome, the answer, the reminder"
     await ended(house, "book the cabin", "done")
 
 
