@@ -46,9 +46,14 @@ def _newest_with(newest: str, history: Path) -> str:
     changed = _git(history, "log", "--format=%P %H", "--", place).decode().split()
     for commit in ("HEAD", *changed):
         known = _git(history, "ls-tree", "--name-only", commit, place).decode().split()
-        if known and max(one for one in known if one.endswith(".py")).endswith(f"/{newest}"):
+        if known and _number(max(one for one in known if one.endswith(".py"))) == _number(newest):
             return commit
     raise NoHistory(f"no commit has {newest} as its newest migration")
+
+
+def _number(migration: str) -> str:
+    """What stays when a file gets another name."""
+    return Path(migration).name.partition("_")[0]
 
 
 def _git(history: Path, *words: str) -> bytes:

@@ -28,6 +28,8 @@ from tests.kit.app_driver import running_app, settings_for, visit
 
 OLD = Path(f"/usr/lib/postgresql/{LEAST_POSTGRES}/bin")
 """Debian's, where it is installed: the real thing, and four majors are far enough."""
+FIRST = "0044"
+"""The schema that the history of migrations begins with."""
 
 
 def backups_of(installation: Installation) -> int:
@@ -69,7 +71,7 @@ async def older(url: str) -> None:
     connection = await asyncpg.connect(url)
     await connection.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
     await connection.close()
-    await migrate(url, revision="0025")
+    await migrate(url, revision=FIRST)
 
 
 @pytest.mark.parametrize("keep", [7, 0])
@@ -85,7 +87,7 @@ async def test_up_makes_a_backup_before_it_changes_the_schema_unless_none_is_wis
         assert backups_of(installation) - before == (1 if keep else 0)
         said = [line for line in capsys.readouterr().out.splitlines() if line.startswith("Schema ")]
         assert len(said) == (1 if keep else 0)
-        assert all(f"0025 → {newest}" in line and ".tar" in line for line in said)
+        assert all(f"{FIRST} → {newest}" in line and ".tar" in line for line in said)
         await migrate_with_backup(settings, servers.database_url)
         assert backups_of(installation) - before == (1 if keep else 0), "nothing changes any more"
         assert capsys.readouterr().out == ""
@@ -184,7 +186,7 @@ async def test_up_does_not_touch_the_schema_when_there_is_no_room_for_a_backup(
         with pytest.raises(CannotStart, match="no backup was made") as refused:
             await migrate_with_backup(settings, servers.database_url)
         assert "EVERTALK_BACKUP_KEEP=0" in refused.value.advice
-        assert (await current_revision(servers.database_url))[0] == "0025"
+        assert (await current_revision(servers.database_url))[0] == FIRST
 
 
 async def test_data_of_an_unknown_postgres_are_left_alone_with_advice(installation: Installation) -> None:
