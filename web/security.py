@@ -167,11 +167,26 @@ def error_body(request: web.Request, error: EvertalkError) -> dict[str, Any]:
 
 
 def _http_error(request: web.Request, error: web.HTTPException) -> web.Response:
+    page = request.app[PARTS].files.missing
+    if error.status == 404 and page is not None and _wants_page(request):
+        return web.Response(
+            body=page.body, status=404, content_type="text/html", charset="utf-8",
+            headers={"Cache-Control": "no-store"},
+        )  # fmt: skip
     code = {404: "not_found", 405: "method_not_allowed", 413: "too_large"}.get(error.status, "bad_request")
     if error.status >= 500:
         code = "unavailable"
     kept = {name: error.headers[name] for name in ("Allow", "Retry-After") if name in error.headers}
     return error_response(request, error.status, code, error.reason, headers=kept)
+
+
+def _wants_page(request: web.Request) -> bool:
+    """Somebody follows a link; programs ask for no HTML."""
+    return (
+        request.method == "GET"
+        and "text/html" in request.headers.get("Accept", "")
+        and not request.path.startswith("/api/")
+    )
 
 
 def error_response(

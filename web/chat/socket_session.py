@@ -9,6 +9,8 @@ from typing import Any
 import structlog
 
 from shared.core.commands.arguments import typed_words
+from shared.core.commands.commands import nearest_commands
+from shared.core.commands.texts import command_texts
 from shared.core.values.errors import (
     BadInput,
     EvertalkError,
@@ -43,7 +45,7 @@ class FrameTooLarge(BadInput):
 
 
 class UnknownCommand(BadInput):
-    """There is no such command here."""
+    """Unknown command."""
 
     code = "unknown_command"
     advice = "Type /help to see what you can do here."
@@ -277,7 +279,8 @@ class SocketSession:
         known = self._known
         offered = {one.name: one for one in self._parts.commands_for(known.audience, site=known.site)}
         if name not in offered:
-            raise UnknownCommand(name)
+            nearest = nearest_commands(name, offered)
+            raise UnknownCommand(name, advice=command_texts(self._language).did_you_mean(nearest))
         for value in () if isinstance(args, str) else args.values():
             wire.clean(value if isinstance(value, str) else "")
         words = args if isinstance(args, str) else typed_words(name, offered[name].arguments, args)

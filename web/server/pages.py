@@ -18,6 +18,7 @@ _CONTENT_TYPES = {
     ".html": "text/html",
     ".svg": "image/svg+xml",
     ".json": "application/json",
+    ".webmanifest": "application/manifest+json",
 }
 _SQUEEZED = frozenset(_CONTENT_TYPES)
 FOR_EVER = "public, max-age=31536000, immutable"
@@ -58,6 +59,7 @@ class Files:
         self._packed = {name: _file(name, body) for name, body in packed.items()}
         self.chat = self._pointing_at_digest("chat.html")
         self.widget = self._pointing_at_digest("widget.js")
+        self.missing = self._files.get("missing.html")
 
     def get(self, path: str, *, packed: bool = False) -> File | None:
         return (self._packed if packed else self._files).get(path)

@@ -15,7 +15,14 @@ from bot.telegram.inbound.updates import IncomingMessage
 from bot.telegram.outbound.buttons import build_erase_buttons, build_settings_buttons, build_summary_buttons
 from bot.telegram.outbound.notifier import Notifier, get_chat_target
 from shared.adapters.postgres.telegram.chats import ChatRow
-from shared.core.commands.commands import Audience, Channel, Command, commands_for, may_in_group
+from shared.core.commands.commands import (
+    Audience,
+    Channel,
+    Command,
+    commands_for,
+    may_in_group,
+    nearest_commands,
+)
 from shared.core.commands.texts import command_texts, described
 from shared.core.privacy.export import ExportFormat
 from shared.services.privacy.export import DataExporter
@@ -83,15 +90,21 @@ class TelegramCommandHandler:
         }
 
     def is_command(self, spoken: IncomingMessage) -> bool:
-        """Whether this is a command here; anything else with a slash is words for the model."""
+        """Whether somebody meant one, known here or not; with a slash before several lines they did not."""
         command = spoken.command
         if command is None or command.is_for_other_bot or spoken.is_edited:
             return False
-        return command.name == "start" or any(one.name == command.name for one in self._table())
+        return self._is_known(command.name) or "\n" not in command.args
+
+    def _is_known(self, name: str) -> bool:
+        return name == "start" or any(one.name == name for one in self._table())
 
     async def handle(self, place: ChatRow, spoken: IncomingMessage) -> None:
         assert spoken.command is not None
         name, args = spoken.command.name, spoken.command.args
+        if not self._is_known(name):
+            await self._unknown(place, spoken, name)
+            return
         if not spoken.chat.is_private and not await self._may(place, spoken, name):
             await self._voice.send(
                 get_chat_target(place), get_chat_texts(place).admins_only, reply_to=spoken.message_id
@@ -102,6 +115,16 @@ class TelegramCommandHandler:
             await own(place, spoken)
         else:
             await self._shared(place, name, args)
+
+    async def _unknown(self, place: ChatRow, spoken: IncomingMessage, name: str) -> None:
+        """Costs no call of a model. In a group it is another bot's, unless it names this one."""
+        if not spoken.chat.is_private and not (spoken.command and spoken.command.is_for_this_bot):
+            return
+        texts = command_texts(get_chat_texts(place).language)
+        nearest = nearest_commands(name, [command.name for command in self._table()])
+        await self._voice.send(
+            get_chat_target(place), texts.unknown_command(name, nearest), reply_to=spoken.message_id
+        )
 
     def _table(self) -> tuple[Command, ...]:
         return commands_for(channel="telegram", audience=self._desk.audience)

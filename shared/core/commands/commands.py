@@ -1,10 +1,10 @@
-"""The commands of every channel: one table, and how a message is read as one."""
+"""The commands of every channel in one table, and what somebody may have meant by a name."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any, Literal
 
 from shared.core.commands.arguments import Argument, BadArguments, arguments_schema, typed_words
@@ -16,16 +16,16 @@ Members = Literal["everyone", "admins"]
 """Who of a group's members may; alone with the assistant everybody may."""
 
 __all__ = [
-    "COMMANDS", "FOCUS_CHARS", "Argument", "Audience", "BadArguments", "Channel", "Command", "CommandCall",
-    "CompactArguments", "Members", "Who", "check_arguments", "command_named", "commands_for",
-    "compact_arguments", "help_text", "may_in_group", "parse_command",
+    "COMMANDS", "FOCUS_CHARS", "Argument", "Audience", "BadArguments", "Channel", "Command",
+    "CompactArguments", "Members", "Who", "command_named", "commands_for", "compact_arguments",
+    "may_in_group", "nearest_commands",
 ]  # fmt: skip
 
 FOCUS_CHARS = 300
+MOST_NEAREST = 3
 _EVERYWHERE: frozenset[Channel] = frozenset({"web", "telegram", "rest"})
 _PERSONAL: frozenset[Audience] = frozenset({"personal"})
 _ALL_AUDIENCES: frozenset[Audience] = frozenset({"personal", "public"})
-_CALL = re.compile(r"/([a-z][a-z0-9_]{0,31})(?:@\w{1,64})?(?:\s+(.*))?", re.IGNORECASE | re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,12 +55,6 @@ class Command:
     def words(self, given: Mapping[str, Any]) -> str:
         """Arguments by name as a person would type them; raises BadArguments."""
         return typed_words(self.name, self.arguments, given)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommandCall:
-    name: str
-    args: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,21 +220,10 @@ def may_in_group(name: str, *, admin: bool) -> bool:
     return admin or _BY_NAME[name].groups == "everyone"
 
 
-def parse_command(text: str) -> CommandCall | None:
-    """A command is the whole message; anything else, an unknown name too, is words for the model."""
-    match = _CALL.fullmatch(text.strip())
-    if match is None or match[1].lower() not in _BY_NAME:
-        return None
-    return CommandCall(name=match[1].lower(), args=(match[2] or "").strip())
-
-
-def check_arguments(call: CommandCall) -> None:
-    """Raises `BadArguments` for words behind a command that takes none, or that it cannot use."""
-    command = _BY_NAME[call.name]
-    if call.args and not command.args:
-        raise BadArguments(f"/{call.name} takes no words behind it. Send it alone.")
-    if call.name == "compact":
-        compact_arguments(call.args)
+def nearest_commands(name: str, offered: Collection[str]) -> tuple[str, ...]:
+    """Names of those that somebody may have meant, the likeliest first: at most three."""
+    begun = [known for known in offered if len(name) > 1 and known.startswith(name)]
+    return tuple(dict.fromkeys((*begun, *get_close_matches(name, offered))))[:MOST_NEAREST]
 
 
 def compact_arguments(args: str) -> CompactArguments:
@@ -253,8 +236,3 @@ def compact_arguments(args: str) -> CompactArguments:
     if len(focus) > FOCUS_CHARS:
         raise BadArguments(f"The focus has {len(focus)} characters; {FOCUS_CHARS} is the most.")
     return CompactArguments(focus=focus or None, force="--force" in words)
-
-
-def help_text(commands: tuple[Command, ...]) -> str:
-    lines = (f"/{command.name} {command.args}".rstrip() + f" – {command.description}" for command in commands)
-    return "\n".join(lines)

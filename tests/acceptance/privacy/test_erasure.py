@@ -11,7 +11,6 @@ import pytest
 
 from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.adapters.postgres.people.account_links import PostgresAccountLinks
-from shared.core.commands.commands import parse_command
 from shared.core.identity.people import Joined
 from shared.services.commands.command_service import CommandResult
 from tests.kit.app_driver import Visit, running_app, settings_for, visit
@@ -192,9 +191,3 @@ async def test_forgetting_twice_and_by_two_at_once_is_forgetting_once(guest: Vis
     assert CANARY not in await everything_of(guest)
     assert await guest.one("SELECT count(*) FROM erasures WHERE state = 'done'") == 3
     await promises_hold(guest)
-
-
-def test_the_command_is_known() -> None:
-    call = parse_command("/forget everything yes")
-    assert call is not None
-    assert (call.name, call.args) == ("forget", "everything yes")

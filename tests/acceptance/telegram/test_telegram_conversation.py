@@ -117,7 +117,7 @@ async def test_commands_answer_in_the_chat(house: TelegramHouse, number: int) ->
     screen = await ada.sees("Our conversation: 2 messages")
     assert screen.answers[-1].document is not None
     await ada.say("/frobnicate the boat")
-    await ada.sees("frobnicate the boat”")
+    await ada.sees("Unknown command /frobnicate. /help shows what I know.")
 
 
 @pytest.mark.parametrize(("emoji", "mark"), [("❤️", "❤"), ("🦩", "👍")])
@@ -216,6 +216,24 @@ async def test_each_topic_is_a_conversation_of_its_own(house: TelegramHouse, num
     assert "Njord" not in screen.answers[-1].text
     sessions = f"SELECT count(DISTINCT t.session_id) FROM turns t {MINE}"
     assert await house.one(sessions, str(ada.id)) == 3
+
+
+async def test_a_command_that_nobody_knows_is_told_the_nearest_and_asks_no_model(
+    house: TelegramHouse, number: int
+) -> None:
+    ada = await house.person(number)
+    await ada.command("forgt", "everything")
+    await ada.sees("Unknown command /forgt. Did you mean /forget?")
+    family = await house.api.group("Family", ada)
+    await ada.sees(lambda screen: len(screen.answers) == 1, chat=family.id)
+    await house.let_in(family.id)
+    await ada.sees("Mention me", chat=family.id)
+    await ada.command("roll", "two dice", chat=family.id)
+    await ada.command(f"contxt@{USERNAME}", chat=family.id)
+    screen = await ada.sees("Did you mean /context?", chat=family.id)
+    assert len(screen.answers) == 3, "its code, its welcome, and not a word to another bot's command"
+    for chat in (ada.id, family.id):
+        assert await house.one(f"SELECT count(*) FROM turns t {MINE}", str(chat)) == 0
 
 
 async def test_a_group_is_answered_only_when_it_asks(house: TelegramHouse, number: int) -> None:

@@ -47,6 +47,42 @@ async def test_an_answer_is_given_again_and_the_earlier_one_is_kept(page: Page) 
     await expect(page.get_by_role("button", name="Answer again")).to_have_count(0)
 
 
+async def test_a_command_that_nobody_knows_is_told_the_nearest_and_asks_no_model(
+    page: Page, database_url: str
+) -> None:
+    await ask(page, "Hello")
+    box = page.get_by_role("textbox", name="Message")
+    for typed, told in (
+        ("/forgt everything", "Did you mean /forget?"),
+        ("/etc is a folder", "/help shows what I know."),
+    ):
+        await box.fill(typed)
+        await box.press("Enter")
+        await expect(page.locator(".result").last).to_contain_text(told)
+    for _ in range(2):  # the second has nothing to do: that is an answer, too, and nothing to be alarmed by
+        await box.fill("/new")
+        await box.press("Enter")
+    await expect(page.locator(".result").last).to_contain_text("new already")
+    await expect(page.locator(".result[data-broken=true]")).to_have_count(0)
+    await ask(page, "/etc is a folder,\nand /usr is one too.")
+    connection = await asyncpg.connect(database_url)
+    assert await connection.fetchval("SELECT count(*) FROM turns") == 2
+    await connection.close()
+
+
+async def test_a_printed_page_holds_the_whole_conversation(page: Page) -> None:
+    for number in range(12):
+        await ask(page, f"The {number}th of many questions.")
+    cut = "node => node.scrollHeight - node.clientHeight"
+    log = page.get_by_role("log")
+    assert await log.evaluate(cut) > 100, "more than the screen holds"
+    await page.emulate_media(media="print")
+    assert await log.evaluate(cut) <= 1
+    tall = await log.evaluate("node => node.getBoundingClientRect().height")
+    assert await page.evaluate("document.documentElement.scrollHeight") >= tall > 800
+    await expect(page.get_by_role("textbox", name="Message")).to_be_hidden()
+
+
 async def test_a_person_pins_saves_and_has_everything_forgotten(page: Page) -> None:
     await ask(page, "Hello")
     await ask(page, "The door code is 4711.")

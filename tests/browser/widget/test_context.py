@@ -74,8 +74,11 @@ def test_enter_completes_a_part_and_runs_only_the_whole(desk: Desk, stub: Stub) 
     expect(box).to_have_value("/")
     box.fill("/nonsense now")
     box.press("Enter")
-    expect(log(page).get_by_text("You said: /nonsense now")).to_be_visible()
-    assert commands(stub) == ["help"]
+    expect(page.locator(".result").last).to_contain_text("nonsense says hello.")  # the server knows better
+    box.fill("/nonsense\nin two lines")
+    box.press("Enter")
+    expect(log(page).get_by_text("You said: /nonsense")).to_be_visible()
+    assert commands(stub) == ["help", "nonsense"]
 
 
 def test_a_command_without_a_connection_is_refused_at_once(desk: Desk, stub: Stub) -> None:
@@ -85,6 +88,7 @@ def test_a_command_without_a_connection_is_refused_at_once(desk: Desk, stub: Stu
     without_line(desk, page)
     say(page, "/undo")
     expect(page.locator(".result")).to_contain_text("Not connected.")
+    expect(page.locator(".result")).to_have_attribute("data-broken", "true")
     desk.context.set_offline(False)
     say(page, "hello")
     expect(log(page).get_by_text("You said: hello")).to_be_visible()

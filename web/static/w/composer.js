@@ -13,8 +13,10 @@ const SQUARE = "M7 7h10v10H7z";
  */
 export function asCommand(text, commands) {
   const found = /^\/([\w-]+)(?:\s+([^]*))?$/.exec(text.trim());
-  const command = found && commands.find((one) => one.name === found[1].toLowerCase());
-  return found && command ? { name: command.name, args: (found[2] ?? "").trim() } : null;
+  const name = found?.[1].toLowerCase() ?? "";
+  // The server says what may have been meant by one that it does not know; several lines are words for the assistant.
+  const meant = commands.some((one) => one.name === name) || (/^[a-z][\w-]{0,31}$/.test(name) && !text.includes("\n"));
+  return found && meant ? { name, args: (found[2] ?? "").trim() } : null;
 }
 
 /**

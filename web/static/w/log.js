@@ -180,7 +180,7 @@ export function timeline(tools) {
 
   /** @param {any} item @param {HTMLElement} article @param {HTMLElement} body @param {HTMLElement} meta */
   function result(item, article, body, meta) {
-    set(article, { class: "notice result", "aria-label": `/${item.command}`, data: { success: String(item.success ?? ""), pending: String(Boolean(item.pending)) } });
+    set(article, { class: "notice result", "aria-label": `/${item.command}`, data: { broken: String(Boolean(item.broken)), pending: String(Boolean(item.pending)) } });
     body.classList.add("md");
     if (!article.querySelector(".command")) article.prepend(h("div", { class: "command", dir: "ltr" }, `/${item.command}`));
     const words = item.text || (item.pending ? "" : t(item.success ? "command_silent" : "command_failed"));

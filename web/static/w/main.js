@@ -35,7 +35,7 @@ export class Widget {
 
   async mount() {
     await speak(this.config.locale || document.documentElement.lang || navigator.language);
-    this.host = h("div", { id: "evertalk", lang: spokenLang(), dir: dir() });
+    this.host = h("div", { id: "evertalk", lang: spokenLang(), dir: dir(), data: { mode: this.config.page ? "page" : "widget" } });
     const shadow = this.host.attachShadow({ mode: "open" });
     shadow.adoptedStyleSheets = [sheet()];
     const { page, theme, position, accent } = this.config;
@@ -44,14 +44,16 @@ export class Widget {
     shadow.append(this.root);
     document.body.append(this.host);
     this.raise();
-    // Some sites go from page to page by a new body: the chat goes along.
+    // Some sites go from page to page by a new body, or by all that is in it: the chat goes along.
     this.moving = new MutationObserver(() => {
-      if (this.host.isConnected || !document.body) return;
+      if (!document.body) return;
+      this.moving.observe(document.body, { childList: true });
+      if (this.host.isConnected) return;
       document.body.append(this.host);
       this.raise();
       this.modal(this.opened);
     });
-    this.moving.observe(document.documentElement, { childList: true });
+    for (const node of [document.documentElement, document.body]) this.moving.observe(node, { childList: true });
     this.emit("ready");
     if (!page) void this.ask();
     // A conversation that exists goes on at once; a new one waits until somebody opens the panel.

@@ -60,7 +60,7 @@ article { display: flex; flex-direction: column; min-width: 0; }
 .quiet { min-height: 26px; padding: 0 8px; font-size: 12.5px; color: var(--muted); white-space: nowrap; }
 .notice { padding: 9px 12px; border: 1px solid var(--line); border-radius: var(--radius-m); background: var(--soft); font-size: 14px; }
 .notice .meta { margin-inline-start: 0; } .notice .meta time { padding: 0; }
-.result[data-success="false"] { border-color: var(--crit); }
+.result[data-broken="true"] { border-color: var(--crit); }
 .command { font: 12.5px/1.5 var(--mono); color: var(--muted); text-align: start; }
 .more svg { stroke-width: 3.2; }
 .dots { display: flex; align-items: center; gap: 5px; min-height: 23px; }
@@ -92,7 +92,12 @@ textarea:focus-visible { outline: none; } textarea::placeholder { color: var(--m
   .panel, .send, .action, .person .body { border: 1px solid; }
   .meter i { forced-color-adjust: none; }
 }
-@media print { .composer, .jump { display: none; } }
+@media print {
+  .composer, .jump, .bars, .head button, .meta button { display: none; }
+  :host([data-mode="page"]) { position: static; width: auto; height: auto; }
+  .root[data-mode="page"] .panel { position: static !important; height: auto; overflow: visible; padding: 0; }
+  .root[data-mode="page"] :is(.panel, .middle, .log) { display: block; overflow: visible; }
+}
 `;
 
 /** @param {ShadowRoot} shadow the root that the panel will stand in */

@@ -13,6 +13,7 @@
  * @property {number} [after] @property {number} [until] of a gap: what is not here lies after the one event and before the other
  * @property {boolean} [failed] @property {boolean} [busy] @property {number} [tall] how high it was drawn
  * @property {any[]} [attachments] @property {any} [card] @property {string} [command] @property {boolean} [success] @property {boolean} [pending]
+ * @property {boolean} [broken] of a command: it could not be carried out; a plain "no" is an answer
  */
 
 const RUNNING = new Set(["started", "tool"]);
@@ -235,7 +236,7 @@ export class Conversation {
     /** @type {Item} */
     const item = known ?? { key: event.cid ?? `r${event.event_seq}`, kind: "result", rev: 0, cid: event.cid };
     this.ended(item, {
-      command: event.command, success: event.success !== false, at: event.at,
+      command: event.command, success: event.success !== false, broken: false, at: event.at,
       text: typeof text === "string" ? text : text?.message ?? "", advice: text?.advice ?? "",
     });
     // A button tells as much as its words, unless somebody typed them here.
@@ -306,7 +307,7 @@ export class Conversation {
     if (this.heard(frame)) return;
     const item = frame.cid ? this.byCid(frame.cid) : null;
     if (item?.kind === "result") {
-      this.ended(item, { success: false, text: frame.message ?? "", advice: frame.advice ?? "" });
+      this.ended(item, { success: false, broken: frame.code !== "unknown_command", text: frame.message ?? "", advice: frame.advice ?? "" });
     } else if (item && item.status !== "sent") {
       this.change(item, { status: "failed", refused: true, error: frame.message ?? "", advice: frame.advice ?? "", retryAfter: frame.retry_after });
     }

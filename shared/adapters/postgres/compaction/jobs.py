@@ -314,8 +314,15 @@ class PostgresJobs:
                 raise UnknownSession(f"session {session_id}")
             base, through = session["base_turn"], session["answered_turn"]
             head = await _link(connection, session["head"])
-            if through == base and (head is None or head["kind"] in ("new", "separator")):
+            if through == base and (head is None or head["kind"] in ("new", kind)):
                 return ChangeRefused(reason="nothing_to_undo", advice=_NOTHING_BEFORE[kind])
+            if through == base and head is not None and head["kind"] == "separator":
+                # Nothing more to hide: the separator itself becomes the beginning that is asked for.
+                await connection.execute("UPDATE links SET kind = 'new' WHERE id = $1", head["id"])
+                return await _move(
+                    connection, session, base=base, head=head["id"], redo=None, cycles=1,
+                    context_tokens=fixed_tokens, hold=False, state="new", shown=head["id"],
+                )  # fmt: skip
             if through == base:
                 # Only a summary is left to hide: an empty range cannot be a link, so the head is dropped.
                 return await _move(

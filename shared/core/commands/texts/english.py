@@ -154,6 +154,14 @@ class CommandTexts:
     refusals: Mapping[str, str] = field(default_factory=dict)
     """Why an undo or a restore was refused, by its reason; else the refusal's own advice."""
 
+    def unknown_command(self, name: str, nearest: Sequence[str]) -> Markdown:
+        """`name` as it was typed; `nearest`: what may have been meant."""
+        return f"Unknown command /{name}. {self.did_you_mean(nearest)}"
+
+    def did_you_mean(self, nearest: Sequence[str]) -> Markdown:
+        names = " or ".join(f"/{name}" for name in nearest)
+        return f"Did you mean {names}? /help shows them all." if names else "/help shows what I know."
+
     def number(self, value: int) -> str:
         return f"{value:,}"
 

@@ -198,6 +198,13 @@ class GermanCommandTexts(CommandTexts):
         }
     )
 
+    def unknown_command(self, name: str, nearest: Sequence[str]) -> Markdown:
+        return f"Unbekannter Befehl /{name}. {self.did_you_mean(nearest)}"
+
+    def did_you_mean(self, nearest: Sequence[str]) -> Markdown:
+        names = " oder ".join(f"/{name}" for name in nearest)
+        return f"Meintest du {names}? /help zeigt alle." if names else "/help zeigt, welche ich kenne."
+
     def number(self, value: int) -> str:
         return f"{value:,}".replace(",", ".")
 

@@ -283,7 +283,8 @@ async def test_a_public_site_shows_a_plain_chat(starter: Starter) -> None:
     await screen.until("pong")
     assert not {"ctx", "compaction"} & {frame["t"] for frame in screen.frames}
     await screen.send({"t": "command", "cid": "k", "command": "compact", "args": ""})
-    assert (await screen.until("error"))["code"] == "unknown_command"
+    refused = await screen.until("error")
+    assert (refused["code"], refused["advice"]) == ("unknown_command", "/help shows what I know.")
 
 
 async def test_a_public_visitor_reads_kind_words_where_an_error_names_tokens(starter: Starter) -> None:

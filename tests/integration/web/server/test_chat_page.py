@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import asyncpg
 from aiohttp import CookieJar
 
@@ -103,6 +105,31 @@ async def test_nothing_outside_the_folder_can_be_reached(server: Server) -> None
     ):
         async with server.client.get(server.url + path) as answer:
             assert answer.status == 404, path
+
+
+async def test_whoever_follows_a_dead_link_reads_a_page_and_a_program_reads_json(server: Server) -> None:
+    for path, accepted, kind in (
+        ("/nowhere", "text/html,*/*", "text/html"),
+        ("/nowhere", "*/*", "application/json"),
+        ("/api/v1/nowhere", "text/html", "application/json"),
+    ):
+        async with server.client.get(server.url + path, headers={"Accept": accepted}) as answer:
+            assert (answer.status, answer.content_type) == (404, kind)
+            assert ("Go to the chat" in await answer.text()) == (kind == "text/html")
+
+
+async def test_the_page_has_an_icon_and_can_be_installed(server: Server) -> None:
+    async with server.client.get(f"{server.url}/chat") as answer:
+        page = await answer.text()
+    for path, kind in (
+        ("static/icon.svg", "image/svg+xml"),
+        ("static/evertalk.webmanifest", "application/manifest+json"),
+    ):
+        assert f'href="{path}"' in page
+        async with server.client.get(f"{server.url}/{path}") as answer:
+            assert (answer.status, answer.content_type) == (200, kind)
+    async with server.client.get(f"{server.url}/static/evertalk.webmanifest") as answer:
+        assert json.loads(await answer.text())["start_url"] == "../chat"
 
 
 async def test_nobody_is_sent_to_a_process_that_still_loads_what_answers_need(server: Server) -> None:

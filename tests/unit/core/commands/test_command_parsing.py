@@ -1,4 +1,4 @@
-"""Commands: a whole message, a known name, arguments that can be used."""
+"""Commands: their names, what is near one that nobody knows, arguments that can be used."""
 
 from __future__ import annotations
 
@@ -8,36 +8,35 @@ from shared.core.commands.commands import (
     COMMANDS,
     FOCUS_CHARS,
     BadArguments,
-    CommandCall,
     CompactArguments,
-    check_arguments,
     commands_for,
     compact_arguments,
-    help_text,
     may_in_group,
-    parse_command,
+    nearest_commands,
 )
+
+NAMES = [command.name for command in COMMANDS]
 
 
 @pytest.mark.parametrize(
-    ("text", "call"),
+    ("typed", "nearest"),
     [
-        ("/help", CommandCall(name="help")),
-        ("  /HELP \n", CommandCall(name="help")),
-        ("/compact the trip --force", CommandCall(name="compact", args="the trip --force")),
-        ("/undo@evertalk_bot", CommandCall(name="undo")),
-        ("/nonsense", None),
-        ("/", None),
-        ("/ help", None),
-        ("please /help", None),
-        ("//help", None),
-        ("/help/me", None),
-        ("/etc/passwd is a file", None),
-        ("", None),
+        ("forgt", ("forget",)),
+        ("sep", ("separator",)),
+        ("nwe", ("new",)),
+        ("comapct", ("compact",)),
+        ("re", ("retry", "remember", "reminders")),
+        ("etc", ()),
+        ("x", ()),
     ],
 )
-def test_only_a_whole_message_with_a_known_name_is_a_command(text: str, call: CommandCall | None) -> None:
-    assert parse_command(text) == call
+def test_what_may_have_been_meant_is_near(typed: str, nearest: tuple[str, ...]) -> None:
+    assert nearest_commands(typed, NAMES) == nearest
+
+
+def test_nothing_is_near_that_is_not_offered() -> None:
+    offered = [command.name for command in commands_for(channel="web", audience="public")]
+    assert nearest_commands("compact", offered) == ()
 
 
 @pytest.mark.parametrize(
@@ -55,16 +54,11 @@ def test_compact_takes_a_focus_and_force_in_any_order(args: str, expected: Compa
 
 
 @pytest.mark.parametrize(
-    ("call", "reason"),
-    [
-        (CommandCall(name="compact", args="--frce"), "--frce"),
-        (CommandCall(name="compact", args="x" * (FOCUS_CHARS + 1)), "301 characters"),
-        (CommandCall(name="undo", args="all"), "/undo takes no words"),
-    ],
+    ("args", "reason"), [("--frce", "--frce"), ("x" * (FOCUS_CHARS + 1), "301 characters")]
 )
-def test_arguments_that_cannot_be_used_are_refused_with_advice(call: CommandCall, reason: str) -> None:
+def test_arguments_that_cannot_be_used_are_refused_with_advice(args: str, reason: str) -> None:
     with pytest.raises(BadArguments) as refused:
-        check_arguments(call)
+        compact_arguments(args)
     assert reason in refused.value.advice
 
 
@@ -92,7 +86,3 @@ def test_in_groups_only_admins_change_what_all_others_see() -> None:
     expected = {"compact", "undo", "pin", "unpin", "forget", "human", "goal", "mode", "model", "settings"}
     assert for_admins == expected
     assert all(may_in_group(command.name, admin=True) for command in COMMANDS)
-
-
-def test_help_has_a_line_for_each() -> None:
-    assert "/compact [focus] [--force] – Summarise" in help_text(COMMANDS)
