@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -23,20 +22,18 @@ from shared.services.admin.context_inspector import ContextInspector
 from shared.services.admin.job_admin import JobAdmin
 from shared.services.privacy.export import DataExporter
 from shared.services.tools.handover import HandoverService
-from web import routes
-from web.api import commands, memory, messages, recovery, rest, uploads
+from web import dashboard, routes
+from web.api import uploads
 from web.api.commands import RUNS, Runs
-from web.api.export import EXPORT_PATH, export
-from web.api.spec import openapi
-from web.api.spec.operations import scope_of
 from web.auth.api_key_auth import API, KEY_SECONDS, ApiKeyAuth, keys_at_the_door
-from web.auth.operator_auth import OPERATORS, OperatorAuth
 from web.auth.token_revocation import TokenRevocation
 from web.auth.visitors import Visitors
-from web.chat import event_stream_chat
 from web.chat.socket_chat import chat
+from web.dashboard.access import DESK, guarded
+from web.operations import DESCRIPTION, FOR_VISITORS, scope_of
 from web.parts import PARTS, Commanding, CommandShown, Handler, ModelShown, Parts, Talking
-from web.security import MAX_BODY_BYTES, guard, preflight
+from web.rest.calls import open_doors
+from web.security import MAX_BODY_BYTES, guard
 from web.server.hub import Announcements, Hub
 from web.server.origins import Proxies
 from web.server.pages import Files
@@ -50,7 +47,6 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 DRAIN_SECONDS = 10.0
-ORIGINALS = "/api/v1/compactions/{id}/messages"
 
 
 class Services(Protocol):
@@ -91,15 +87,13 @@ def make_parts(
     """`limits` for everybody replaces the usual ones, those of a person's own machine too."""
     settings, tasks = services.settings, BackgroundTasks()
     proxies = Proxies(settings.trusted_proxies, public_url=settings.public_url)
-    events = services.stores.events
+    stores = services.stores
     hub = Hub(
-        announcer=services.announcer, events=events, measure=services.sessions.measure_context, tasks=tasks
-    )
+        announcer=services.announcer, events=stores.events, measure=services.sessions.measure_context,
+        tasks=tasks,
+    )  # fmt: skip
     usual = limits or ClientLimits()
-    people = services.stores.account_links
-    identities = services.stores.identities
     replies = Replies(services.sessions, hub)
-    visitors = services.stores.visitors
     hub.on_due = replies.look_now
     return Parts(
         settings=settings,
@@ -107,19 +101,14 @@ def make_parts(
         commands=services.commands,
         command_table=web_commands() if command_table is None else command_table,
         model=model,
-        exporting=DataExporter(store=services.stores.export, clock=SystemClock()),
-        events=events,
-        history=services.stores.history,
-        notes=services.stores.notes,
-        schema=services.stores.readiness,
-        visitors=Visitors(visitors, identities=identities, settings=settings, proxies=proxies),
-        identities=identities,
+        exporting=DataExporter(store=stores.export, clock=SystemClock()),
+        stores=stores,
+        visitors=Visitors(stores.visitors, identities=stores.identities, settings=settings, proxies=proxies),
         proxies=proxies,
         files=Files(),
         hub=hub,
         replies=replies,
-        people=people,
-        uploads=uploads.Uploads(services.stores.uploads, events),
+        uploads=uploads.Uploads(stores.uploads, stores.events),
         tasks=tasks,
         limits=usual,
         local_limits=limits or LOCAL,
@@ -127,13 +116,11 @@ def make_parts(
         address_windows=RateWindows(usual.messages_seconds),
         session_places=Places(),
         address_places=Places(),
-        tickets=services.stores.tickets,
-        feedback=services.stores.feedback,
         frame_windows=RateWindows(usual.frames_seconds),
         stream_windows=RateWindows(usual.messages_seconds),
         key_windows=RateWindows(KEY_SECONDS),
         recovery_tries=Tries(),
-        admissions=TokenRevocation(hub, visitors),
+        admissions=TokenRevocation(hub, stores.visitors),
         crash_point=services.crash_point,
         storage_limiter=partial(storage_limiter, services.pool),
     )
@@ -150,72 +137,19 @@ def make_web_app(services: Services, parts: Parts) -> web.Application:
         scope_of=scope_of,
         windows=parts.key_windows,
     )
+    app[DESCRIPTION] = []
+    others: dict[tuple[str, str], Handler] = {}
+    open_doors(app, FOR_VISITORS, others)
     add = app.router
-    # Before the dashboard's: the same addresses, for those whose own it is; others are passed on.
-    originals = add.add_get(ORIGINALS, rest.originals)
-    written = add.add_get(messages.MESSAGES, messages.list_messages)
-    add.add_post(messages.SESSIONS, messages.open_session)
-    add.add_post(messages.MESSAGES, messages.post_message)
-    add.add_get(messages.EVENTS, messages.list_events)
-    add.add_get(messages.HISTORY, messages.show_history)
-    add.add_get(openapi.OPENAPI, openapi.openapi)
-    attachments = add.add_get(uploads.ATTACHMENT, uploads.attachment)
     add.add_get("/", routes.root)
     add.add_get("/ws", chat)
-    _add_stream(app)
     add.add_get("/chat", routes.chat_page)
     add.add_get("/widget.js", routes.widget)
     add.add_get("/static/{path:.+}", routes.static)
     add.add_get("/static-{digest:[0-9a-f]+}/{path:.+}", routes.static_for_ever)
     add.add_get("/healthz", routes.healthz)
     add.add_get("/readyz", routes.readyz)
-    add.add_get("/api/v1/commands", rest.list_commands)
-    add.add_get("/api/v1/archived", rest.archived)
-    add.add_post("/api/v1/commands/{name:[a-z][a-z0-9_]*}", commands.run_command)
-    add.add_get(memory.NOTES, memory.list_notes)
-    add.add_put(memory.NOTE, memory.change_note)
-    add.add_delete(memory.NOTE, memory.put_note_away)
-    add.add_post(memory.RESTORE, memory.restore_note)
-    for path in (memory.NOTES, memory.NOTE, memory.RESTORE):
-        add.add_route("OPTIONS", path, preflight)
-    add.add_post(uploads.UPLOADS, uploads.upload)
-    add.add_route("OPTIONS", uploads.UPLOADS, uploads.upload_preflight)
-    add.add_route("OPTIONS", uploads.ATTACHMENT, preflight)
-    ours = ("/api/v1/commands", "/api/v1/commands/{name:[a-z][a-z0-9_]*}", "/api/v1/archived", ORIGINALS)
-    # Without HEAD: what is written piece by piece would follow its headers all the same.
-    add.add_get(EXPORT_PATH, export, allow_head=False)
-    for path in (*ours, EXPORT_PATH, messages.MESSAGES, messages.EVENTS, messages.HISTORY):
-        add.add_route("OPTIONS", path, preflight)
-    recovery.add_routes(app)
-    door = _add_dashboard(app, services)
-    app[OPERATORS] = replace(
-        door,
-        originals=_other_handler(app, originals),
-        messages=_other_handler(app, written),
-        attachments=_other_handler(app, attachments),
-    )
-    return app
-
-
-def _add_stream(app: web.Application) -> None:
-    add = app.router
-    add.add_post(event_stream_chat.STREAM, event_stream_chat.open_stream)
-    # Without HEAD: it would use up the ticket.
-    add.add_get(event_stream_chat.STREAM, event_stream_chat.stream, allow_head=False)
-    add.add_post(event_stream_chat.SEND, event_stream_chat.send)
-    for path in (event_stream_chat.STREAM, event_stream_chat.SEND):
-        add.add_route("OPTIONS", path, preflight)
-
-
-def _add_dashboard(app: web.Application, services: Services) -> OperatorAuth:
-    """Imported late: a process without the package still talks to people."""
-    try:
-        from web.dashboard import add_dashboard
-        from web.dashboard.access import signed_in
-    except ImportError as error:
-        log.warning("dashboard_not_mounted", reason=str(error))
-        return OperatorAuth()
-    desk = add_dashboard(
+    desk = dashboard.add_dashboard(
         app,
         pool=services.pool,
         stores=services.stores,
@@ -228,25 +162,14 @@ def _add_dashboard(app: web.Application, services: Services) -> OperatorAuth:
         work_desk=services.job_admin,
         breakers=services.list_breakers,
     )
-    return OperatorAuth(
-        who=partial(signed_in, desk=desk), audit=desk.admin.operators.record, streams=desk.open_streams
-    )
+    others |= {(one.method, one.path): guarded(one, desk) for one in dashboard.OPERATIONS}
+    app[DESK] = desk
+    return app
 
 
 def screens(app: web.Application) -> dict[str, int]:
     """Open ones, by kind."""
-    return {"chat": app[PARTS].hub.screens, "desk": app[OPERATORS].streams()}
-
-
-def _other_handler(app: web.Application, ours: web.AbstractRoute) -> Handler | None:
-    """Who else serves the address of one of our routes."""
-    assert ours.resource is not None
-    for route in app.router.routes():
-        place = route.resource.canonical if route.resource else ""
-        if route is not ours and (route.method, place) == (ours.method, ours.resource.canonical):
-            handler: Handler = route.handler
-            return handler
-    return None
+    return {"chat": app[PARTS].hub.screens, "desk": app[DESK].open_streams()}
 
 
 def web_commands() -> tuple[CommandShown, ...]:

@@ -8,14 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from aiohttp import web
 
-from shared.adapters.postgres.db.readiness import PostgresReadiness
-from shared.adapters.postgres.memory.notes import PostgresNotes
-from shared.adapters.postgres.people.account_links import PostgresAccountLinks
-from shared.adapters.postgres.people.identities import PostgresIdentities
-from shared.adapters.postgres.people.tickets import PostgresTickets
-from shared.adapters.postgres.turns.events import PostgresEvents
-from shared.adapters.postgres.turns.feedback import PostgresFeedback
-from shared.adapters.postgres.turns.history import PostgresHistory
+from shared.bootstrap.stores import Stores
 from shared.config.settings import Settings
 from shared.core.commands.arguments import Argument, arguments_schema
 from shared.core.commands.commands import Audience
@@ -129,17 +122,12 @@ class Parts:
     command_table: Sequence[CommandShown]
     model: ModelShown
     exporting: DataExporter
-    events: PostgresEvents
-    history: PostgresHistory
-    notes: PostgresNotes
-    schema: PostgresReadiness
+    stores: Stores
     visitors: Visitors
-    identities: PostgresIdentities
     proxies: Proxies
     files: Files
     hub: Hub
     replies: Replies
-    people: PostgresAccountLinks
     uploads: Uploads
     tasks: BackgroundTasks
     limits: ClientLimits
@@ -148,8 +136,6 @@ class Parts:
     address_windows: RateWindows
     session_places: Places
     address_places: Places
-    tickets: PostgresTickets
-    feedback: PostgresFeedback
     frame_windows: RateWindows
     stream_windows: RateWindows
     key_windows: RateWindows

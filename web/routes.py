@@ -57,7 +57,7 @@ async def readyz(request: web.Request) -> web.StreamResponse:
     if not parts.readiness.draining:
         try:
             async with asyncio.timeout(READY_SECONDS):
-                database = "ok" if await parts.schema.is_migrated() else "not migrated"
+                database = "ok" if await parts.stores.readiness.is_migrated() else "not migrated"
         except (StorageUnavailable, TimeoutError):
             database = "unreachable"
     ready = database == model == "ok" and not parts.readiness.draining

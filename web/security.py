@@ -144,8 +144,12 @@ async def _answered(request: web.Request, handler: Handler) -> web.StreamRespons
         return error_response(request, 500, "internal_error", "Something went wrong on our side.")
 
 
+def status_of(error: EvertalkError, other: int = 500) -> int:
+    return next((status for kind, status in STATUS if isinstance(error, kind)), other)
+
+
 def _known_error(request: web.Request, error: EvertalkError) -> web.Response:
-    status = next((status for kind, status in STATUS if isinstance(error, kind)), 500)
+    status = status_of(error)
     seconds = getattr(error, "retry_after_seconds", 5 if status == 503 else None)
     headers = {} if seconds is None else {"Retry-After": str(max(1, round(seconds)))}
     if status >= 500:
@@ -242,12 +246,6 @@ def _by_token(request: web.Request) -> bool:
     return bearer or (request.path == HELLO_PATH and "Origin" in request.headers)
 
 
-async def json_answer(request: web.Request, body: Mapping[str, Any]) -> web.Response:
-    """For pages that may use us, and never kept by anybody on the way."""
-    headers = {"Cache-Control": "no-store", **await cross_origin_headers(request)}
-    return web.json_response(text=wire.encode(body), headers=headers)
-
-
 async def read_json(request: web.Request) -> dict[str, Any]:
     """The body as a JSON object, within ten seconds; raises BadFrame, Refusal."""
     if request.content_type != "application/json":
@@ -268,12 +266,18 @@ async def cross_origin_headers(request: web.Request, *, site: str | None = None)
     }
 
 
-async def preflight(request: web.Request) -> web.StreamResponse:
-    headers = await cross_origin_headers(request)
-    if "Access-Control-Allow-Origin" in headers:
-        headers |= {
-            "Access-Control-Allow-Methods": "GET, POST, PUT, DELETE",
-            "Access-Control-Allow-Headers": "Authorization, Content-Type, Idempotency-Key",
-            "Access-Control-Max-Age": "600",
-        }
-    return web.Response(status=204, headers=headers)
+def preflight(*headers: str) -> Handler:
+    """`headers` are those that an address takes beside the usual ones."""
+    usual = ("Authorization", "Content-Type", "Idempotency-Key")
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        allowed = await cross_origin_headers(request)
+        if "Access-Control-Allow-Origin" in allowed:
+            allowed |= {
+                "Access-Control-Allow-Methods": "GET, POST, PUT, DELETE",
+                "Access-Control-Allow-Headers": ", ".join(dict.fromkeys((*usual, *headers))),
+                "Access-Control-Max-Age": "600",
+            }
+        return web.Response(status=204, headers=allowed)
+
+    return handle

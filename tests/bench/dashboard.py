@@ -36,7 +36,7 @@ from shared.adapters.postgres.db.migrate import migrate
 from shared.adapters.postgres.db.pool import open_pool
 from tests.bench.dashboard_seed import public_id, seed
 from web.dashboard.money import session_cells
-from web.dashboard.requests.csv import csv_line
+from web.rest.files import csv_line
 
 FEW = 1000
 PAGE = 50

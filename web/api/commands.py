@@ -5,22 +5,27 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any, NotRequired
 from uuid import UUID
 
 import structlog
 from aiohttp import web
+from pydantic import ConfigDict, Field, with_config
+from typing_extensions import TypedDict
 
 from shared.core.commands.arguments import typed_words
 from shared.core.values.errors import EvertalkError, StorageUnavailable, UnknownSession
-from web.api.responses import BEARER, check_rate, json_reply, language, not_while_draining
 from web.auth.api_key_auth import API, ONLY_IN_PERSON, known_as, reached_by_key, record
-from web.auth.operator_auth import OPERATORS
 from web.auth.visitors import Known
 from web.chat.socket_session import COMMAND_SECONDS, UnknownCommand, result_payload
+from web.dashboard.access import DESK, signed_in
 from web.parts import PARTS, CommandShown, Parts, audience_of
-from web.protocol import request_fields, wire
-from web.security import REQUEST_ID, HttpRefusal, cross_origin_headers, error_body, read_json
+from web.protocol import wire
+from web.rest.arguments import Json, Shape
+from web.rest.calls import Call, nobody_known
+from web.rest.kinds import Cid, Error, IdempotencyKey, read_cid, told
+from web.rest.operation import Reply, Room
+from web.security import REQUEST_ID, HttpRefusal, cross_origin_headers, error_body
 from web.server.event_stream import HEARTBEAT_SECONDS, EventStream, wants_events
 
 log = structlog.get_logger(__name__)
@@ -28,6 +33,21 @@ log = structlog.get_logger(__name__)
 KEPT_SECONDS = 60.0
 """Who asked whether it was done just before it was finds it here still."""
 _RESERVED = ("session_id", "cid")
+room = Room("commands")
+
+
+@with_config(ConfigDict(extra="forbid"))
+class CommandCall(TypedDict):
+    session_id: UUID
+    cid: NotRequired[Cid]
+    args: NotRequired[Annotated[str, Field(max_length=2_000)]]
+
+
+CommandResult = TypedDict("CommandResult", {
+    "command": str, "success": bool, "result": Annotated[str, told("Markdown for a person")],
+    "error": str | None, "event_seq": int | None, "cid": NotRequired[str],
+})  # fmt: skip
+Progress = TypedDict("Progress", {"command": str, "message": str, "percent": NotRequired[int]})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,27 +113,41 @@ class Runs:
 RUNS: web.AppKey[Runs] = web.AppKey("command_runs", Runs)
 
 
-async def run_command(request: web.Request) -> web.StreamResponse:
-    """`{"session_id": …, "cid"?: …, arguments by name…}`"""
-    parts, name = request.app[PARTS], request.match_info["name"]
-    not_while_draining(parts)
-    body = await read_json(request)
+@room.on(
+    "POST /commands/{name:[a-z][a-z0-9_]*}", CommandResult, visitor=True, scope="commands:run",
+    role="operator", finds_caller=True, refusals=(404, 409, 503),
+    events={"progress": Progress, "result": CommandResult, "error": Error},
+)  # fmt: skip
+async def run_command(
+    call: Call,
+    name: Annotated[str, told("of a command, without the slash")],
+    *,
+    body: Annotated[Json, Shape(CommandCall)],
+    key: IdempotencyKey = None,
+) -> Reply:
+    """Run a command for a conversation.
+
+    Arguments stand beside `session_id` by name, or in `args` as a person types them. As events its progress
+    is told; the last event is `result` or `error`. Who hangs up does not end it.
+    """
+    request, parts = call.request, call.parts
+    call.check_draining()
     asker = await _asker(request, body.get("session_id"))
     command = _offered(parts, name, asker)
-    cid = request_fields.cid(request, body)
+    cid = read_cid(body.get("cid"), key)
     given = {key: value for key, value in body.items() if key not in _RESERVED}
     words = wire.clean(typed_words(name, command.arguments, given))
-    check_rate(request, parts, asker.known)
+    Call(request=request, known=asker.known).check_rate("commands")
     known_run = await _before(request, asker, name, cid)
     if isinstance(known_run, dict):
         return await _answered(request, Run(name), known_run)
     if known_run is None:
         await _recorded(request, asker, name)
-        known_run = _begin(request, parts, asker, name, words, cid)
+        known_run = _begin(call, asker, name, words, cid)
     if wants_events(request):
         return await _streamed(request, known_run)
     async with asyncio.timeout(COMMAND_SECONDS + 5):
-        return await json_reply(request, await asyncio.shield(known_run.outcome))
+        return await asyncio.shield(known_run.outcome)
 
 
 async def _asker(request: web.Request, session_id: Any) -> Asker:
@@ -129,19 +163,26 @@ async def _asker(request: web.Request, session_id: Any) -> Asker:
         return Asker(known=await _any_session(request, session_id), operator=operator)
     if visitor is not None:
         raise UnknownSession("not this visitor's session")
-    raise HttpRefusal(401, "unauthorized", "A visitor's token, a key or a login is needed.", headers=BEARER)
+    raise nobody_known("A visitor's token, a key or a login is needed.")
 
 
 async def _operator(request: web.Request) -> str | None:
-    door = request.app[OPERATORS]
-    who = await door.signed_in(request)
+    who = await signed_in(request, request.app[DESK])
     if who is not None and not who.may("operator"):
         raise HttpRefusal(403, "role_needed", f"This needs the role operator; you are {who.role}.")
     return who.name if who is not None else None
 
 
+def _is_id(value: str) -> bool:
+    try:
+        UUID(value)
+    except ValueError:
+        return False
+    return True
+
+
 async def _any_session(request: web.Request, session_id: Any) -> Known:
-    if not isinstance(session_id, str) or not request_fields.is_id(session_id):
+    if not isinstance(session_id, str) or not _is_id(session_id):
         raise UnknownSession("not an id", advice="Name the conversation by `session_id`.")
     reached = await request.app[API].sessions.reach(UUID(session_id))
     if reached is None:
@@ -178,12 +219,13 @@ async def _recorded(request: web.Request, asker: Asker, name: str) -> None:
     about = f"session:{asker.known.row.session_public_id}"
     await record(request, "commands.run", about=about, command=name)
     if asker.operator is not None:
-        await request.app[OPERATORS].record(actor=asker.operator, action=f"command.{name}", about=about)
+        operators = request.app[DESK].admin.operators
+        await operators.record(actor=asker.operator, action=f"command.{name}", about=about)
 
 
-def _begin(request: web.Request, parts: Parts, asker: Asker, name: str, words: str, cid: str | None) -> Run:
+def _begin(call: Call, asker: Asker, name: str, words: str, cid: str | None) -> Run:
     """In a task of the process: a reader who hangs up does not end it."""
-    runs, run, session_id = request.app[RUNS].by_cid, Run(name), asker.known.row.session_id
+    runs, run, session_id = call.request.app[RUNS].by_cid, Run(name), asker.known.row.session_id
     if cid is not None:
         if (already := runs.get((session_id, cid))) is not None:
             return already
@@ -192,7 +234,7 @@ def _begin(request: web.Request, parts: Parts, asker: Asker, name: str, words: s
     async def work() -> None:
         kept = 0.0
         try:
-            run.end(await _run(parts, asker, run, words, cid, language(request)))
+            run.end(await _run(call.parts, asker, run, words, cid, call.language))
             kept = KEPT_SECONDS
         except EvertalkError as error:
             run.end(error)
@@ -204,7 +246,7 @@ def _begin(request: web.Request, parts: Parts, asker: Asker, name: str, words: s
             if cid is not None:
                 asyncio.get_running_loop().call_later(kept, runs.pop, (session_id, cid), None)
 
-    parts.tasks.start(work())
+    call.parts.tasks.start(work())
     return run
 
 
@@ -229,9 +271,9 @@ def _audience(asker: Asker) -> str:
     return "personal" if asker.operator is not None else asker.known.row.audience
 
 
-async def _answered(request: web.Request, run: Run, outcome: Mapping[str, Any]) -> web.StreamResponse:
+async def _answered(request: web.Request, run: Run, outcome: Mapping[str, Any]) -> Reply:
     if not wants_events(request):
-        return await json_reply(request, outcome)
+        return outcome
     run.end(dict(outcome))
     return await _streamed(request, run)
 

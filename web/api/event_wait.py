@@ -75,7 +75,7 @@ class EventSubscription:
         hub = self._parts.hub
         await hub.join(self._session_id, self._seat)
         try:
-            head = await self._parts.events.head(self._session_id)
+            head = await self._parts.stores.events.head(self._session_id)
             number = 0 if head is None else head.event_seq
         except BaseException:
             await self._leave()

@@ -2,84 +2,92 @@
 
 from __future__ import annotations
 
-from typing import Any
+from datetime import datetime
+from typing import Annotated, Any, NotRequired
 
-from aiohttp import web
+from pydantic import Field
+from typing_extensions import TypedDict
 
 from shared.core.context.memory import as_new, note_from, search_stems
 from shared.core.context.notes import KeptNote, NoteResult, NoteSource
 from shared.core.session.client_payloads import iso
-from web.api.responses import caller, check_rate, json_reply
 from web.auth.api_key_auth import KEY, record
-from web.auth.visitors import Known
-from web.parts import PARTS
-from web.security import HttpRefusal, read_json
+from web.rest.arguments import Json, Shape
+from web.rest.calls import Call
+from web.rest.kinds import Cut, told
+from web.rest.operation import Reply, Room
+from web.security import HttpRefusal
 
-NOTES = "/api/v1/memory"
-NOTE = f"{NOTES}/{{id:n[0-9a-f]{{8}}}}"
-RESTORE = f"{NOTE}/restore"
+room = Room("memory", visitor=True, rate="commands", refusals=(404, 409, 410))
 SHOWN_AT_MOST = 200
-_WORDS_CHARS = 300
+NOTE = "/memory/{id:n[0-9a-f]{8}}"
+NoteId = Annotated[str, told("the short id of a note", json_schema_extra={"pattern": "^n[0-9a-f]{8}$"})]
+Note = TypedDict("Note", {
+    "id": str, "text": str, "kind": str, "subject": str, "importance": int, "authority": str,
+    "observed_at": datetime, "event_date": str | None, "from_turn": int | None,
+})  # fmt: skip
+Notes = TypedDict("Notes", {"notes": list[Note], "total": int})
+ChangedNote = TypedDict("ChangedNote", {"note": Note | None})
+ForgottenNote = TypedDict("ForgottenNote", {"undo_until": str | None})
+NoteChange = TypedDict("NoteChange", {
+    "text": NotRequired[Annotated[str, Field(min_length=1, max_length=500)]],
+    "importance": NotRequired[Annotated[int, Field(ge=1, le=10)]],
+    "event_date": NotRequired[Annotated[str | None, Field(json_schema_extra={"format": "date"})]],
+})  # fmt: skip
 
 
-async def list_notes(request: web.Request) -> web.StreamResponse:
-    """`?q=words` searches; else the newest. `{"notes": […], "total": N}`"""
-    known = await _person(request)
-    notes = request.app[PARTS].notes
-    words = request.query.get("q", "")[:_WORDS_CHARS].strip()
-    found = await notes.find(
-        await notes.load_owner(known.row.session_id),
-        search_stems(words) if words else [],
-        limit=SHOWN_AT_MOST,
-    )
-    return await json_reply(request, {"notes": list(map(_shown, found.notes)), "total": found.total})
+@room.on("GET /memory", Notes, scope="memory:read", refusals=(404,))
+async def list_notes(
+    call: Call, *, q: Annotated[str, Cut(300, "words to look for", change=str.strip)] = ""
+) -> Reply:
+    """What is remembered of the person, the newest first, or found by words."""
+    _check_told(call)
+    notes = call.parts.stores.notes
+    whose, stems = await notes.load_owner(call.session_id), search_stems(q) if q else []
+    found = await notes.find(whose, stems, limit=SHOWN_AT_MOST)
+    return {"notes": list(map(_shown, found.notes)), "total": found.total}
 
 
-async def change_note(request: web.Request) -> web.StreamResponse:
-    """`{"text", "importance"?, "event_date"?}` → the newer note, with an id of its own; 409 when too late."""
-    known = await _person(request)
-    notes, short_id = request.app[PARTS].notes, request.match_info["id"]
-    body = await read_json(request)
-    source = await _by_person(request, known)
-    old = await notes.find_note(short_id, source)
+@room.on(f"PUT {NOTE}", ChangedNote, scope="memory:write")
+async def change_note(call: Call, short_id: NoteId, *, body: Annotated[Json, Shape(NoteChange)]) -> Reply:
+    """Correct a note; the newer one has an id of its own."""
+    source = await _by_person(call, short_id)
+    old = await call.parts.stores.notes.find_note(short_id, source)
     if old is None or old.state == "put_away":
         raise _unknown()
     note = note_from(body, like=as_new(old))
-    return await _answered(request, known, await notes.change(short_id, note, source))
+    return _answered(call, await call.parts.stores.notes.change(short_id, note, source))
 
 
-async def put_note_away(request: web.Request) -> web.StreamResponse:
-    """Out of sight at once; `{"undo_until"}` says how long it can come back."""
-    known = await _person(request)
-    source = await _by_person(request, known)
-    result = await request.app[PARTS].notes.archive(request.match_info["id"], source)
-    return await _answered(request, known, result)
+@room.on(f"DELETE {NOTE}", ForgottenNote, scope="memory:write")
+async def put_note_away(call: Call, short_id: NoteId) -> Reply:
+    """Put a note out of sight; for a while it can come back."""
+    return _answered(call, await call.parts.stores.notes.archive(short_id, await _by_person(call, short_id)))
 
 
-async def restore_note(request: web.Request) -> web.StreamResponse:
-    known = await _person(request)
-    source = await _by_person(request, known)
-    result = await request.app[PARTS].notes.bring_back(request.match_info["id"], source)
-    return await _answered(request, known, result)
+@room.on(f"POST {NOTE}/restore", ChangedNote, scope="memory:write")
+async def restore_note(call: Call, short_id: NoteId) -> Reply:
+    """Bring a note back that was put away."""
+    return _answered(
+        call, await call.parts.stores.notes.bring_back(short_id, await _by_person(call, short_id))
+    )
 
 
-async def _person(request: web.Request) -> Known:
+def _check_told(call: Call) -> None:
     """On public pages nobody is told of a memory, as with commands that are not offered; a scope tells."""
-    known = await caller(request)
-    if known.audience == "public" and KEY not in request:
+    if call.person.audience == "public" and KEY not in call.request:
         raise HttpRefusal(404, "not_found", "Not found.")
-    check_rate(request, request.app[PARTS], known)
-    return known
 
 
-async def _by_person(request: web.Request, known: Known) -> NoteSource:
-    about = f"session:{known.row.session_public_id}"
-    await record(request, "memory.write", about=about, note=request.match_info["id"])
-    whose = await request.app[PARTS].notes.load_owner(known.row.session_id)
+async def _by_person(call: Call, short_id: str) -> NoteSource:
+    _check_told(call)
+    about = f"session:{call.person.row.session_public_id}"
+    await record(call.request, "memory.write", about=about, note=short_id)
+    whose = await call.parts.stores.notes.load_owner(call.session_id)
     return NoteSource(session_id=whose.session_id, party_id=whose.party_id, scope=whose.scope, by_person=True)
 
 
-async def _answered(request: web.Request, known: Known, result: NoteResult) -> web.StreamResponse:
+def _answered(call: Call, result: NoteResult) -> Reply:
     match result.outcome:
         case "unknown":
             raise _unknown()
@@ -91,12 +99,11 @@ async def _answered(request: web.Request, known: Known, result: NoteResult) -> w
         case _:
             pass
     if result.event_seq is not None and result.payload is not None:
-        request.app[PARTS].hub.durable(known.row.session_id, result.event_seq, "memory", result.payload)
+        call.parts.hub.durable(call.session_id, result.event_seq, "memory", result.payload)
     note = result.note
     if result.outcome == "forgotten":
-        undo_until = iso(note.undo_until) if note and note.undo_until else None
-        return await json_reply(request, {"undo_until": undo_until})
-    return await json_reply(request, {"note": None if note is None else _shown(note)})
+        return {"undo_until": note.undo_until if note else None}
+    return {"note": None if note is None else _shown(note)}
 
 
 def _unknown() -> HttpRefusal:

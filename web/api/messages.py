@@ -5,79 +5,139 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any, Literal, NotRequired
+from uuid import UUID
 
 from aiohttp import web
+from pydantic import Field
+from typing_extensions import TypedDict
 
 from shared.adapters.postgres.turns.history import HistoryPage
 from shared.core.identity.identity_claims import clean_name
-from shared.core.session.events import Accepted
-from shared.core.values.errors import UnknownSession
+from shared.core.session.events import Accepted as Stored
 from web.api.event_wait import EventSubscription, EventWaiter
-from web.api.responses import BEARER, check_reads, json_reply, not_while_draining
-from web.auth.api_key_auth import API, KEY, NOWHERE, reached_by_key, record
-from web.auth.operator_auth import OPERATORS
+from web.auth.api_key_auth import API, KEY, NOWHERE, record
 from web.auth.visitors import Known
 from web.chat.message_intake import accept, check_messages, inbound_of
 from web.parts import PARTS
-from web.protocol import request_fields, wire
-from web.security import REQUEST_ID, HttpRefusal, cross_origin_headers, read_json
+from web.protocol import wire
+from web.rest.arguments import BadField, In
+from web.rest.calls import Call, json_reply, nobody_known
+from web.rest.kinds import Accepted, Cid, Digits, IdempotencyKey, Limit, Mid, Moment, read_cid, told
+from web.rest.operation import Reply, Room
+from web.security import REQUEST_ID, HttpRefusal, cross_origin_headers
 from web.server.event_stream import HEARTBEAT_SECONDS, EventStream, wants_events
 
-SESSIONS = "/api/v1/sessions"
-MESSAGES = f"{SESSIONS}/{{id}}/messages"
-EVENTS = f"{SESSIONS}/{{id}}/events"
-HISTORY = f"{SESSIONS}/{{id}}/history"
-MOST_WAIT_SECONDS = 60
+room = Room("conversations", visitor=True, scope="sessions:read", rate="reads", refusals=(404,))
 STREAM_SECONDS = 600.0
-MOST_SHOWN = 200
 ID_CHARS = 200
+SessionId = Annotated[str, told("the public id of a conversation", json_schema_extra={"format": "uuid"})]
+ShortText = Annotated[str | None, Field(max_length=64)]
+OpenedSession = TypedDict("OpenedSession", {"session_id": UUID, "site": str, "created": bool})
 
 
-async def open_session(request: web.Request) -> web.StreamResponse:
-    """For a key: the conversation of somebody whom the program knows by an id of its own."""
-    key = request.get(KEY)
+class Event(TypedDict):
+    """A durable event, as the WebSocket sends it."""
+
+    t: str
+    event_seq: int
+
+
+class Answered(Accepted):
+    answer: NotRequired[Event]
+
+
+Delta = TypedDict("Delta", {"mid": str, "turn": int, "attempt": int, "off": int, "text": str})
+Done = TypedDict("Done", {"turn": int, "state": Literal["done", "waiting"]})
+Messages = TypedDict("Messages", {"messages": list[Event], "before": int | None})
+Events = TypedDict("Events", {"events": list[Event], "next": int, "head": int, "log_epoch": int})
+History = TypedDict("History", {"events": list[Event], "before": int | None, "after": int | None})
+
+
+@room.on(
+    "POST /sessions", answers={200: OpenedSession, 201: OpenedSession}, visitor=False, scope="messages:write",
+    strict=True, finds_caller=True, rate="", body="NewSession",
+)  # fmt: skip
+async def open_session(
+    call: Call,
+    *,
+    external_id: Annotated[
+        str,
+        told("your id of the person; sent again, it opens the same conversation"),
+        Field(max_length=ID_CHARS, pattern=r"\S", json_schema_extra={"minLength": 1}),
+    ],
+    site: Annotated[ShortText, told("whose texts and agent hold; else the key's, else `default`")] = None,
+    agent: Annotated[ShortText, told("who answers, of a new conversation")] = None,
+    name: Annotated[str | None, told("what the person is called", max_length=ID_CHARS)] = None,
+) -> Reply:
+    """Open the conversation of somebody whom your program knows.
+
+    The same `external_id` on the same site is the same conversation.
+    """
+    key = call.request.get(KEY)
     if key is None:
-        raise HttpRefusal(
-            401, "key_needed", "This needs a key with the scope messages:write.", headers=BEARER
-        )
-    body = await read_json(request)
-    request_fields.only(body, "external_id", "site", "agent", "name")
-    external_id = request_fields.text(body, "external_id", most=ID_CHARS, needed=True)
-    assert external_id is not None
-    site = request_fields.text(body, "site", most=64) or key.site or "default"
-    agent = request_fields.text(body, "agent", most=64)
-    name = clean_name(request_fields.text(body, "name", most=ID_CHARS) or "")
-    if key.site not in (None, site):
+        raise nobody_known("This needs a key with the scope messages:write.", code="key_needed")
+    place = site or key.site or "default"
+    if key.site not in (None, place):
         raise HttpRefusal(403, "not_within_limits", "This key opens conversations on its own site only.")
-    await record(request, "sessions.open", about=f"site:{site}")
-    opened = await request.app[API].sessions.open(
-        external_id, site=site, agent=agent, agent_id=key.agent_id, name=name
+    await record(call.request, "sessions.open", about=f"site:{place}")
+    opened = await call.request.app[API].sessions.open(
+        external_id, site=place, agent=agent, agent_id=key.agent_id, name=clean_name(name or "")
     )
     if opened is None:
         raise HttpRefusal(404, "unknown_place", "There is no such site or agent for this key.")
-    shown = {"session_id": str(opened.public_id), "site": opened.site, "created": opened.created}
-    return await json_reply(request, shown, status=201 if opened.created else 200)
+    shown = {"session_id": opened.public_id, "site": opened.site, "created": opened.created}
+    return await json_reply(call.request, shown, status=201 if opened.created else 200)
 
 
-async def post_message(request: web.Request) -> web.StreamResponse:
-    """202 as soon as it is stored; with `?wait=` or as events, the answer too."""
-    parts = request.app[PARTS]
-    not_while_draining(parts)
-    known = await _speaker(request)
-    wait = request_fields.number(request.query, "wait", most=MOST_WAIT_SECONDS)
-    body = await read_json(request)
-    request_fields.only(body, "text", "cid", "attachments")
-    cid = request_fields.cid(request, body) or secrets.token_hex(16)
-    text, files = request_fields.text(body, "text", most=10 * wire.MAX_CHARS) or "", wire.files(body)
+@room.on(
+    "POST /sessions/{id}/messages", answers={200: Answered, 202: Accepted}, rate="",
+    scope="messages:write", strict=True, refusals=(404, 409, 413, 503), body="NewMessage",
+    events={"accepted": Accepted, "delta": Delta, "message": Event, "done": Done},
+)  # fmt: skip
+async def write_message(
+    call: Call,
+    session: SessionId,
+    *,
+    text: Annotated[
+        str | None,
+        told("beside files it may be missing"),
+        Field(max_length=10 * wire.MAX_CHARS, json_schema_extra={"maxLength": wire.MAX_CHARS}),
+    ] = None,
+    cid: Cid | None = None,
+    attachments: Annotated[
+        Any,
+        Field(
+            description="ids of uploads",
+            json_schema_extra={
+                "type": "array",
+                "items": {"type": "string", "pattern": "^[0-9a-f]{32}$"},
+                "maxItems": 5,
+            },
+        ),
+    ] = None,
+    wait: Annotated[int, In("query"), Digits(0, 60), told("seconds to wait for the answer")] = 0,
+    key: IdempotencyKey = None,
+) -> Reply:
+    """Write a message; the answer may be waited for.
+
+    Stored when 202 comes: it will be answered, whether you listen or not. `?wait=` holds the reply until the
+    answer is there; as events it comes while it is written.
+    """
+    request, parts, known = call.request, call.parts, call.person
+    call.check_draining()
+    if known.row.address_id == NOWHERE:
+        raise HttpRefusal(409, "not_on_the_web", "This conversation is reached on another channel only.")
+    cid = read_cid(cid, key) or secrets.token_hex(16)
+    files = wire.files({"attachments": attachments})
     address = None if KEY in request else parts.proxies.client_key(request)
     await check_messages(parts, parts.limits_for(request), known, cid=cid, address=address)
-    inbound = await inbound_of(parts, known, text=text, cid=cid, files=files)
+    inbound = await inbound_of(parts, known, text=text or "", cid=cid, files=files)
     await record(request, "messages.write", about=f"session:{known.row.session_public_id}")
     streamed = wants_events(request)
     if not streamed and not wait:
         return await json_reply(request, _accepted(await accept(parts, inbound)), status=202)
-    place = f"rest:{known.row.session_id}"
+    place = f"rest:{call.session_id}"
     if not parts.session_places.take(place, parts.limits_for(request).sockets_per_session):
         raise wire.RateLimited(retry_after_seconds=15.0, what="requests that wait")
     try:
@@ -86,84 +146,90 @@ async def post_message(request: web.Request) -> web.StreamResponse:
             following = Following(ear, accepted, known)
             if streamed:
                 return await _streamed(request, following)
-            return await _waited(request, following, float(wait or 0))
+            return await _waited(request, following, float(wait))
     finally:
         parts.session_places.leave(place)
 
 
-async def list_messages(request: web.Request) -> web.StreamResponse:
-    """For the visitor whose conversation it is, or a key; anybody else is sent to the operators' door."""
-    known = await _reader(request)
-    if known is None:
-        door = request.app[OPERATORS]
-        if door.messages is None:
-            raise HttpRefusal(401, "unauthorized", "A visitor's token or a key is needed.", headers=BEARER)
-        return await door.messages(request)
-    check_reads(request, request.app[PARTS], known)
-    before = request_fields.number(request.query, "before", least=1)
-    limit = request_fields.number(request.query, "limit", least=1, most=MOST_SHOWN) or 50
-    rows = await request.app[PARTS].events.messages_before(known.row.session_id, before, limit=limit)
-    shown = [_shown(known, row) for row in rows]
+@room.on("GET /sessions/{id}/messages", Messages)
+async def list_messages(
+    call: Call,
+    session: SessionId,
+    *,
+    limit: Limit = 50,
+    before: Annotated[int | None, Digits(1), told("as the page after it says")] = None,
+) -> Reply:
+    """The newest messages, oldest first.
+
+    `before` of an answer is where the page before it ends; null when there is none.
+    """
+    rows = await call.parts.stores.events.messages_before(call.session_id, before, limit=limit)
     earlier = rows[0].event_seq if len(rows) == limit else None
-    return await json_reply(request, {"messages": shown, "before": earlier})
+    return {"messages": [_shown(call.person, row) for row in rows], "before": earlier}
 
 
-async def list_events(request: web.Request) -> web.StreamResponse:
-    """What happened after a number, oldest first: for those who ask again and again."""
-    known = await _reader(request)
-    if known is None:
-        raise HttpRefusal(401, "unauthorized", "A visitor's token or a key is needed.", headers=BEARER)
-    check_reads(request, request.app[PARTS], known)
-    after = request_fields.number(request.query, "after") or 0
-    limit = request_fields.number(request.query, "limit", least=1, most=MOST_SHOWN) or 100
-    events = request.app[PARTS].events
-    head = await events.head(known.row.session_id)
-    rows = await events.after(known.row.session_id, after, limit=limit)
-    return await json_reply(
-        request,
-        {
-            "events": [_shown(known, row) for row in rows],
-            "next": rows[-1].event_seq if rows else after,
-            "head": head.event_seq if head else 0,
-            "log_epoch": head.log_epoch if head else 0,
-        },
-    )
+@room.on("GET /sessions/{id}/events", Events)
+async def list_events(
+    call: Call,
+    session: SessionId,
+    *,
+    limit: Limit = 100,
+    after: Annotated[int, Digits(), told("the number of the last event that you know")] = 0,
+) -> Reply:
+    """What happened after a number, for those who ask again and again.
+
+    Numbers have no gaps. When `log_epoch` grows, a backup was restored: begin again at 0.
+    """
+    events = call.parts.stores.events
+    head = await events.head(call.session_id)
+    rows = await events.after(call.session_id, after, limit=limit)
+    return {
+        "events": [_shown(call.person, row) for row in rows],
+        "next": rows[-1].event_seq if rows else after,
+        "head": head.event_seq if head else 0,
+        "log_epoch": head.log_epoch if head else 0,
+    }
 
 
-async def show_history(request: web.Request) -> web.StreamResponse:
-    """What a screen shows of the conversation, from any place in it; without one, its end."""
-    known = await _reader(request)
-    if known is None:
-        raise HttpRefusal(401, "unauthorized", "A visitor's token or a key is needed.", headers=BEARER)
-    check_reads(request, request.app[PARTS], known)
-    page = await _page(request, known)
+@room.on("GET /sessions/{id}/history", History)
+async def show_history(
+    call: Call,
+    session: SessionId,
+    *,
+    limit: Limit = 50,
+    before: Annotated[int | None, Digits(1), told("the newest events with a lower number")] = None,
+    after: Annotated[int | None, Digits(), told("the oldest events with a higher number")] = None,
+    since: Annotated[Moment, told("the first events since a moment such as 2026-11-03T00:00:00Z")] = None,
+    around: Annotated[Mid, told("the events from a message on, by its `mid`")] = None,
+) -> Reply:
+    """What a screen shows: messages, results of commands, summaries in force, oldest first.
+
+    One of `before`, `after`, `since` and `around` says where; without them, the end. Older events lie before
+    the answer's `before`, newer ones after its `after`; null when there are none.
+    """
+    if sum(place is not None for place in (before, after, since, around)) > 1:
+        raise BadField("Give one of `before`, `after`, `since` and `around`.")
+    history, of = call.parts.stores.history, call.session_id
+    summaries = call.person.audience != "public"
+    page: HistoryPage | None
+    if after is not None:
+        page = await history.after(of, after, limit=limit, summaries=summaries)
+    elif since is not None:
+        page = await history.since(of, since, limit=limit, summaries=summaries)
+    elif around is not None:
+        page = await history.around(of, around, limit=limit, summaries=summaries)
+    else:
+        page = await history.before(of, before, limit=limit, summaries=summaries)
     if page is None:
         raise HttpRefusal(404, "unknown_message", "There is no such message in this conversation.")
-    shown = [_shown(known, row) for row in page.events]
-    return await json_reply(request, {"events": shown, "before": page.before, "after": page.after})
-
-
-async def _page(request: web.Request, known: Known) -> HistoryPage | None:
-    """Raises BadField, StorageUnavailable."""
-    query, history, session_id = request.query, request.app[PARTS].history, known.row.session_id
-    if len({"before", "after", "since", "around"} & query.keys()) > 1:
-        raise request_fields.BadField("Give one of `before`, `after`, `since` and `around`.")
-    limit = request_fields.number(query, "limit", least=1, most=MOST_SHOWN) or 50
-    summaries = known.audience != "public"
-    if (number := request_fields.number(query, "after")) is not None:
-        return await history.after(session_id, number, limit=limit, summaries=summaries)
-    if (since := request_fields.moment(query, "since")) is not None:
-        return await history.since(session_id, since, limit=limit, summaries=summaries)
-    if (seq := request_fields.entry(query, "around")) is not None:
-        return await history.around(session_id, seq, limit=limit, summaries=summaries)
-    number = request_fields.number(query, "before", least=1)
-    return await history.before(session_id, number, limit=limit, summaries=summaries)
+    shown = [_shown(call.person, row) for row in page.events]
+    return {"events": shown, "before": page.before, "after": page.after}
 
 
 class Following:
     """One accepted message until its turn has ended."""
 
-    def __init__(self, ear: EventWaiter, accepted: Accepted, known: Known) -> None:
+    def __init__(self, ear: EventWaiter, accepted: Stored, known: Known) -> None:
         self._ear = ear
         self.known = known
         self.accepted = accepted
@@ -231,34 +297,12 @@ async def _known_answer(request: web.Request, following: Following) -> dict[str,
     )
     if number is None:
         return None
-    rows = await request.app[PARTS].events.after(accepted.session_id, number - 1, limit=1)
+    rows = await request.app[PARTS].stores.events.after(accepted.session_id, number - 1, limit=1)
     following.state = "done"
     return dict(_shown(following.known, rows[0])) if rows else None
 
 
-async def _speaker(request: web.Request) -> Known:
-    known = await _reader(request)
-    if known is None:
-        raise HttpRefusal(401, "unauthorized", "A visitor's token or a key is needed.", headers=BEARER)
-    if known.row.address_id == NOWHERE:
-        raise HttpRefusal(409, "not_on_the_web", "This conversation is reached on another channel only.")
-    return known
-
-
-async def _reader(request: web.Request) -> Known | None:
-    """The session of the address, for its visitor or a key; None for anybody else. Raises UnknownSession."""
-    asked = request.match_info["id"]
-    if (known := await reached_by_key(request, asked)) is not None:
-        return known
-    visitor = await request.app[PARTS].visitors.caller(request)
-    if visitor is not None and asked == str(visitor.row.session_public_id):
-        return visitor
-    if visitor is not None and "Authorization" in request.headers:
-        raise UnknownSession("not this visitor's session")
-    return None
-
-
-def _accepted(accepted: Accepted) -> dict[str, Any]:
+def _accepted(accepted: Stored) -> dict[str, Any]:
     shown = {"mid": accepted.mid, "turn": accepted.turn, "event_seq": accepted.event_seq}
     return {**shown, "dup": True} if accepted.repeated else shown
 

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import secrets
+from typing import Annotated, NotRequired
 
 from aiohttp import web
+from typing_extensions import TypedDict
 
 from shared.config.sites import build_public_config
 from shared.core.identity.recovery import CHARS, code_hash, code_of, plain_code
-from web.api.rest import caller, check_rate, json_reply
 from web.parts import PARTS
 from web.protocol import wire
-from web.security import HttpRefusal, cross_origin_headers, preflight, read_json
+from web.rest.arguments import Json, Shape
+from web.rest.calls import Call, json_reply
+from web.rest.kinds import Cut, SiteName, to_json, told
+from web.rest.operation import Reply, Room
+from web.security import HttpRefusal, cross_origin_headers
 
-SITE = "/api/v1/sites/{name}"
-CODES = "/api/v1/recovery-code"
-RECOVER = "/api/v1/recover"
+room = Room("stream")
 _SHOWN = "public, max-age=300"
 _FROM_ALL = 1_000
 """Tries in a minute from all addresses together: a code is beyond guessing, this spares the database."""
@@ -24,20 +26,32 @@ _PREFIX = 8
 """Characters of a code: who knows them and guesses the others is slowed down wherever they come from."""
 
 
-def add_routes(app: web.Application) -> None:
-    app.router.add_get(SITE, site)
-    app.router.add_post(CODES, issue)
-    app.router.add_post(RECOVER, recover)
-    for path in (SITE, CODES, RECOVER):
-        app.router.add_route("OPTIONS", path, preflight)
+Site = TypedDict("Site", {
+    "starters": list[str], "title": NotRequired[str], "welcome": NotRequired[str],
+    "offline_text": NotRequired[str], "ai_notice": NotRequired[str], "launcher_label": NotRequired[str],
+    "accent": NotRequired[str], "on_accent": NotRequired[str], "position": NotRequired[str],
+    "privacy_url": NotRequired[str],
+})  # fmt: skip
+RecoveryCode = TypedDict("RecoveryCode", {"code": str})
+Recovery = TypedDict("Recovery", {
+    "code": str, "site": NotRequired[SiteName],
+    "page": NotRequired[Annotated[bool, told("for our own page: its cookie instead of a token")]],
+})  # fmt: skip
+Recovered = TypedDict("Recovered", {"token": str | None})
 
 
-async def site(request: web.Request) -> web.StreamResponse:
-    """`?locale=de` → how the launcher and the empty chat look and speak. Nothing of anybody.
+@room.on("GET /sites/{name}", Site, anyone=True, refusals=(403, 404))
+async def describe_site(
+    call: Call,
+    name: Annotated[str, told("of a site", json_schema_extra={"pattern": wire.SITE_PATTERN})],
+    *,
+    locale: Annotated[str, Cut(64, "the reader's language")] = "",
+) -> Reply:
+    """How the chat of a site looks and speaks before anybody said hello.
 
-    A page that may not use the chat is told so: of a socket that is refused, browsers say nothing.
+    A page that may not use the chat gets 403 `foreign_origin`, which it can read.
     """
-    visitors, name = request.app[PARTS].visitors, request.match_info["name"]
+    request, visitors = call.request, call.parts.visitors
     found = (await visitors.sites()).get(name)
     if found is None:
         raise HttpRefusal(404, "not_found", "There is no such site.")
@@ -47,25 +61,26 @@ async def site(request: web.Request) -> web.StreamResponse:
         message = "This page is not allowed to use the chat."
         raise HttpRefusal(403, "foreign_origin", message, headers=readable)
     headers = {"Cache-Control": _SHOWN, **await cross_origin_headers(request, site=name)}
-    shown = build_public_config(found.config, request.query.get("locale", "")[:64])
-    return web.json_response(text=json.dumps(shown, ensure_ascii=False), headers=headers)
+    return web.json_response(text=to_json(build_public_config(found.config, locale)), headers=headers)
 
 
-async def issue(request: web.Request) -> web.StreamResponse:
-    """`{"code": "ABCD-…"}`, shown this once; the former one of this conversation is good no longer."""
-    parts, known = request.app[PARTS], await caller(request)
-    check_rate(request, parts, known)
+@room.on("POST /recovery-code", RecoveryCode, visitor=True, rate="commands", refusals=(409,))
+async def make_recovery_code(call: Call) -> Reply:
+    """A code that opens this conversation in another browser.
+
+    Shown once; the one before it opens nothing any more.
+    """
+    row = call.person.row
     code = code_of(secrets.token_bytes(CHARS))
-    identified = known.row.identified
-    if identified or not await parts.identities.issue_code(known.row.address_id, code_hash(code)):
+    if row.identified or not await call.parts.stores.identities.issue_code(row.address_id, code_hash(code)):
         raise HttpRefusal(409, "signed_in", "Sign in on any browser to find this conversation again.")
-    return await json_reply(request, {"code": code})
+    return {"code": code}
 
 
-async def recover(request: web.Request) -> web.StreamResponse:
-    """`{"code", "site", "page"?}` → `{"token"}`, or for our own page (`"page": true`) its cookie."""
-    parts = request.app[PARTS]
-    body = await read_json(request)
+@room.on("POST /recover", Recovered, anyone=True, refusals=(404,))
+async def recover(call: Call, *, body: Annotated[Json, Shape(Recovery)]) -> Reply:
+    """Exchange a code for a visitor's token."""
+    request, parts = call.request, call.parts
     code, name, page = body.get("code"), body.get("site", "default"), body.get("page", False)
     if not isinstance(code, str) or not isinstance(name, str) or not isinstance(page, bool):
         raise wire.BadFrame("`code` and `site` are texts, `page` is true or false")
@@ -73,13 +88,13 @@ async def recover(request: web.Request) -> web.StreamResponse:
         raise HttpRefusal(403, "foreign_origin", "This page may not do that here.")
     tries = _check_tries(request, code)
     wanted = code if await _is_open(request, name) else ""
-    found = await parts.identities.recover(name, code_hash(wanted))
+    found = await parts.stores.identities.recover(name, code_hash(wanted))
     if found is None:
         raise HttpRefusal(404, "unknown_code", "This code opens nothing. Please look for a mistake in it.")
     for key in tries:
         parts.recovery_tries.passed(key)
     if not page:
-        return await json_reply(request, {"token": found[1]})
+        return {"token": found[1]}
     response = await json_reply(request, {"token": None})
     parts.visitors.set_cookie(request, response, name, token=found[1])
     return response

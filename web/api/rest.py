@@ -2,42 +2,50 @@
 
 from __future__ import annotations
 
-from typing import Any
+from datetime import datetime
+from typing import Annotated, NotRequired
 from uuid import UUID
 
-from aiohttp import web
+from typing_extensions import TypedDict
 
 from shared.adapters.postgres.people.api_keys import ApiKey
-from shared.adapters.postgres.turns.events import OriginalsPage
-from shared.core.identity.people import ArchivedSession
-from shared.core.session.client_payloads import iso
-from web.api.responses import BEARER, caller, check_rate, check_reads, json_reply, language
-from web.auth.api_key_auth import KEY, ONLY_IN_PERSON, reached_by_key
-from web.auth.operator_auth import OPERATORS
-from web.auth.visitors import Known, Site
-from web.parts import PARTS, CommandShown, Parts
-from web.protocol import request_fields
-from web.security import HttpRefusal
+from web.auth.api_key_auth import KEY, ONLY_IN_PERSON
+from web.auth.visitors import Site
+from web.parts import CommandShown, Parts
+from web.rest.arguments import BadField
+from web.rest.calls import Call
+from web.rest.kinds import Limit, Thing, read_mid, told
+from web.rest.operation import Reply, Room
 
-__all__ = ["archived", "caller", "check_rate", "json_reply", "list_commands", "originals"]
+room = Room("conversations")
+Command = TypedDict("Command", {
+    "name": str, "description": str, "arguments": Thing, "required": list[str],
+    "args": NotRequired[Annotated[str, told("as a person types them")]],
+})  # fmt: skip
+Commands = TypedDict("Commands", {"commands": list[Command]})
+Said = TypedDict("Said", {"role": str, "text": str, "at": datetime})
+Earlier = TypedDict("Earlier", {
+    "session_id": str, "channel": str, "archived_at": datetime, "messages": list[Said],
+})  # fmt: skip
+Archived = TypedDict("Archived", {"sessions": list[Earlier]})
+Original = TypedDict("Original", {"mid": str, "role": str, "text": str, "at": datetime})
+Originals = TypedDict("Originals", {"messages": list[Original], "before": NotRequired[str | None]})
 
-MESSAGES_MOST = 200
 
-
-async def list_commands(request: web.Request) -> web.StreamResponse:
-    """What may be asked for here; without a visitor, what everybody may; for a key, what its site allows."""
-    parts = request.app[PARTS]
+@room.on("GET /commands", Commands, group="commands", anyone=True, visitor=True, scope="commands:run")
+async def list_commands(call: Call) -> Reply:
+    """Which commands there are, and their arguments."""
+    parts, request = call.parts, call.request
     known = None if KEY in request else await parts.visitors.caller(request)
-    tongue = language(request)
     if known is not None:
         offered = parts.commands_for(known.audience, site=known.site)
     else:
         offered = await _for_anyone(parts, request.get(KEY))
-    entries = [command.entry(tongue, typed=True) for command in offered]
-    return await json_reply(request, {"commands": entries})
+    return {"commands": [command.entry(call.language, typed=True) for command in offered]}
 
 
 async def _for_anyone(parts: Parts, key: ApiKey | None) -> list[CommandShown]:
+    """What everybody may; for a key, what its site allows."""
     site = None
     if key is not None and key.site is not None:
         # A site that cannot be read lets nobody in: as if it were for strangers.
@@ -47,54 +55,52 @@ async def _for_anyone(parts: Parts, key: ApiKey | None) -> list[CommandShown]:
     return [one for one in offered if key is None or one.name not in ONLY_IN_PERSON]
 
 
-async def archived(request: web.Request) -> web.StreamResponse:
-    """Earlier conversations of this visitor, which went on elsewhere after a `/link`, to read."""
-    known = await caller(request)
-    if known.audience == "public":
-        raise HttpRefusal(404, "not_found", "There is nothing here.")
-    check_rate(request, request.app[PARTS], known)
-    found = await request.app[PARTS].people.archived(known.row.session_id)
-    return await json_reply(request, {"sessions": [_archived(session) for session in found]})
-
-
-def _archived(session: ArchivedSession) -> dict[str, Any]:
+@room.on(
+    "GET /archived", Archived, visitor=True, scope="sessions:read", rate="commands", refusals=(404,),
+    missing="There is nothing here.",
+)  # fmt: skip
+async def list_archived(call: Call) -> Reply:
+    """Earlier conversations that went on elsewhere after a /link."""
+    if call.person.audience == "public":
+        return None
+    found = await call.parts.stores.account_links.archived(call.session_id)
     return {
-        "session_id": session.public_id,
-        "channel": session.channel,
-        "archived_at": iso(session.archived_at),
-        "messages": [{"role": one.author, "text": one.text, "at": iso(one.at)} for one in session.messages],
+        "sessions": [
+            {
+                "session_id": one.public_id,
+                "channel": one.channel,
+                "archived_at": one.archived_at,
+                "messages": [
+                    {"role": each.author, "text": each.text, "at": each.at} for each in one.messages
+                ],
+            }
+            for one in found
+        ]
     }
 
 
-async def originals(request: web.Request) -> web.StreamResponse:
-    """For the visitor whose summary it is; anybody else is passed on to the operators' door."""
-    parts = request.app[PARTS]
-    if KEY in request:
-        known = await reached_by_key(request, request.query.get("session_id"))
-    else:
-        known = await parts.visitors.caller(request)
-    if known is not None:
-        check_reads(request, parts, known)
-    found = None if known is None else await _originals(request, known)
-    if found is not None:
-        return await json_reply(request, {"messages": found.messages, "before": found.before})
-    door = request.app[OPERATORS]
-    if door.originals is not None and KEY not in request:
-        return await door.originals(request)
-    if known is None:
-        raise HttpRefusal(401, "unauthorized", "A visitor's token or a key is needed.", headers=BEARER)
-    raise HttpRefusal(404, "not_found", "There is no such summary in this conversation.")
+@room.on(
+    "GET /compactions/{id}/messages", Originals, visitor=True, scope="sessions:read", rate="reads",
+    refusals=(404,), missing="There is no such summary in this conversation.",
+)  # fmt: skip
+async def list_originals(
+    call: Call,
+    summary: Annotated[UUID, told("the public id of a summary")],
+    *,
+    limit: Limit = 200,
+    before: Annotated[str, told("as the page after it says", json_schema_extra={"maxLength": 30})] = "",
+) -> Reply:
+    """The messages that a summary stands for.
 
-
-async def _originals(request: web.Request, known: Known) -> OriginalsPage | None:
-    try:
-        public_id = UUID(request.match_info["id"])
-    except ValueError:
-        return None
-    if "." in request.query.get("before", ""):
+    `before` of an answer is where the page before it ends; null when there is none.
+    """
+    if "." in before:
         return None  # a place in what operators read
-    return await request.app[PARTS].events.hidden_messages(
-        known.row.session_id, public_id,
-        limit=request_fields.number(request.query, "limit", least=1, most=MESSAGES_MOST) or MESSAGES_MOST,
-        before_seq=request_fields.entry(request.query, "before"),
-    )  # fmt: skip
+    try:
+        seq = read_mid(before) if "before" in call.request.query else None
+    except ValueError as error:
+        raise BadField(f"`before` is {error}.") from None
+    found = await call.parts.stores.events.hidden_messages(
+        call.session_id, summary, limit=limit, before_seq=seq
+    )
+    return None if found is None else {"messages": found.messages, "before": found.before}

@@ -6,18 +6,18 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any, Protocol
+from typing import Annotated, Any, NotRequired, Protocol
 from urllib.parse import unquote
 
 import structlog
 from aiohttp import web
+from typing_extensions import TypedDict
 
 from shared.adapters.files.file_reading import read_file
 from shared.adapters.files.sandbox_client import Openings, SenderMustWait
 from shared.adapters.postgres.turns.uploads import Kept, PostgresUploads, TooMuchKept, UnknownFile
 from shared.core.context.file_texts import file_words
 from shared.core.values.files import (
-    FILES,
     MOST_BYTES,
     MOST_FILE_CHARS,
     PDF,
@@ -31,19 +31,24 @@ from shared.core.values.files import (
     clean_name,
 )
 from shared.core.values.messages import Block, Text
-from web.api.responses import BEARER, caller, json_reply
-from web.auth.api_key_auth import KEY, reached_by_key, record
-from web.auth.operator_auth import OPERATORS
+from web.auth.api_key_auth import KEY, record
 from web.auth.visitors import Known
-from web.parts import PARTS, Parts
 from web.protocol.wire import RateLimited
-from web.security import HttpRefusal, cross_origin_headers, preflight
+from web.rest.arguments import In
+from web.rest.calls import Call
+from web.rest.kinds import told
+from web.rest.operation import Reply, Room
+from web.security import HttpRefusal, cross_origin_headers
 from web.server.rate_limits import Amounts, ClientLimits, Places, RateWindows
 
 log = structlog.get_logger(__name__)
 
-UPLOADS = "/api/v1/uploads"
-ATTACHMENT = f"{FILES}/{{id}}"
+room = Room("files")
+Attachment = TypedDict("Attachment", {
+    "id": str, "name": str, "mime": str, "size": int, "url": str, "width": NotRequired[int],
+    "height": NotRequired[int],
+    "cut": NotRequired[Annotated[bool, told("only its beginning will be read")]],
+})  # fmt: skip
 NAME_HEADER = "X-File-Name"
 """Percent-encoded; a header, because addresses end up in the logs of proxies."""
 MOST_AT_ONCE = 5
@@ -126,13 +131,14 @@ class Uploads:
             raise
         return _blocks(kept), tuple(one.attached for one in kept)
 
-    async def take(self, request: web.Request, known: Known, limits: ClientLimits, address: str) -> Attached:
+    async def take(
+        self, request: web.Request, known: Known, name: str, limits: ClientLimits, address: str
+    ) -> Attached:
         """Raises Refusal, RateLimited, StorageUnavailable, TimeoutError."""
         session_id = known.row.session_id
         self._check_rate(str(session_id), address, limits)
         async with self._place(str(session_id), address, limits):
             content = await self._received(request, address)
-            name = clean_name(unquote(request.headers.get(NAME_HEADER, ""), errors="replace"))
             if (attached := await self.store.known(session_id, content, name=name)) is not None:
                 return attached
             found = await self._read(content, name, address, limits)
@@ -230,48 +236,51 @@ def _blocks(kept: Sequence[Kept]) -> tuple[Block, ...]:
     return tuple(blocks)
 
 
-async def upload(request: web.Request) -> web.StreamResponse:
-    """The file is the body, its name a header → `{id, name, mime, size, url, width?, height?}`."""
-    parts = request.app[PARTS]
-    known = await caller(request)
-    await _check_site(request, parts, known)
+@room.on(
+    "POST /uploads", Attachment, visitor=True, scope="messages:write", takes="application/octet-stream",
+    refusals=(404, 422),
+)  # fmt: skip
+async def upload(
+    call: Call,
+    *,
+    file_name: Annotated[
+        str,
+        In("header", NAME_HEADER),
+        told("what the file is called, percent-encoded", json_schema_extra={"maxLength": 2_000}),
+    ] = "",
+) -> Reply:
+    """Send a picture, a text or a PDF, for a message to refer to.
+
+    The file is the body; what it really is decides, not what it is called. The same bytes again are the same
+    file.
+    """
+    request, parts, known = call.request, call.parts, call.person
+    # A page of one site has no business with the visitors of another.
+    if "Origin" in request.headers and not await parts.visitors.admits(request, site=known.row.site):
+        raise HttpRefusal(403, "foreign_origin", "This page is not allowed to use the chat.")
     about = f"session:{known.row.session_public_id}"
     # A program sends for many people: each of them has the room that a browser's address has.
     address = about if KEY in request else parts.proxies.client_key(request)
     if parts.uploads.offered(known) is None:
         raise HttpRefusal(403, "files_not_allowed", "Files cannot be sent here.")
     await record(request, "files.send", about=about)
-    attached = await parts.uploads.take(request, known, parts.limits_for(request), address)
+    name = clean_name(unquote(file_name, errors="replace"))
+    attached = await parts.uploads.take(request, known, name, parts.limits_for(request), address)
     log.info("file_taken", session_id=known.row.session_id, mime=attached.mime, size=attached.size)
-    return await json_reply(request, attached.shown())
+    return attached.shown()
 
 
-async def attachment(request: web.Request) -> web.StreamResponse:
-    """For the visitor whose file it is; anybody else is passed on to the operators' door."""
-    parts = request.app[PARTS]
-    known = await reached_by_key(request, request.query.get("session_id"))
-    known = known or await parts.visitors.caller(request)
-    if known is not None:
-        found = await parts.uploads.give(known, request.match_info["id"], parts.limits_for(request))
-        if found is not None:
-            headers = {**found.headers(), **await cross_origin_headers(request)}
-            return web.Response(body=found.body, headers=headers)
-    door = request.app[OPERATORS]
-    if door.attachments is not None and KEY not in request:
-        return await door.attachments(request)
-    if known is None:
-        raise HttpRefusal(401, "unauthorized", "A visitor's token or a key is needed.", headers=BEARER)
-    raise HttpRefusal(404, "not_found", "There is no such file in this conversation.")
-
-
-async def upload_preflight(request: web.Request) -> web.StreamResponse:
-    response = await preflight(request)
-    if "Access-Control-Allow-Headers" in response.headers:
-        response.headers["Access-Control-Allow-Headers"] += f", {NAME_HEADER}"
-    return response
-
-
-async def _check_site(request: web.Request, parts: Parts, known: Known) -> None:
-    """A page of one site has no business with the visitors of another."""
-    if "Origin" in request.headers and not await parts.visitors.admits(request, site=known.row.site):
-        raise HttpRefusal(403, "foreign_origin", "This page is not allowed to use the chat.")
+@room.on(
+    "GET /attachments/{id}", visitor=True, scope="sessions:read", refusals=(404,), media="*/*",
+    missing="There is no such file in this conversation.",
+)  # fmt: skip
+async def download(
+    call: Call,
+    file: Annotated[str, told("the id of a file", json_schema_extra={"pattern": "^[0-9a-f]{32}$"})],
+) -> Reply:
+    """A file of the conversation."""
+    found = await call.parts.uploads.give(call.person, file, call.parts.limits_for(call.request))
+    if found is None:
+        return None
+    headers = {**found.headers(), **await cross_origin_headers(call.request)}
+    return web.Response(body=found.body, headers=headers)

@@ -8,43 +8,71 @@ import re
 import secrets
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Annotated, Any, Literal, NotRequired
 
 import structlog
 from aiohttp import web
+from pydantic import Field
+from typing_extensions import TypedDict
 
 from shared.adapters.postgres.people.tickets import TICKET_SECONDS, Admitted
 from shared.core.values.errors import StorageUnavailable
 from web.auth.visitors import Known, UnknownToken
 from web.chat.handshake import Handshake, TooManySockets
 from web.chat.socket_session import STEP_SECONDS, Closed, SignedAnew, SocketSession
-from web.parts import PARTS, Parts
+from web.parts import Parts
 from web.protocol import wire
-from web.security import HttpRefusal, cross_origin_headers, json_answer, read_json
+from web.rest.arguments import Json, Shape
+from web.rest.calls import Call
+from web.rest.kinds import SiteName, Thing, told
+from web.rest.operation import Reply, Room
+from web.security import HttpRefusal, cross_origin_headers
 from web.server.http_server import HEADERS, Connection
 from web.server.rate_limits import ClientLimits
 from web.server.send_queue import SendQueue
 
 log = structlog.get_logger(__name__)
 
-STREAM = "/api/v1/stream"
-SEND = "/api/v1/stream/send"
+room = Room("stream")
+TicketWord = Annotated[str, told("as `POST /api/v1/stream` gave it", json_schema_extra={"maxLength": 200})]
 COMMENT_SECONDS = 15.0
 MAX_FRAMES = 32
 """In one request."""
 STILL_HERE = wire.encode(wire.pong(0))
+Hello = TypedDict("Hello", {
+    "t": Literal["hello"], "v": Literal[1], "site": SiteName,
+    "last_seq": Annotated[int, Field(ge=0, le=2**53)],
+    "token": NotRequired[Annotated[str, Field(max_length=256)]],
+    "identity": NotRequired[Annotated[str, told("what the site signed of who this is")]],
+    "locale": NotRequired[str], "tz": NotRequired[str], "session": NotRequired[str],
+})  # fmt: skip
+Ticket = TypedDict("Ticket", {
+    "ticket": str, "stream": str, "expires_in": float, "token": NotRequired[str],
+})  # fmt: skip
+Frames = TypedDict("Frames", {
+    "site": SiteName, "frames": Annotated[list[Thing], Field(min_length=1, max_length=MAX_FRAMES)],
+    "stream": NotRequired[Annotated[str, told("which event stream is this screen's")]],
+    "locale": NotRequired[str],
+})  # fmt: skip
+Close = TypedDict("Close", {"code": int, "reason": str})
+FramesAnswered = TypedDict("FramesAnswered", {"frames": list[Thing], "close": NotRequired[Close]})
 _NAME = re.compile(r"[a-z0-9]{16,64}")
 _NUMBER = re.compile(r"[0-9]{1,15}")
 
 
-async def open_stream(request: web.Request) -> web.StreamResponse:
-    """`hello` → a ticket: the address of an event stream is written into logs, so no token may be in it."""
-    parts = request.app[PARTS]
-    _refuse_while_draining(parts)
+@room.on("POST /stream", Ticket, anyone=True, refusals=(401, 409))
+async def greet(call: Call, *, body: Annotated[Json, Shape(Hello)]) -> Reply:
+    """Say hello, where no WebSocket gets through.
+
+    The frame that opens a WebSocket. The ticket opens the event stream once, within seconds.
+    """
+    # The address of an event stream is written into logs, so no token may be in it.
+    request, parts = call.request, call.parts
+    call.check_draining()
     limits = parts.limits_for(request)
     if wait := parts.stream_windows.take(parts.proxies.client_key(request), limits.sockets_per_address):
         raise wire.RateLimited(retry_after_seconds=wait, what="streams")
-    hello = wire.read_frame(await read_json(request))
+    hello = wire.read_frame(body)
     if not isinstance(hello, wire.Hello) or hello.version != wire.VERSION:
         raise wire.BadFrame("hello of version 1 is needed")
     name = secrets.token_hex(12)
@@ -58,20 +86,29 @@ async def open_stream(request: web.Request) -> web.StreamResponse:
                 parts.hub.moved()
             if isinstance(known.admitted_by, bytes):
                 wishes["admitted_by"] = known.admitted_by.hex()
-            ticket = await parts.tickets.issue(known.row, wishes)
+            ticket = await parts.stores.tickets.issue(known.row, wishes)
     except TimeoutError:
         raise StorageUnavailable("greeting took too long") from None
     answer: dict[str, Any] = {"ticket": ticket, "stream": name, "expires_in": TICKET_SECONDS}
-    return await json_answer(request, {**answer, "token": known.token} if known.token else answer)
+    return {**answer, "token": known.token} if known.token else answer
 
 
-async def stream(request: web.Request) -> web.StreamResponse:
-    """What a WebSocket would say, as server-sent events; `Last-Event-ID` resumes as `last_seq` does."""
-    parts = request.app[PARTS]
-    _refuse_while_draining(parts)
+# Without HEAD: it would use up the ticket.
+@room.on("GET /stream", anyone=True, refusals=(401,), media="text/event-stream", head=False)
+async def open_stream(
+    call: Call,
+    *,
+    ticket: TicketWord = "",
+) -> Reply:
+    """What a WebSocket would send, as server-sent events.
+
+    `Last-Event-ID` resumes after an event. The last event is `close`, with a code.
+    """
+    request, parts = call.request, call.parts
+    call.check_draining()
     if "Origin" in request.headers and not await parts.visitors.admits(request):
         raise HttpRefusal(403, "foreign_origin", "This page is not allowed to use the chat.")
-    admitted = await _redeemed(parts, request.query.get("ticket", ""))
+    admitted = await _redeemed(parts, ticket)
     admitted_by = bytes.fromhex(str(admitted.wishes.get("admitted_by", "")))
     known = replace(await parts.visitors.known(admitted.row), admitted_by=admitted_by or None)
     response = web.StreamResponse(
@@ -88,11 +125,14 @@ async def stream(request: web.Request) -> web.StreamResponse:
     return response
 
 
-async def send(request: web.Request) -> web.StreamResponse:
-    """`{site, stream?, locale?, frames: […]}` → `{frames: […], close?}`: what each frame is answered with."""
-    parts = request.app[PARTS]
-    _refuse_while_draining(parts)
-    body = await read_json(request)
+@room.on("POST /stream/send", FramesAnswered, visitor=True, finds_caller=True)
+async def send_frames(call: Call, *, body: Annotated[Json, Shape(Frames)]) -> Reply:
+    """What a WebSocket would be sent: one to 32 frames.
+
+    Each frame is answered here; what comes of it comes over the event stream.
+    """
+    request, parts = call.request, call.parts
+    call.check_draining()
     frames = body.get("frames")
     if not isinstance(frames, list) or not 0 < len(frames) <= MAX_FRAMES:
         raise wire.BadFrame(f"`frames` are 1 to {MAX_FRAMES} frames")
@@ -111,7 +151,7 @@ async def send(request: web.Request) -> web.StreamResponse:
     if closed is not None:
         answer["frames"] += closed.frames(public=known.audience == "public")
         answer["close"] = {"code": closed.code, "reason": closed.reason}
-    return await json_answer(request, answer)
+    return answer
 
 
 class _Said:
@@ -238,7 +278,7 @@ async def _redeemed(parts: Parts, ticket: str) -> Admitted:
     if wire.is_token(ticket):
         try:
             async with asyncio.timeout(STEP_SECONDS):
-                admitted = await parts.tickets.redeem(ticket)
+                admitted = await parts.stores.tickets.redeem(ticket)
         except TimeoutError:
             raise StorageUnavailable("redeeming took too long") from None
     if admitted is None:
@@ -274,8 +314,3 @@ def _hello(admitted: Admitted, last_event_id: str) -> wire.Hello:
 def _word(body: Mapping[str, Any], name: str, pattern: re.Pattern[str]) -> str:
     value = body.get(name)
     return value if isinstance(value, str) and pattern.fullmatch(value) else ""
-
-
-def _refuse_while_draining(parts: Parts) -> None:
-    if parts.readiness.draining:
-        raise HttpRefusal(503, "restarting", "The server restarts. Please come back in a moment.")

@@ -66,18 +66,18 @@ class Handshake:
         session_id = known.row.session_id
         try:
             async with asyncio.timeout(STEP_SECONDS):
-                head = await parts.events.head(session_id)
+                head = await parts.stores.events.head(session_id)
                 if head is None:
                     raise Closed(wire.CLOSE_TOKEN, "unknown session", error=UnknownToken())
                 seen = hello.last_seq if hello.session in ("", str(known.row.session_public_id)) else 0
                 resumed, events = await self._backlog(session_id, seen, head.event_seq)
-                state = dict(await parts.events.running(session_id))
-                read = await parts.events.read_up_to(known.row.address_id)
+                state = dict(await parts.stores.events.running(session_id))
+                read = await parts.stores.events.read_up_to(known.row.address_id)
                 measured = None
                 pinned: tuple[str, ...] = ()
                 if known.audience == "personal":
                     measured = await parts.conversation.measure_context(session_id)
-                    pinned = await parts.events.pinned(session_id)
+                    pinned = await parts.stores.events.pinned(session_id)
         except (StorageUnavailable, TimeoutError) as error:
             raise away(error) from None
         public = self._public
@@ -110,10 +110,10 @@ class Handshake:
     ) -> tuple[bool, Sequence[Mapping[str, Any]]]:
         """What this screen missed, or, when that is too much or impossible, the newest messages."""
         if 0 < last_seq <= head and head - last_seq <= BACKLOG:
-            rows = await self._parts.events.after(session_id, last_seq, limit=BACKLOG)
+            rows = await self._parts.stores.events.after(session_id, last_seq, limit=BACKLOG)
             resumed = True
         else:
-            rows = await self._parts.events.newest(session_id, messages=HISTORY, limit=BACKLOG)
+            rows = await self._parts.stores.events.newest(session_id, messages=HISTORY, limit=BACKLOG)
             resumed = False
         shown = [row for row in rows if row.event_seq <= head]
         return resumed, [wire.durable(row.event_seq, row.kind, row.payload) for row in shown]

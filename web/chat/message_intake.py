@@ -41,7 +41,7 @@ async def check_messages(
     wait = parts.session_windows.take(str(session_id), limits.messages)
     if address is not None:
         wait = wait or parts.address_windows.take(address, limits.messages)
-    if wait and not await parts.events.stored_message(session_id, dedupe_key(cid)):
+    if wait and not await parts.stores.events.stored_message(session_id, dedupe_key(cid)):
         raise wire.RateLimited(retry_after_seconds=wait)
 
 
@@ -96,7 +96,7 @@ async def accept(parts: Parts, inbound: Inbound) -> Accepted:
 
 async def _is_other(parts: Parts, inbound: Inbound, accepted: Accepted) -> bool:
     """What had its id before must not swallow another message unheard; an erased one is no longer known."""
-    rows = await parts.events.after(inbound.session_id, accepted.event_seq - 1, limit=1)
+    rows = await parts.stores.events.after(inbound.session_id, accepted.event_seq - 1, limit=1)
     stored = rows[0].payload.get("text") if rows and rows[0].event_seq == accepted.event_seq else None
     return bool(stored) and stored != inbound.text
 

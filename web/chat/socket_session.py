@@ -237,7 +237,7 @@ class SocketSession:
         if not frame.mid.startswith("m"):
             raise UnknownMessage(frame.mid)
         async with asyncio.timeout(STEP_SECONDS):
-            judged = await self._parts.feedback.judge(
+            judged = await self._parts.stores.feedback.judge(
                 session_id,
                 seq=int(frame.mid[1:]),
                 value=frame.value,
@@ -256,7 +256,7 @@ class SocketSession:
     async def _read(self, event_seq: int) -> None:
         row = self._known.row
         async with asyncio.timeout(STEP_SECONDS):
-            number = await self._parts.events.mark_read(row.address_id, row.session_id, event_seq)
+            number = await self._parts.stores.events.mark_read(row.address_id, row.session_id, event_seq)
         self._parts.crash_point("after_read")
         if number is not None:
             self._parts.hub.read(row.session_id, row.address_id, number)
@@ -269,7 +269,7 @@ class SocketSession:
             self._send(wire.stream(turn=turn, attempt=draft.attempt, text=draft.text))
             return
         async with asyncio.timeout(STEP_SECONDS):
-            state = await self._parts.events.running(session_id)
+            state = await self._parts.stores.events.running(session_id)
         if state.get("run", {}).get("turn") != turn:
             raise UnknownMessage(f"t{turn}")
         self._parts.hub.ask_for(session_id, turn)

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from web.dashboard.routes import add_dashboard
+from web.dashboard.routes import OPERATIONS, add_dashboard
 
-__all__ = ["add_dashboard"]
+__all__ = ["OPERATIONS", "add_dashboard"]

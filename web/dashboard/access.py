@@ -1,13 +1,13 @@
-"""Who may do what at the dashboard: a table of routes and roles, and the door to them."""
+"""The door of the dashboard: who may do what, and what becomes of whatever is refused."""
 
 from __future__ import annotations
 
 import ipaddress
-import json
 import secrets
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
 from aiohttp import web
@@ -18,21 +18,24 @@ from shared.adapters.postgres.dashboard.read_models import BadQuery
 from shared.adapters.postgres.people.operator_auth import SignedIn
 from shared.bootstrap.dashboard_stores import DashboardStores
 from shared.bootstrap.stores import Stores
-from shared.config.settings import Settings
-from shared.core.identity.operators import Role
-from shared.core.values.errors import StorageUnavailable
+from shared.config.settings import BadSettings, Settings
+from shared.core.identity.operators import StaleOperator, UnknownOperator
+from shared.core.values.errors import EvertalkError, StorageUnavailable
 from shared.services.admin.context_inspector import ContextInspector
 from shared.services.admin.job_admin import JobAdmin
 from shared.services.privacy.erasure import ErasureAnnouncer
 from shared.services.tools.handover import HandoverService
-from web.dashboard.commands import CommandsLike
+from web.dashboard.requests import FORM_BYTES, read_json
+from web.parts import Commanding
+from web.rest.arguments import BadField, read_arguments
+from web.rest.kinds import to_json
+from web.rest.operation import Operation
+from web.security import REQUEST_ID, HttpRefusal, status_of
 from web.server.origins import Proxies
 
 if TYPE_CHECKING:
     from web.dashboard.live import Live
-
-Need = Role | Literal["anyone", "metrics"]
-"""`anyone` needs no login; `metrics` is for a scraper with the token, or on a machine of one's own."""
+    from web.dashboard.metrics import Scrape
 
 COOKIE = "evertalk_operator"
 LIVE = "/api/v1/live"
@@ -63,7 +66,7 @@ class DashboardContext:
     stores: Stores
     admin: DashboardStores
     settings: Settings
-    commands: CommandsLike | None
+    commands: Commanding | None
     proxies: Proxies
     handovers: HandoverService | None = None
     announcer: ErasureAnnouncer | None = None
@@ -73,6 +76,7 @@ class DashboardContext:
     inspecting: ContextInspector | None = None
     work: JobAdmin | None = None
     live: Live | None = None
+    scrape: Scrape | None = None
 
     def open_streams(self) -> int:
         return 0 if self.live is None else self.live.streams
@@ -88,6 +92,9 @@ class DashboardContext:
         return self.settings.base_url
 
 
+DESK: web.AppKey[DashboardContext] = web.AppKey("desk", DashboardContext)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuthedRequest:
     """One request that was let in; `who` is None only where anyone may come."""
@@ -98,59 +105,43 @@ class AuthedRequest:
 
     @property
     def operator(self) -> SignedIn:
-        assert self.who is not None, "the route table names a role"
+        assert self.who is not None, "the operation names a role"
         return self.who
+
+    @property
+    def token(self) -> str:
+        """Of this login."""
+        return self.request.cookies.get(cookie_name(self.request, self.desk.settings), "")
 
     @property
     def refresh(self) -> bool:
         return POLL_HEADER in self.request.headers
 
+    async def record(self, action: str, about: str = "", **detail: Any) -> None:
+        """What cannot be put on record is not done: raises StorageUnavailable."""
+        await self.desk.admin.operators.record(
+            actor=self.operator.name, action=action, about=about, detail=detail or None
+        )
 
-Handler = Callable[[AuthedRequest], Awaitable[web.StreamResponse]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Route:
-    method: str
-    path: str
-    need: Need
-    handler: Handler
-
-
-class DashboardRefusal(Exception):
-    """The answer is no, or not like this; told as JSON."""
-
-    def __init__(
-        self,
-        status: int,
-        code: str,
-        message: str,
-        *,
-        headers: Mapping[str, str] | None = None,
-        details: Mapping[str, Any] | None = None,
-    ) -> None:
-        super().__init__(message)
-        self.status, self.code, self.message, self.headers = status, code, message, headers or {}
-        self.details = details
+    async def record_reading(self, what: str, about: str = "") -> None:
+        """A screen that refreshes itself is told once in a while: a header alone must hide no reading."""
+        operators = self.desk.admin.operators
+        record = operators.record_once if self.refresh else operators.record
+        await record(actor=self.operator.name, action=f"read.{what}", about=about)
 
 
-def guarded(route: Route, desk: DashboardContext) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+def guarded(
+    operation: Operation, desk: DashboardContext
+) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
     """The only way in: own origin for what changes something, then the role, then the handler."""
 
     async def handle(request: web.Request) -> web.StreamResponse:
         try:
-            response = await _let_in(route, desk, request)
-        except DashboardRefusal as refusal:
+            response = await _let_in(operation, desk, request)
+        except HttpRefusal as refusal:
             response = refusal_response(request, refusal)
-        except BadQuery as error:
-            response = refusal_response(
-                request, DashboardRefusal(400, "bad_query", f"That cannot be shown: {error}.")
-            )
-        except (StorageUnavailable, TimeoutError):
-            away = DashboardRefusal(
-                503, "storage_unavailable", "The database does not answer just now. Try again."
-            )
-            response = refusal_response(request, away)
+        except (BadQuery, BadField, EvertalkError, BadSettings, TimeoutError) as error:
+            response = refusal_response(request, await _refusal_of(request, error))
         except web.HTTPException as error:
             for name, value in HEADERS.items():
                 error.headers.setdefault(name, value)
@@ -162,23 +153,59 @@ def guarded(route: Route, desk: DashboardContext) -> Callable[[web.Request], Awa
     return handle
 
 
-async def _let_in(route: Route, desk: DashboardContext, request: web.Request) -> web.StreamResponse:
+async def _refusal_of(request: web.Request, error: Exception) -> HttpRefusal:
+    """What a typed error is to a caller: its status, its code and its advice."""
+    match error:
+        case BadField(place="body"):
+            return HttpRefusal(400, "bad_input", error.advice)
+        case BadField() | BadQuery():
+            words = error.advice if isinstance(error, BadField) else f"{error}."
+            return HttpRefusal(400, "bad_query", f"That cannot be shown: {words}")
+        case StorageUnavailable() | TimeoutError():
+            words = "The database does not answer just now. Try again."
+            return HttpRefusal(503, "storage_unavailable", words)
+        case StaleOperator():
+            yours = dict(await read_json(request, most=FORM_BYTES))
+            return HttpRefusal(409, error.code, error.advice, current=error.current, yours=yours)
+        case EvertalkError():
+            status = 404 if isinstance(error, UnknownOperator) else status_of(error, 409)
+            return HttpRefusal(status, error.code, error.advice)
+    return HttpRefusal(503, "no_secret_key", "EVERTALK_SECRET_KEY cannot be read: nothing was made.")
+
+
+async def _let_in(operation: Operation, desk: DashboardContext, request: web.Request) -> web.StreamResponse:
     if request.method not in _SAFE and not from_own_origin(request, desk.settings):
-        raise DashboardRefusal(403, "foreign_origin", "This request came from another page.")
+        raise HttpRefusal(403, "foreign_origin", "This request came from another page.")
     if any("\x00" in value for value in request.query.values()):
         raise BadQuery("it holds a NUL character")
-    who = await signed_in(request, desk)
-    visit = AuthedRequest(request=request, desk=desk, who=who)
-    match route.need:
-        case "anyone":
-            pass
-        case "metrics":
-            check_scraper(request, desk)
-        case role if who is None:
+    who, role = await signed_in(request, desk), operation.role
+    if operation.scraper:
+        check_scraper(request, desk)
+    elif not operation.anyone:
+        if who is None:
             return login_needed(request)
-        case role if not who.may(role):
-            raise DashboardRefusal(403, "role_needed", f"This needs the role {role}; you are {who.role}.")
-    return await route.handler(visit)
+        if role is None or not who.may(role):
+            raise HttpRefusal(403, "role_needed", f"This needs the role {role}; you are {who.role}.")
+
+    async def read_body(needed: bool) -> Mapping[str, Any]:
+        return await read_json(request, most=operation.most_bytes, needed=needed)
+
+    given = await read_arguments(operation, request, read_body=read_body, without_empty=True)
+    reply = await operation.handler(AuthedRequest(request=request, desk=desk, who=who), **given)
+    if reply is None:
+        raise HttpRefusal(404, "not_found", operation.missing)
+    if isinstance(reply, web.StreamResponse):
+        return reply
+    return answer(reply, status=min(operation.answers))
+
+
+@contextmanager
+def conflicts() -> Iterator[None]:
+    """What the story refuses is 409 here."""
+    try:
+        yield
+    except EvertalkError as error:
+        raise HttpRefusal(409, error.code, error.advice) from error
 
 
 async def signed_in(request: web.Request, desk: DashboardContext) -> SignedIn | None:
@@ -189,7 +216,7 @@ async def signed_in(request: web.Request, desk: DashboardContext) -> SignedIn | 
 
 def login_needed(request: web.Request) -> web.StreamResponse:
     if request.path.startswith("/api/"):
-        raise DashboardRefusal(401, "login_needed", "Please log in again.")
+        raise HttpRefusal(401, "login_needed", "Please log in again.")
     return web.Response(
         status=303, headers={"Location": f"/dashboard/login?next={quote(request.path_qs, safe='/')}"}
     )
@@ -202,12 +229,12 @@ def check_scraper(request: web.Request, desk: DashboardContext) -> None:
         given = request.headers.get("Authorization", "").removeprefix("Bearer ").encode()
         if secrets.compare_digest(given, token.get_secret_value().encode()):
             return
-        raise DashboardRefusal(
+        raise HttpRefusal(
             401, "token_needed", "Metrics need their token.", headers={"WWW-Authenticate": "Bearer"}
         )
     if not desk.proxies.is_local(request):
         message = "Set EVERTALK_METRICS_TOKEN to read metrics from elsewhere, or where there is a public URL."
-        raise DashboardRefusal(403, "local_only", message)
+        raise HttpRefusal(403, "local_only", message)
 
 
 def from_own_origin(request: web.Request, settings: Settings) -> bool:
@@ -256,18 +283,18 @@ def _host(netloc: str) -> str:
     return (urlsplit(f"//{netloc}").hostname or "").lower()
 
 
-def refusal_response(request: web.Request, refusal: DashboardRefusal) -> web.Response:
-    request_id = str(request.get("request_id") or secrets.token_hex(6))
-    body: dict[str, Any] = {"code": refusal.code, "message": refusal.message, "request_id": request_id}
-    if refusal.details:
-        body["details"] = dict(refusal.details)
+def refusal_response(request: web.Request, refusal: HttpRefusal) -> web.Response:
     if request.path.startswith("/dashboard"):
-        return web.Response(status=refusal.status, text=refusal.message, headers=dict(refusal.headers))
-    return answer(body, status=refusal.status, headers=refusal.headers)
+        return web.Response(status=refusal.status, text=refusal.message, headers=refusal.headers)
+    request_id = request.get(REQUEST_ID) or secrets.token_hex(8)
+    body: dict[str, Any] = {"code": refusal.code, "message": refusal.message, "request_id": request_id}
+    return answer(
+        body | ({"details": refusal.details} if refusal.details else {}),
+        status=refusal.status, headers=refusal.headers,
+    )  # fmt: skip
 
 
 def answer(body: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> web.Response:
-    text = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
     return web.Response(
-        status=status, text=text, content_type="application/json", headers=dict(headers or {})
+        status=status, text=to_json(body), content_type="application/json", headers=dict(headers or {})
     )

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
-from aiohttp import web
+from typing_extensions import TypedDict
 
 from shared.adapters.postgres.people.agents import AgentRow
 from shared.bootstrap.from_settings import build_agent_defaults
@@ -21,86 +21,97 @@ from shared.config.agents import (
 )
 from shared.core.session.presets import PRESETS
 from shared.core.values.errors import EvertalkError
-from web.dashboard.access import AuthedRequest, DashboardRefusal, Route, answer
-from web.dashboard.requests.etag import new_name, seen_version, stale, told
-from web.dashboard.requests.request_json import read_json
+from web.dashboard.access import AuthedRequest
+from web.dashboard.requests import NewName, Seen, stale, version_of
+from web.rest.kinds import Thing, told
+from web.rest.operation import Reply, Room
+from web.security import HttpRefusal
 
-AGENTS = "/api/v1/agents"
-AGENT = f"{AGENTS}/{{name}}"
+room = Room()
 _HIDDEN = frozenset({"name", "prune_rules"})
 """Fields of a policy that are no numbers of their own."""
+Name = Annotated[str, told("of an agent", json_schema_extra={"minLength": 1, "maxLength": 40})]
+
+Agents = TypedDict("Agents", {"agents": list[Thing]})
+Made = TypedDict("Made", {"name": str})
+
+Agent = TypedDict("Agent", {
+    "name": str, "config": Thing, "version": int, "sessions": int, "problems": list[str],
+    "remarks": list[str],
+})  # fmt: skip
+AgentJudged = TypedDict("AgentJudged", {
+    "problems": list[str], "remarks": list[str], "effective": Thing | None,
+})  # fmt: skip
 
 
-def routes() -> tuple[Route, ...]:
-    return (
-        Route(method="GET", path=AGENTS, need="viewer", handler=agents),
-        Route(method="POST", path=AGENTS, need="admin", handler=make),
-        Route(method="GET", path=AGENT, need="viewer", handler=agent),
-        Route(method="PUT", path=AGENT, need="admin", handler=change),
-        Route(method="POST", path=f"{AGENT}/check", need="admin", handler=check),
-    )
+@room.on("GET /agents", Agents, role="viewer")
+async def list_agents(visit: AuthedRequest) -> Reply:
+    """Who answers, and where."""
+    return {"agents": [_listed(row, visit) for row in await visit.desk.stores.agents.all()]}
 
 
-async def agents(visit: AuthedRequest) -> web.StreamResponse:
-    rows = await visit.desk.stores.agents.all()
-    return answer({"agents": [_listed(row, visit) for row in rows]})
+@room.on(
+    "POST /agents", Made, status=201, role="admin", body="NewName", strict=True, refusals=(409,)
+)  # fmt: skip
+async def make_agent(visit: AuthedRequest, *, name: NewName) -> Reply:
+    """Make an agent, with the deployment's settings."""
+    if not await visit.desk.stores.agents.create(name, {}, by=visit.operator.name):
+        raise HttpRefusal(409, "name_taken", "There is an agent of that name already.")
+    return {"name": name}
 
 
-async def make(visit: AuthedRequest) -> web.StreamResponse:
-    """`{"name"}`: with the deployment's settings, to be changed on its page."""
-    name, store = await new_name(visit), visit.desk.stores.agents
-    if not await store.create(name, {}, by=visit.operator.name):
-        raise DashboardRefusal(409, "name_taken", "There is an agent of that name already.")
-    return answer({"name": name}, status=201)
+@room.on("GET /agents/{name}", Agent, role="viewer")
+async def agent(visit: AuthedRequest, name: Name) -> Reply:
+    """An agent, and the numbers it comes to."""
+    row = await _row(visit, name)
+    return {**_whole(row), **await asyncio.to_thread(_judged, row.config, await _ground(visit))}
 
 
-async def agent(visit: AuthedRequest) -> web.StreamResponse:
-    row = await _row(visit)
-    ground = await _ground(visit)
-    return answer({**_whole(row), **await asyncio.to_thread(_judged, row.config, ground)})
+@room.on(
+    "POST /agents/{name}/check", AgentJudged, role="admin", body="AgentSettings", strict=True,
+    refusals=(404, 413, 503),
+)  # fmt: skip
+async def check_agent(visit: AuthedRequest, name: Name, *, config: Thing) -> Reply:
+    """What would be wrong with a config, and its numbers."""
+    await _row(visit, name)
+    _check_size(config)
+    return await asyncio.to_thread(_judged, config, await _ground(visit))
 
 
-async def check(visit: AuthedRequest) -> web.StreamResponse:
-    """`{"config"}` as typed so far: its problems, its remarks, and the numbers it would come to."""
-    await _row(visit)
-    config = _config(await read_json(visit))
-    return answer(await asyncio.to_thread(_judged, config, await _ground(visit)))
-
-
-async def change(visit: AuthedRequest) -> web.StreamResponse:
-    """`{"config"}` with `If-Match`; holds from each conversation's next message on."""
-    row, config, seen = await _row(visit), _config(await read_json(visit)), seen_version(visit)
+@room.on(
+    "PUT /agents/{name}", Agent, role="admin", body="AgentSettings", strict=True,
+    refusals=(404, 409, 413, 422, 428, 503),
+)  # fmt: skip
+async def change_agent(visit: AuthedRequest, name: Name, *, config: Thing, if_match: Seen = "") -> Reply:
+    """Change an agent; it holds from each next message on."""
+    row, seen = await _row(visit, name), version_of(if_match)
+    _check_size(config)
     judged = await asyncio.to_thread(_judged, config, await _ground(visit))
     if judged["problems"]:
         words = "This cannot be used; nothing was changed."
-        return told(visit, 422, "bad_agent_config", words, {"problems": judged["problems"]})
-    store = visit.desk.stores.agents
-    if await store.change(row.name, config, seen=seen, by=visit.operator.name) is None:
-        return stale(visit, yours=config, theirs=_whole(await _row(visit)))
-    return answer({**_whole(await _row(visit)), **judged})
+        raise HttpRefusal(422, "bad_agent_config", words, problems=judged["problems"])
+    if await visit.desk.stores.agents.change(row.name, config, seen=seen, by=visit.operator.name) is None:
+        raise stale(yours=config, theirs=_whole(await _row(visit, name)))
+    return {**_whole(await _row(visit, name)), **judged}
 
 
-async def _row(visit: AuthedRequest) -> AgentRow:
-    row = await visit.desk.stores.agents.find(visit.request.match_info["name"].replace("\x00", ""))
+async def _row(visit: AuthedRequest, name: str) -> AgentRow:
+    row = await visit.desk.stores.agents.find(name)
     if row is None:
-        raise DashboardRefusal(404, "not_found", "There is no such agent.")
+        raise HttpRefusal(404, "not_found", "There is no such agent.")
     return row
 
 
-def _config(body: Mapping[str, Any]) -> Mapping[str, Any]:
-    config = body.get("config")
-    if not isinstance(config, Mapping) or set(body) != {"config"}:
-        raise DashboardRefusal(400, "bad_input", "Send `config`, an object such as {}.")
+def _check_size(config: Mapping[str, Any]) -> None:
     if len(str(config)) > MOST_CHARS:
-        raise DashboardRefusal(413, "too_large", f"A config has {MOST_CHARS:,} characters at most.")
-    return config
+        raise HttpRefusal(413, "too_large", f"A config has {MOST_CHARS:,} characters at most.")
 
 
 async def _ground(visit: AuthedRequest) -> AgentDefaults:
     try:
         return await asyncio.to_thread(build_agent_defaults, visit.desk.settings)
     except EvertalkError as error:
-        raise DashboardRefusal(503, error.code, error.advice) from None
+        raise HttpRefusal(503, error.code, error.advice) from None
 
 
 def _judged(config: Mapping[str, Any], ground: AgentDefaults) -> dict[str, Any]:

@@ -3,39 +3,53 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 from uuid import UUID
 
-from aiohttp import web
+from typing_extensions import TypedDict
 
-from shared.adapters.postgres.dashboard.read_models import MAX_LIMIT, BadQuery
 from shared.config.settings import Settings
-from shared.core.ops.alerts import KINDS, Alert, advice_of, facts
-from web.dashboard.access import AuthedRequest, DashboardRefusal, Route, answer
+from shared.core.ops.alerts import KINDS, advice_of, facts
+from shared.core.ops.alerts import Alert as StoredAlert
+from web.dashboard.access import AuthedRequest
+from web.rest.kinds import DONE, Cursor, Limit, Success, Thing, told
+from web.rest.operation import Reply, Room
+from web.security import HttpRefusal
+
+room = Room()
+
+Send = TypedDict("Send", {
+    "target": str, "phase": Literal["opened", "ended"],
+    "state": Literal["due", "sending", "sent", "failed", "uncertain"], "error": str, "advice": str,
+    "attempt": int, "at": str,
+})  # fmt: skip
+Alert = TypedDict("Alert", {
+    "id": UUID, "kind": str, "key": str, "title": str, "facts": str, "advice": str, "detail": Thing,
+    "opened_at": str, "ended_at": str | None, "seen_at": str | None, "seen_by": str, "sends": list[Send],
+})  # fmt: skip
+Target = TypedDict("Target", {
+    "target": str, "name": str, "state": str | None, "error": str | None, "advice": str, "at": str | None,
+    "sent_at": str | None,
+})  # fmt: skip
+Alerts = TypedDict("Alerts", {
+    "open": list[Alert], "past": list[Alert], "next": str | None, "unseen": int, "targets": list[Target],
+})  # fmt: skip
+AlertTested = TypedDict("AlertTested", {"id": UUID, "targets": list[str]})
 
 
-def routes() -> tuple[Route, ...]:
-    return (
-        Route(method="GET", path="/api/v1/alerts", need="viewer", handler=alerts),
-        Route(method="POST", path="/api/v1/alerts/test", need="admin", handler=send_test),
-        Route(method="POST", path="/api/v1/alerts/{id}/seen", need="operator", handler=seen),
-    )
-
-
-async def alerts(visit: AuthedRequest) -> web.StreamResponse:
-    """`GET /api/v1/alerts?cursor=…&limit=…`: all that is open, and a page of what is over."""
-    query, settings = visit.request.query, visit.desk.settings
-    page = await visit.desk.admin.alerts.page(
-        settings.alert_targets, cursor=query.get("cursor", "")[:500], limit=_limit(query.get("limit", ""))
-    )
+@room.on("GET /alerts", Alerts, role="viewer")
+async def list_alerts(visit: AuthedRequest, *, cursor: Cursor = "", limit: Limit = 50) -> Reply:
+    """What needs an operator, what did, and whether it reached everybody it should."""
+    settings = visit.desk.settings
+    page = await visit.desk.admin.alerts.page(settings.alert_targets, cursor=cursor, limit=limit)
     for one in (*page["open"], *page["past"]):
         one |= _words(one)
         for send in one["sends"]:
             send["advice"] = advice_of(send["error"])
     for target in page["targets"]:
         target |= {"name": _name(target["target"], settings), "advice": advice_of(target["error"] or "")}
-    return answer(page | {"can_test": visit.operator.may("admin"), "can_see": visit.operator.may("operator")})
+    return page | {"can_test": visit.operator.may("admin"), "can_see": visit.operator.may("operator")}
 
 
 async def newest_open(visit: AuthedRequest) -> list[dict[str, str]]:
@@ -46,40 +60,31 @@ async def newest_open(visit: AuthedRequest) -> list[dict[str, str]]:
     ]
 
 
-async def send_test(visit: AuthedRequest) -> web.StreamResponse:
-    """A message to every target; what became of it is on the page a moment later."""
+@room.on("POST /alerts/test", AlertTested, role="admin", refusals=(409,))
+async def test_alerts(visit: AuthedRequest) -> Reply:
+    """Send a test to everybody whom alerts go to."""
     targets = visit.desk.settings.alert_targets
     if not targets:
         advice = "Alerts go to nobody yet: set EVERTALK_ALERT_TELEGRAM_CHATS, _WEBHOOK_URL or _SMTP_URL."
-        raise DashboardRefusal(409, "no_targets", advice)
+        raise HttpRefusal(409, "no_targets", advice)
     made = await visit.desk.stores.alerts.test(targets, by=visit.operator.name)
-    await visit.desk.admin.operators.record(
-        actor=visit.operator.name,
-        action="alert.test",
-        about=f"alert:{made}",
-        detail={"targets": len(targets)},
-    )
-    return answer({"id": str(made), "targets": list(targets)})
+    await visit.record("alert.test", f"alert:{made}", targets=len(targets))
+    return {"id": made, "targets": targets}
 
 
-async def seen(visit: AuthedRequest) -> web.StreamResponse:
-    """What was seen already stays so."""
-    try:
-        public_id = UUID(visit.request.match_info["id"])
-    except ValueError:
-        raise DashboardRefusal(404, "not_found", "There is no such alert.") from None
-    changed = await visit.desk.stores.alerts.seen(public_id, by=visit.operator.name)
-    if changed is None:
-        raise DashboardRefusal(404, "not_found", "There is no such alert.")
+@room.on(
+    "POST /alerts/{id}/seen", Success, role="operator", refusals=(404,), missing="There is no such alert."
+)
+async def see_alert(visit: AuthedRequest, alert: Annotated[UUID, told("the id of an alert")]) -> Reply:
+    """Say that an alert was seen: it is counted no more."""
+    changed = await visit.desk.stores.alerts.seen(alert, by=visit.operator.name)
     if changed:
-        await visit.desk.admin.operators.record(
-            actor=visit.operator.name, action="alert.seen", about=f"alert:{public_id}"
-        )
-    return answer({"success": True})
+        await visit.record("alert.seen", f"alert:{alert}")
+    return None if changed is None else DONE
 
 
 def _words(one: dict[str, Any]) -> dict[str, str]:
-    alert = Alert(
+    alert = StoredAlert(
         public_id=one["id"], kind=one["kind"], key=one["key"], detail=one["detail"],
         opened_at=datetime.fromisoformat(one["opened_at"]),
     )  # fmt: skip
@@ -94,11 +99,3 @@ def _name(target: str, settings: Settings) -> str:
     if target == "email":
         return f"Mail to {', '.join(settings.alert_email_to)}"
     return f"Telegram chat {target.partition(':')[2]}"
-
-
-def _limit(text: str) -> int:
-    if not text:
-        return 50
-    if not (text.isascii() and text.isdigit()) or not 1 <= int(text[:6]) <= MAX_LIMIT:
-        raise BadQuery(f"limit is a number up to {MAX_LIMIT}")
-    return int(text)

@@ -2,41 +2,96 @@
 
 from __future__ import annotations
 
-import math
+import asyncio
 from collections.abc import Mapping
-from datetime import UTC, datetime
-from typing import Any
+from datetime import datetime
+from typing import Annotated, Any, NotRequired, Unpack
 from urllib.parse import urlsplit
 from uuid import UUID
 
 from aiohttp import web
+from pydantic import BeforeValidator
+from typing_extensions import TypedDict
 
 from shared.adapters.models.breaker import BreakerState
-from shared.adapters.postgres.dashboard.read_models import MAX_LIMIT, BadQuery, SessionQuery
+from shared.adapters.postgres.dashboard.read_models import SessionQuery
+from shared.adapters.postgres.dashboard.read_models_sql import SORTS, STATES
 from shared.adapters.telemetry.health import told_reason
-from shared.core.values.errors import EvertalkError
-from web.dashboard.access import AuthedRequest, DashboardRefusal, answer
+from web.dashboard.access import AuthedRequest, conflicts
 from web.dashboard.alerts import newest_open
+from web.rest.kinds import Before, Cursor, Cut, Limit, Search, Since, Success, Thing, choice, told
+from web.rest.operation import Reply, Room
+from web.security import HttpRefusal
+
+room = Room()
+COMMAND_SECONDS = 200.0
 
 
-async def me(visit: AuthedRequest) -> web.StreamResponse:
+def _place(digits: int) -> Any:
+    def read(raw: Any) -> Any:
+        turn, _, step = raw.partition(".")
+        numbers = (turn + step).isascii() and turn.isdigit() and step.isdigit()
+        if not numbers or len(turn) > 18 or len(step) > digits:
+            raise ValueError("a place such as 12.3")
+        return int(turn), int(step)
+
+    return BeforeValidator(read, json_schema_input_type=str)
+
+
+_AS_SAID = told("as the page after it says", json_schema_extra={"maxLength": 40})
+Place = Annotated[tuple[int, int] | None, _place(9), _AS_SAID]
+LongPlace = Annotated[tuple[int, int] | None, _place(18), _AS_SAID]
+SessionId = Annotated[UUID, told("the public id of a conversation")]
+SummaryId = Annotated[UUID, told("the public id of a summary")]
+
+Me = TypedDict("Me", {
+    "name": str, "role": str, "has_password": bool, "by_provider": bool, "can_run_commands": bool,
+})  # fmt: skip
+Overview = TypedDict("Overview", {
+    "calls": int, "active": int, "waiting": int, "workers": int, "at": datetime,
+})  # fmt: skip
+Session = TypedDict("Session", {
+    "id": UUID, "person": str | None, "kind": str, "agent": str, "turns": int, "context_tokens": int | None,
+    "context_limit": int | None, "context_pct": float | None, "cost_micro": int | None, "compactions": int,
+    "state": str, "created_at": datetime, "last_active_at": datetime,
+})  # fmt: skip
+Sessions = TypedDict("Sessions", {"sessions": list[Session], "next": str | None})
+
+Line = TypedDict("Line", {
+    "seq": int, "turn": int, "step": int, "author": str, "blocks": list[Thing], "at": datetime,
+})  # fmt: skip
+Lines = TypedDict("Lines", {
+    "messages": list[Line], "before": str | None, "dividers": NotRequired[list[Thing]],
+})  # fmt: skip
+Compaction = TypedDict("Compaction", {
+    "id": UUID, "kind": str, "active": bool, "can_undo": bool, "undo_reason": str | None, "can_restore": bool,
+})  # fmt: skip
+Compactions = TypedDict("Compactions", {
+    "compactions": list[Compaction], "before": str | None, "failed": list[Thing],
+})  # fmt: skip
+ContextAudit = TypedDict("ContextAudit", {"calls": list[Thing], "before": str | None})
+
+
+@room.on("GET /me", Me, role="viewer")
+async def me(visit: AuthedRequest) -> Reply:
+    """Who is logged in."""
     who = visit.operator
     acts, hands_over = who.may("operator"), visit.desk.handovers is not None
-    return answer(
-        {
-            "name": who.name,
-            "role": who.role,
-            "has_password": who.has_password,
-            "by_provider": who.by_provider,
-            "can_run_commands": acts and visit.desk.commands is not None,
-            "can_take": acts and hands_over and visit.desk.settings.has_handover,
-            "has_handovers": hands_over,
-            "can_inspect": visit.desk.inspecting is not None,
-        }
-    )
+    return {
+        "name": who.name,
+        "role": who.role,
+        "has_password": who.has_password,
+        "by_provider": who.by_provider,
+        "can_run_commands": acts and visit.desk.commands is not None,
+        "can_take": acts and hands_over and visit.desk.settings.has_handover,
+        "has_handovers": hands_over,
+        "can_inspect": visit.desk.inspecting is not None,
+    }
 
 
-async def overview(visit: AuthedRequest) -> web.StreamResponse:
+@room.on("GET /overview", Overview, role="viewer")
+async def overview(visit: AuthedRequest) -> Reply:
+    """Spend of today, and what needs an eye."""
     settings = visit.desk.settings
     page = await visit.desk.admin.overview.overview()
     own = _own_breakers(visit)
@@ -46,7 +101,7 @@ async def overview(visit: AuthedRequest) -> web.StreamResponse:
         "cap_micro": int(settings.cap_total_per_day_usd * 1_000_000),
         "alerts": await newest_open(visit),
     }
-    return answer(page | caps)
+    return page | caps
 
 
 def _own_breakers(visit: AuthedRequest) -> dict[str, BreakerState]:
@@ -63,201 +118,139 @@ def _in_full(one: Mapping[str, Any], state: BreakerState | None) -> Mapping[str,
     return {**one, "reason": state.reason}
 
 
-async def sessions(visit: AuthedRequest) -> web.StreamResponse:
-    return answer(await visit.desk.admin.overview.sessions(session_query(visit.request.query)))
+Filters = TypedDict("Filters", {
+    "q": Search,
+    "channel": Annotated[str, Cut(50, "of the newest message")],
+    "state": Annotated[str, choice("what is going on", *STATES)],
+    "agent": Annotated[str, Cut(200, "its name")],
+    "site": Annotated[str, Cut(200, "of the widget")],
+    "min_pct": Annotated[float, told("how full at least", ge=0, allow_inf_nan=False)],
+    "from": Annotated[Since, told("active since")],
+    "to": Annotated[Since, told("active before")],
+    "sort": Annotated[
+        str, choice("a minus is for the largest first", *SORTS, *(f"-{column}" for column in SORTS))
+    ],
+}, total=False)  # fmt: skip
+"""Of the list of conversations, on the page and as a sheet."""
 
 
-def session_query(query: Mapping[str, str]) -> SessionQuery:
-    """What the address says; raises BadQuery."""
+def session_query(filters: Filters, *, cursor: str = "", limit: int = 50) -> SessionQuery:
     return SessionQuery(
-        search=query.get("q", "").strip()[:200],
-        channel=query.get("channel", "")[:50],
-        state=query.get("state", ""),
-        agent=query.get("agent", "")[:200],
-        site=query.get("site", "")[:200],
-        min_pct=_share(query.get("min_pct", "")),
-        since=_moment(query.get("from", "")),
-        until=_moment(query.get("to", "")),
-        sort=query.get("sort", "") or "-active",
-        cursor=query.get("cursor", ""),
-        limit=_count(query, "limit", 50, most=MAX_LIMIT),
-    )
+        search=filters.get("q", ""), channel=filters.get("channel", ""), state=filters.get("state", ""),
+        agent=filters.get("agent", ""), site=filters.get("site", ""), min_pct=filters.get("min_pct"),
+        since=filters.get("from"), until=filters.get("to"), sort=filters.get("sort", "-active"),
+        cursor=cursor, limit=limit,
+    )  # fmt: skip
 
 
-async def session(visit: AuthedRequest) -> web.StreamResponse:
-    found = await visit.desk.admin.overview.session(_id(visit))
-    if found is not None and (held := found["handover"]) is not None:
-        held["mine"] = held.pop("operator_id") == visit.operator.operator_id
-    response = _found(found)
-    await _note_reading(visit, "session")
-    return response
+@room.on("GET /sessions", Sessions, role="viewer")
+async def list_sessions(
+    visit: AuthedRequest, *, cursor: Cursor = "", limit: Limit = 50, **filters: Unpack[Filters]
+) -> Reply:
+    """Conversations, by any order."""
+    return await visit.desk.admin.overview.sessions(session_query(filters, cursor=cursor, limit=limit))
 
 
-async def compactions(visit: AuthedRequest) -> web.StreamResponse:
-    query = visit.request.query
-    before = query.get("before", "")
-    if before and not (before.isascii() and before.isdigit() and len(before) < 19):
-        raise BadQuery("before is a number")
-    found = _found(
-        await visit.desk.admin.overview.compactions(
-            _id(visit),
-            before=int(before) if before else None,
-            limit=_count(query, "limit", 50, most=MAX_LIMIT),
-        )
-    )
-    await _note_reading(visit, "compactions")
-    return found
-
-
-async def context_audit(visit: AuthedRequest) -> web.StreamResponse:
-    query = visit.request.query
-    return _found(
-        await visit.desk.admin.overview.context_audit(
-            _id(visit),
-            before=_place(query.get("before", ""), digits=18),
-            limit=_count(query, "limit", 50, most=MAX_LIMIT),
-        )
-    )
-
-
-async def messages(visit: AuthedRequest) -> web.StreamResponse:
-    query = visit.request.query
-    page = await visit.desk.admin.overview.messages(
-        _id(visit), before=_place(query.get("before", "")), limit=_count(query, "limit", 100, most=MAX_LIMIT)
-    )
-    found = _found(page)
-    await _note_reading(visit, "messages")
-    return found
-
-
-async def originals(visit: AuthedRequest) -> web.StreamResponse:
-    query = visit.request.query
-    page = await visit.desk.admin.overview.originals(
-        _id(visit), before=_place(query.get("before", "")), limit=_count(query, "limit", 100, most=MAX_LIMIT)
-    )
-    found = _found(page)
-    await _note_reading(visit, "originals")
-    return found
-
-
-async def attachment(visit: AuthedRequest) -> web.StreamResponse:
-    """A person's file, for those who may read what the person wrote."""
-    found = await visit.desk.stores.uploads.served_to_operators(visit.request.match_info["id"])
+@room.on("GET /sessions/{id}", Session, role="viewer")
+async def session(visit: AuthedRequest, session: SessionId) -> Reply:
+    """One conversation: facts, contents of its window, spend."""
+    found = await visit.desk.admin.overview.session(session)
     if found is None:
-        raise _missing()
-    await _note_reading(visit, "attachment")
+        return None
+    if (held := found["handover"]) is not None:
+        held["mine"] = held.pop("operator_id") == visit.operator.operator_id
+    return await _read(visit, "session", found)
+
+
+@room.on("GET /sessions/{id}/compactions", Compactions, role="viewer")
+async def list_compactions(
+    visit: AuthedRequest, session: SessionId, *, before: Before = None, limit: Limit = 50
+) -> Reply:
+    """Summaries, newest first, and whether each can be undone."""
+    found = await visit.desk.admin.overview.compactions(session, before=before, limit=limit)
+    return await _read(visit, "compactions", found)
+
+
+@room.on("GET /sessions/{id}/context", ContextAudit, role="viewer")
+async def context_audit(
+    visit: AuthedRequest, session: SessionId, *, before: LongPlace = None, limit: Limit = 50
+) -> Reply:
+    """What each call of the model was given."""
+    return await visit.desk.admin.overview.context_audit(session, before=before, limit=limit)
+
+
+@room.on("GET /sessions/{id}/messages", Lines, role="viewer")
+async def list_lines(
+    visit: AuthedRequest, session: SessionId, *, before: Place = None, limit: Limit = 100
+) -> Reply:
+    """Operators get all entries, by turn and step."""
+    found = await visit.desk.admin.overview.messages(session, before=before, limit=limit)
+    return await _read(visit, "messages", found)
+
+
+@room.on("GET /compactions/{id}/messages", Lines, role="viewer")
+async def list_original_lines(
+    visit: AuthedRequest, summary: SummaryId, *, before: Place = None, limit: Limit = 100
+) -> Reply:
+    """Operators get all entries, by turn and step."""
+    found = await visit.desk.admin.overview.originals(summary, before=before, limit=limit)
+    return await _read(visit, "originals", found)
+
+
+@room.on("GET /attachments/{id}", role="viewer", group="files", media="*/*")
+async def attachment(visit: AuthedRequest, file: str) -> Reply:
+    """A person's file, for those who may read what the person wrote."""
+    found = await visit.desk.stores.uploads.served_to_operators(file)
+    if found is None:
+        return None
+    await visit.record_reading("attachment", file)
     return web.Response(body=found.body, headers=found.headers())
 
 
-async def undo(visit: AuthedRequest) -> web.StreamResponse:
-    return await _change(visit, command="undo", allowed="can_undo", reason="undo_reason")
+async def _read(visit: AuthedRequest, what: str, found: Thing | None) -> Reply:
+    if found is not None:
+        await visit.record_reading(what, visit.request.match_info["id"])
+    return found
 
 
-async def restore(visit: AuthedRequest) -> web.StreamResponse:
-    return await _change(visit, command="restore", allowed="can_restore", reason="restore_reason")
+@room.on("POST /compactions/{id}/undo", Success, role="operator")
+async def undo_compaction(visit: AuthedRequest, summary: SummaryId) -> Reply:
+    """Take a summary back."""
+    return await _change(visit, summary, command="undo", allowed="can_undo", reason="undo_reason")
 
 
-async def _change(visit: AuthedRequest, *, command: str, allowed: str, reason: str) -> web.StreamResponse:
+@room.on("POST /compactions/{id}/restore", Success, role="operator")
+async def restore_compaction(visit: AuthedRequest, summary: SummaryId) -> Reply:
+    """Put a summary in force again."""
+    return await _change(visit, summary, command="restore", allowed="can_restore", reason="restore_reason")
+
+
+async def _change(visit: AuthedRequest, link: UUID, *, command: str, allowed: str, reason: str) -> Reply:
     """The page's own view of what is possible is checked first: the command acts on the newest link only."""
-    commands, link = visit.desk.commands, _id(visit)
     found = await visit.desk.admin.overview.compaction(link)
     if found is None:
-        raise _missing()
+        return None
     session_id, verdict = found
-    if commands is None:
-        raise DashboardRefusal(503, "not_available", "Commands cannot be run from here just now.")
-    if not verdict.get(allowed):
-        raise DashboardRefusal(
-            409, f"cannot_{command}", str(verdict.get(reason) or "This is not possible any more.")
-        )
-    await visit.desk.admin.operators.record(
-        actor=visit.operator.name, action=f"compaction.{command}", about=f"compaction:{link}"
+    if visit.desk.commands is not None and not verdict.get(allowed):
+        words = str(verdict.get(reason) or "This is not possible any more.")
+        raise HttpRefusal(409, f"cannot_{command}", words)
+    return await run_command(
+        visit, session_id, command, action=f"compaction.{command}", about=f"compaction:{link}"
     )
-    try:
-        outcome = await commands.run(
-            session_id=session_id, address_id=None, name=command, args="", cid=None, progress=None
-        )
-    except EvertalkError as error:
-        raise DashboardRefusal(409, error.code, error.advice) from error
-    success, words = _told(outcome)
-    if not success:
-        raise DashboardRefusal(409, f"cannot_{command}", words or "It was not possible.")
-    return answer({"success": True, "result": words})
 
 
-def _told(outcome: Any) -> tuple[bool, str]:
-    """Whether a command succeeded and what it says, of a mapping or of a value with these names."""
-
-    def get(name: str) -> Any:
-        return outcome.get(name) if isinstance(outcome, Mapping) else getattr(outcome, name, None)
-
-    words = get("error") or get("text") or get("result") or ""
-    return get("success") is not False, words if isinstance(words, str) else ""
-
-
-async def _note_reading(visit: AuthedRequest, action: str) -> None:
-    """A screen that refreshes itself is told once in a while: the header alone must not hide a reading."""
-    record = visit.desk.admin.operators.record_once if visit.refresh else visit.desk.admin.operators.record
-    about = visit.request.match_info["id"]
-    await record(actor=visit.operator.name, action=f"read.{action}", about=about)
-
-
-def _found(page: dict[str, Any] | None) -> web.Response:
-    if page is None:
-        raise _missing()
-    return answer(page)
-
-
-def _missing() -> DashboardRefusal:
-    return DashboardRefusal(404, "not_found", "There is no such thing here.")
-
-
-def _id(visit: AuthedRequest) -> UUID:
-    try:
-        return UUID(visit.request.match_info["id"])
-    except ValueError:
-        raise _missing() from None
-
-
-def _count(query: Mapping[str, str], name: str, default: int, *, most: int) -> int:
-    raw = query.get(name, "")
-    if not raw:
-        return default
-    if not (raw.isascii() and raw.isdigit() and 1 <= int(raw[:9]) <= most):
-        raise BadQuery(f"{name} is a number from 1 to {most}")
-    return int(raw)
-
-
-def _share(raw: str) -> float | None:
-    try:
-        share = float(raw) if raw else None
-    except ValueError:
-        raise BadQuery("min_pct is a number") from None
-    if share is not None and not math.isfinite(share):
-        raise BadQuery("min_pct is a number")
-    return share
-
-
-def _moment(raw: str) -> datetime | None:
-    if not raw:
-        return None
-    try:
-        moment = datetime.fromisoformat(raw)
-    except ValueError:
-        raise BadQuery("from and to are dates such as 2026-11-21") from None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-
-
-def _place(raw: str, *, digits: int = 9) -> tuple[int, int] | None:
-    if not raw:
-        return None
-    turn, _, step = raw.partition(".")
-    if (
-        not (turn + step).isascii()
-        or not turn.isdigit()
-        or not step.isdigit()
-        or len(turn) > 18
-        or len(step) > digits
-    ):
-        raise BadQuery("before is a place such as 12.3")
-    return int(turn), int(step)
+async def run_command(
+    visit: AuthedRequest, session_id: int, name: str, args: str = "", *, action: str, about: str
+) -> Reply:
+    commands = visit.desk.commands
+    if commands is None:
+        raise HttpRefusal(503, "not_available", "Commands cannot be run from here just now.")
+    await visit.record(action, about)
+    with conflicts():
+        async with asyncio.timeout(COMMAND_SECONDS):
+            outcome = await commands.run(
+                session_id=session_id, address_id=None, name=name, args=args, cid=None, progress=None
+            )
+    if not outcome.success:
+        raise HttpRefusal(409, f"cannot_{name}", str(outcome.error or "It was not possible."))
+    return {"success": True, "result": str(outcome.result or "")}

@@ -4,38 +4,57 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
+from datetime import datetime
+from typing import Annotated, Literal, Unpack
 
-from aiohttp import web
+from typing_extensions import TypedDict
 
 from shared.adapters.postgres.dashboard.audit_queries import AuditInsights, AuditQuery
-from shared.adapters.postgres.dashboard.read_models import MAX_LIMIT, BadQuery
-from web.dashboard.access import AuthedRequest, Route, answer
-from web.dashboard.requests.csv import stream_csv
+from web.dashboard.access import HEADERS, AuthedRequest
+from web.rest.files import send_csv
+from web.rest.kinds import Cut, Digits, Limit, Since, Thing, told
+from web.rest.operation import Reply, Room
 
+room = Room()
 COLUMNS = ("id", "at", "operator", "action", "about", "detail")
+Asked = TypedDict("Asked", {
+    "operator": Annotated[str, Cut(200, "who did it")],
+    "action": Annotated[str, Cut(200, "a whole one, or a family such as `read`")],
+    "about": Annotated[str, Cut(200, "what it was done to")],
+    "from": Annotated[Since, told("since")],
+    "to": Annotated[Since, told("before")],
+    "before": Annotated[int, Digits(1, 2**62), told("a page's `before`")], "limit": Limit,
+}, total=False)  # fmt: skip
+Entry = TypedDict("Entry", {
+    "id": int, "at": datetime, "actor": str, "action": str, "about": str, "detail": Thing,
+})  # fmt: skip
+AuditEntries = TypedDict("AuditEntries", {
+    "entries": list[Entry], "before": int | None, "actors": list[str], "actions": list[str],
+})  # fmt: skip
+AuditChain = TypedDict("AuditChain", {
+    "state": Literal["empty", "intact", "broken"], "entries": int, "through": Thing | None,
+    "broken_at": Thing | None,
+})  # fmt: skip
 
 
-def routes() -> tuple[Route, ...]:
-    return (
-        Route(method="GET", path="/api/v1/audit", need="admin", handler=audit),
-        Route(method="GET", path="/api/v1/audit/chain", need="admin", handler=chain),
-        Route(method="GET", path="/api/v1/audit/csv", need="admin", handler=audit_csv),
-    )
+@room.on("GET /audit", AuditEntries, role="admin")
+async def list_audit(visit: AuthedRequest, **asked: Unpack[Asked]) -> Reply:
+    """Who read and changed what, the newest first."""
+    return await visit.desk.admin.audit.page(_query(asked))
 
 
-async def audit(visit: AuthedRequest) -> web.StreamResponse:
-    return answer(await visit.desk.admin.audit.page(_query(visit)))
+@room.on("GET /audit/chain", AuditChain, role="admin")
+async def check_audit(visit: AuthedRequest) -> Reply:
+    """Whether the log is whole."""
+    return await visit.desk.admin.audit.chain()
 
 
-async def chain(visit: AuthedRequest) -> web.StreamResponse:
-    return answer(await visit.desk.admin.audit.chain())
-
-
-async def audit_csv(visit: AuthedRequest) -> web.StreamResponse:
-    query = _query(visit)
-    await visit.desk.admin.operators.record(actor=visit.operator.name, action="audit.exported")
-    return await stream_csv(visit, "evertalk-audit", COLUMNS, _rows(visit.desk.admin.audit, query))
+@room.on("GET /audit/csv", role="admin", media="text/csv")
+async def export_audit(visit: AuthedRequest, **asked: Unpack[Asked]) -> Reply:
+    """The filtered log as a file."""
+    await visit.record("audit.exported")
+    rows = _rows(visit.desk.admin.audit, _query(asked))
+    return await send_csv(visit.request, rows, name="evertalk-audit", columns=COLUMNS, headers=HEADERS)
 
 
 async def _rows(insights: AuditInsights, query: AuditQuery) -> AsyncIterator[tuple[object, ...]]:
@@ -44,30 +63,9 @@ async def _rows(insights: AuditInsights, query: AuditQuery) -> AsyncIterator[tup
         yield entry["id"], entry["at"], entry["actor"], entry["action"], entry["about"], detail
 
 
-def _query(visit: AuthedRequest) -> AuditQuery:
-    asked = visit.request.query
+def _query(asked: Asked) -> AuditQuery:
     return AuditQuery(
-        actor=asked.get("operator", "")[:200],
-        action=asked.get("action", "")[:200],
-        about=asked.get("about", "")[:200],
-        since=_moment(asked.get("from", "")),
-        until=_moment(asked.get("to", "")),
-        before=_number(asked.get("before", ""), "before", most=2**62),
-        limit=_number(asked.get("limit", ""), "limit", most=MAX_LIMIT) or 100,
-    )
-
-
-def _number(raw: str, name: str, *, most: int) -> int | None:
-    if not raw:
-        return None
-    if not (raw.isascii() and raw.isdigit() and len(raw) < 20 and 1 <= int(raw) <= most):
-        raise BadQuery(f"{name} is a number from 1 to {most}")
-    return int(raw)
-
-
-def _moment(raw: str) -> datetime | None:
-    try:
-        moment = datetime.fromisoformat(raw) if raw else None
-    except ValueError:
-        raise BadQuery("from and to are dates such as 2026-11-21") from None
-    return moment if moment is None or moment.tzinfo else moment.replace(tzinfo=UTC)
+        actor=asked.get("operator", ""), action=asked.get("action", ""), about=asked.get("about", ""),
+        since=asked.get("from"), until=asked.get("to"), before=asked.get("before"),
+        limit=asked.get("limit", 100),
+    )  # fmt: skip

@@ -2,129 +2,110 @@
 
 from __future__ import annotations
 
-import secrets
-from typing import Any
-from uuid import UUID
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any, Literal, NotRequired
 
-from aiohttp import web
+from pydantic import Field
+from typing_extensions import TypedDict
 
-from shared.adapters.postgres.dashboard.read_models import BadQuery
-from shared.core.identity.handover import AnswerRuns, Listed, Moved, TakenByOther
-from shared.core.session.client_payloads import iso
+from shared.core.identity.handover import AnswerRuns, Listed, TakenByOther
 from shared.core.values.errors import BadInput, EvertalkError, StorageUnavailable
 from shared.services.tools.handover import CID_CHARS, HandoverService
-from web.dashboard.access import AuthedRequest, DashboardRefusal, answer
-from web.dashboard.requests.request_json import read_json
+from web.dashboard.access import AuthedRequest
+from web.dashboard.api import SessionId
+from web.rest.kinds import Accepted, told
+from web.rest.operation import Reply, Room
+from web.security import HttpRefusal
 
+room = Room()
 RETRY_SECONDS = 2
+_NO_SESSION = "There is no such conversation."
+
+Which = Annotated[Literal["waiting", "human"] | None, told("one of the two")]
+Handovers = TypedDict("Handovers", {"enabled": bool, "handovers": list[Listed]})
+HandoverMoved = TypedDict("HandoverMoved", {
+    "state": Literal["bot", "waiting", "human"], "changed": bool,
+    "name": NotRequired[Annotated[str, Field(description="who has it")]],
+})  # fmt: skip
 
 
-async def handovers(visit: AuthedRequest) -> web.StreamResponse:
-    """`GET /api/v1/handovers?state=waiting|human`, the longest first."""
-    state = visit.request.query.get("state", "")
-    if state not in ("", "waiting", "human"):
-        raise BadQuery("state is waiting or human")
-    desk = _desk(visit)
-    found = await desk.list_handovers(
-        "waiting" if state == "waiting" else "human" if state == "human" else None
-    )
-    record = visit.desk.admin.operators.record_once if visit.refresh else visit.desk.admin.operators.record
-    await record(actor=visit.operator.name, action="read.handovers")
-    return answer({"enabled": visit.desk.settings.has_handover, "handovers": [_listed(one) for one in found]})
+@room.on("GET /handovers", Handovers, role="viewer")
+async def list_handovers(visit: AuthedRequest, *, state: Which = None) -> Reply:
+    """Conversations that a human was asked for, or has; the longest first."""
+    found = await _desk(visit).list_handovers(state)
+    await visit.record_reading("handovers")
+    return {"enabled": visit.desk.settings.has_handover, "handovers": found}
 
 
-async def handover(visit: AuthedRequest) -> web.StreamResponse:
-    """`{"action": "take"|"return"}`; what is so already stays so. An admin may return what another has."""
-    body = await read_json(visit)
-    action = body.get("action")
-    if action not in ("take", "return"):
-        raise DashboardRefusal(400, "bad_input", "action is take or return.")
-    desk, session_id = _desk(visit), await _session(visit)
-    who = visit.operator
+@room.on(
+    "POST /sessions/{id}/handover", HandoverMoved, role="operator", body="HandoverMove", missing=_NO_SESSION
+)  # fmt: skip
+async def move_handover(
+    visit: AuthedRequest, session: SessionId, *, action: Literal["take", "return"]
+) -> Reply:
+    """Take a conversation, or give it back to the assistant.
+
+    What is so already stays so. An admin may return what another operator has.
+    """
+    desk, who = _desk(visit), visit.operator
+    if (session_id := await desk.find_session(session)) is None:
+        return None
     if action == "take" and not visit.desk.settings.has_handover:
-        raise DashboardRefusal(
-            409, "handover_off", "Hand-over is switched off: EVERTALK_HANDOVER=on allows it."
-        )
-    try:
+        words = "Hand-over is switched off: EVERTALK_HANDOVER=on allows it."
+        raise HttpRefusal(409, "handover_off", words)
+    with _refusing():
         if action == "take":
             moved = await desk.take_over(session_id, operator_id=who.operator_id, name=who.name)
         else:
             moved = await desk.release(session_id, operator_id=who.operator_id, any_ones=who.may("admin"))
-    except EvertalkError as error:
-        return _refused(visit, error)
-    return answer(_moved(moved))
-
-
-async def reply(visit: AuthedRequest) -> web.StreamResponse:
-    """`{"cid", "text"}`: stored when this answers, and on its way; a repeated `cid` has the same `mid`."""
-    body = await read_json(visit)
-    cid, text = body.get("cid"), body.get("text")
-    if not isinstance(cid, str) or not 0 < len(cid) <= CID_CHARS or not cid.isprintable():
-        raise DashboardRefusal(
-            400, "bad_input", f"cid is an id of your own of at most {CID_CHARS} characters."
-        )
-    if not isinstance(text, str):
-        raise DashboardRefusal(400, "bad_input", "text is what the person shall read.")
-    desk, session_id = _desk(visit), await _session(visit)
-    who = visit.operator
-    try:
-        stored = await desk.reply(session_id, operator_id=who.operator_id, cid=cid, text=text)
-    except EvertalkError as error:
-        return _refused(visit, error)
-    told = {"mid": stored.mid, "turn": stored.turn, "event_seq": stored.event_seq}
-    return answer({**told, "dup": True} if stored.repeated else told)
-
-
-def _desk(visit: AuthedRequest) -> HandoverService:
-    if visit.desk.handovers is None:
-        raise DashboardRefusal(503, "not_available", "Conversations cannot be taken from here just now.")
-    return visit.desk.handovers
-
-
-async def _session(visit: AuthedRequest) -> int:
-    try:
-        public_id = UUID(visit.request.match_info["id"])
-    except ValueError:
-        raise DashboardRefusal(404, "not_found", "There is no such conversation.") from None
-    session_id = await _desk(visit).find_session(public_id)
-    if session_id is None:
-        raise DashboardRefusal(404, "not_found", "There is no such conversation.")
-    return session_id
-
-
-def _refused(visit: AuthedRequest, error: EvertalkError) -> web.Response:
-    """With who has it, where somebody else does."""
-    if isinstance(error, StorageUnavailable):
-        raise error
-    if isinstance(error, BadInput):
-        raise DashboardRefusal(400, error.code, error.advice) from error
-    body: dict[str, Any] = {
-        "code": error.code,
-        "message": error.advice,
-        "request_id": str(visit.request.get("request_id") or secrets.token_hex(6)),
-    }
-    if isinstance(error, TakenByOther):
-        body["details"] = {"operator": error.name}
-    headers = {"Retry-After": str(RETRY_SECONDS)} if isinstance(error, AnswerRuns) else {}
-    return answer(body, status=409, headers=headers)
-
-
-def _moved(moved: Moved) -> dict[str, Any]:
     told: dict[str, Any] = {"state": moved.state, "changed": moved.event_seq > 0}
     return {**told, "name": moved.name} if moved.name else told
 
 
-def _listed(one: Listed) -> dict[str, Any]:
-    return {
-        "session": one.session,
-        "state": one.state,
-        "asked_by": one.asked_by,
-        "reason": one.reason,
-        "operator": one.operator,
-        "who": one.who,
-        "channel": one.channel,
-        "agent": one.agent,
-        "asked_at": iso(one.asked_at),
-        "taken_at": one.taken_at and iso(one.taken_at),
-        "waits_since": one.waits_since and iso(one.waits_since),
-    }
+@room.on("POST /sessions/{id}/replies", Accepted, role="operator", missing=_NO_SESSION)
+async def reply(
+    visit: AuthedRequest,
+    session: SessionId,
+    *,
+    cid: Annotated[
+        str,
+        Field(
+            min_length=1, max_length=CID_CHARS, title=f"an id of your own of at most {CID_CHARS} characters"
+        ),
+    ],
+    text: Annotated[str, Field(json_schema_extra={"minLength": 1, "maxLength": 8_000, "pattern": r"\S"})],
+) -> Reply:
+    """Write to the person, in a conversation that was taken.
+
+    Stored when this answers, and on its way; the same `cid` again is the same message.
+    """
+    if not cid.isprintable():
+        raise HttpRefusal(400, "bad_input", "`cid` is of characters that can be printed.")
+    desk = _desk(visit)
+    if (session_id := await desk.find_session(session)) is None:
+        return None
+    with _refusing():
+        stored = await desk.reply(session_id, operator_id=visit.operator.operator_id, cid=cid, text=text)
+    told = {"mid": stored.mid, "turn": stored.turn, "event_seq": stored.event_seq}
+    return {**told, "dup": True} if stored.repeated else told
+
+
+def _desk(visit: AuthedRequest) -> HandoverService:
+    if visit.desk.handovers is None:
+        raise HttpRefusal(503, "not_available", "Conversations cannot be taken from here just now.")
+    return visit.desk.handovers
+
+
+@contextmanager
+def _refusing() -> Iterator[None]:
+    """With who has it, where somebody else does."""
+    try:
+        yield
+    except StorageUnavailable:
+        raise
+    except EvertalkError as error:
+        status = 400 if isinstance(error, BadInput) else 409
+        details = {"operator": error.name} if isinstance(error, TakenByOther) else {}
+        headers = {"Retry-After": str(RETRY_SECONDS)} if isinstance(error, AnswerRuns) else {}
+        raise HttpRefusal(status, error.code, error.advice, headers=headers, **details) from error

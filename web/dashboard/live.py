@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
@@ -11,15 +10,19 @@ from typing import Any, Protocol
 import structlog
 from aiohttp import web
 
-from shared.adapters.postgres.dashboard.job_queries import LIVE_TOPICS, JobInsights
+from shared.adapters.postgres.dashboard.job_queries import LIVE_TOPICS
 from shared.core.values.errors import StorageUnavailable
 from shared.ports import DASHBOARD
 from shared.runtime.tasks import BackgroundTasks
-from web.dashboard.access import HEADERS, AuthedRequest, DashboardRefusal, Handler, cookie_name
+from web.dashboard.access import HEADERS, AuthedRequest
+from web.rest.operation import Reply, Room
+from web.security import REQUEST_ID, HttpRefusal
+from web.server.event_stream import EventStream
 from web.server.http_server import Connection
 
 log = structlog.get_logger(__name__)
 
+room = Room()
 TOPICS = tuple(LIVE_TOPICS)
 COMMENT_SECONDS = 15.0
 """Proxies cut off what is silent."""
@@ -29,7 +32,6 @@ LOOK_SECONDS = 1.0
 """How often Postgres is looked at while somebody follows; an announcement makes it sooner."""
 STREAMS_AT_MOST = 10
 """Of one operator, in one process."""
-WRITE_SECONDS = 10.0
 SIGNED_OUT: Mapping[str, Any] = {"t": "signed_out"}
 PROGRESS = "progress"
 MOST_STAGE_CHARS = 60
@@ -208,84 +210,64 @@ class Live:
                 follower.tell(topics)
 
 
-def live_of(insights: JobInsights, news: DashboardNews | None) -> Live:
-    return Live(insights.pulse, news=news)
+@room.on("GET /live", role="viewer", refusals=(429, 503), media="text/event-stream")
+async def follow_changes(visit: AuthedRequest) -> Reply:
+    """Which topics changed, as server-sent events.
 
-
-def live_handler() -> Handler:
-    async def live(visit: AuthedRequest) -> web.StreamResponse:
-        """`text/event-stream`: `changed` with topics, `progress` of jobs, `end` with the reason."""
-        desk, request = visit.desk, visit.request
-        if desk.live is None:
-            raise DashboardRefusal(
-                503, "not_available", "Changes are not told just now. Ask again and again."
-            )
-        follower = Follower(request.transport, visit.operator.operator_id)
-        if not desk.live.join(follower):
-            raise DashboardRefusal(
-                429, "too_many_streams", f"At most {STREAMS_AT_MOST} at once.", headers={"Retry-After": "60"}
-            )
-        connection = request.protocol
-        try:
-            if isinstance(connection, Connection):
-                connection.on_lost = lambda: follower.close("gone")
-            return await _stream(visit, follower)
-        finally:
-            if isinstance(connection, Connection):
-                connection.on_lost = None
-            await desk.live.leave(follower)
-
-    return live
+    `hello`, then `changed` with `topics`, `progress` of summaries with `job`, `percent`, `stage`, and `end`
+    when the login is over or the server restarts. What is new, the other operations tell.
+    """
+    desk, request = visit.desk, visit.request
+    if desk.live is None:
+        raise HttpRefusal(503, "not_available", "Changes are not told just now. Ask again and again.")
+    follower = Follower(request.transport, visit.operator.operator_id)
+    if not desk.live.join(follower):
+        words = f"At most {STREAMS_AT_MOST} at once."
+        raise HttpRefusal(429, "too_many_streams", words, headers={"Retry-After": "60"})
+    connection = request.protocol
+    try:
+        if isinstance(connection, Connection):
+            connection.on_lost = lambda: follower.close("gone")
+        return await _stream(visit, follower)
+    finally:
+        if isinstance(connection, Connection):
+            connection.on_lost = None
+        await desk.live.leave(follower)
 
 
 async def _stream(visit: AuthedRequest, follower: Follower) -> web.StreamResponse:
-    response = web.StreamResponse(
-        headers={**HEADERS, "Content-Type": "text/event-stream; charset=utf-8", "X-Accel-Buffering": "no"}
-    )
+    request_id = visit.request.get(REQUEST_ID, "")
+    stream = EventStream(visit.request, request_id=request_id, headers=HEADERS)
     loop = asyncio.get_running_loop()
-    token = visit.request.cookies.get(cookie_name(visit.request, visit.desk.settings), "")
     try:
-        async with asyncio.timeout(WRITE_SECONDS):
-            await response.prepare(visit.request)
-        await _write(response, "event: hello\n" + _data({"topics": list(TOPICS)}))
-        checked = loop.time()
-        while not follower.closed:
-            stirred = await follower.stirred(COMMENT_SECONDS)
-            if follower.check or loop.time() - checked >= CHECK_SECONDS:
-                follower.check, checked = False, loop.time()
-                if not await _may_go_on(visit, token):
-                    follower.close("login")
-                    break
-            if not stirred:
-                await _write(response, ": still here\n\n")
-                continue
-            progress, topics = follower.taken()
-            for told in progress:
-                await _write(response, "event: progress\n" + _data(told))
-            if topics:
-                await _write(response, "event: changed\n" + _data({"topics": topics}))
-        await _write(response, "event: end\n" + _data({"reason": follower.closed or _BYE}))
-        async with asyncio.timeout(WRITE_SECONDS):
-            await response.write_eof()
+        await stream.open()
     except (ConnectionError, TimeoutError):
-        if visit.request.transport is not None:
-            visit.request.transport.abort()
-    return response
+        return await stream.end()
+    await stream.send("hello", {"topics": list(TOPICS)})
+    checked = loop.time()
+    while not follower.closed and not stream.gone:
+        stirred = await follower.stirred(COMMENT_SECONDS)
+        if follower.check or loop.time() - checked >= CHECK_SECONDS:
+            follower.check, checked = False, loop.time()
+            if not await _may_go_on(visit):
+                follower.close("login")
+                break
+        if not stirred:
+            await stream.beat()
+            continue
+        progress, topics = follower.taken()
+        for told in progress:
+            await stream.send("progress", told)
+        if topics:
+            await stream.send("changed", {"topics": topics})
+    await stream.send("end", {"reason": follower.closed or _BYE})
+    return await stream.end()
 
 
-async def _may_go_on(visit: AuthedRequest, token: str) -> bool:
+async def _may_go_on(visit: AuthedRequest) -> bool:
     """Following is not being present: it keeps no login alive."""
     try:
-        who = await visit.desk.admin.operators.signed_in(token, present=False)
+        who = await visit.desk.admin.operators.signed_in(visit.token, present=False)
     except StorageUnavailable:
         return True  # nothing is told while Postgres is away, and the next look decides
     return who is not None and who.operator_id == visit.operator.operator_id and who.may("viewer")
-
-
-async def _write(response: web.StreamResponse, text: str) -> None:
-    async with asyncio.timeout(WRITE_SECONDS):
-        await response.write(text.encode())
-
-
-def _data(value: Mapping[str, Any]) -> str:
-    return f"data: {json.dumps(value, separators=(',', ':'))}\n\n"

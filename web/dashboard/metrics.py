@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from aiohttp import web
 
 from shared.adapters.postgres.dashboard.metrics_queries import BUCKETS, Durations, Histogram, MetricsInsights
 from shared.adapters.postgres.turns.counters import RunningSums, Sums
+from shared.bootstrap.dashboard_stores import DashboardStores
 from shared.core.ops.alerts import KINDS
-from web.dashboard.access import AuthedRequest, DashboardContext, Handler
+from web.dashboard.access import AuthedRequest, DashboardContext
+from web.rest.operation import Reply, Room
 
+room = Room()
 KEEP_SECONDS = 10.0
 REST = 1000
 """The whole history is counted anew, for what was erased, after so many times as long as that took; between,
@@ -78,11 +81,18 @@ class Scrape:
     gauges: MetricsInsights
     sums: RunningSums
     _due: float = 0.0
+    _kept: tuple[float, str] | None = None
+    _one_at_a_time: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @classmethod
-    def of(cls, desk: DashboardContext, clock: Callable[[], float]) -> Scrape:
-        admin = desk.admin
+    def of(cls, admin: DashboardStores, clock: Callable[[], float] = time.monotonic) -> Scrape:
         return cls(clock, admin.durations, admin.metrics, admin.running_sums)
+
+    async def page(self, desk: DashboardContext) -> str:
+        async with self._one_at_a_time:
+            if self._kept is None or self.clock() - self._kept[0] >= KEEP_SECONDS:
+                self._kept = (self.clock(), exposition(await _samples(desk, self)))
+            return self._kept[1]
 
     async def counted(self) -> Mapping[str, Sums]:
         """Not by two at a time: the caller sees to it."""
@@ -94,20 +104,11 @@ class Scrape:
         return found
 
 
-def metrics_handler(clock: Callable[[], float] = time.monotonic) -> Handler:
-    kept: tuple[float, str] | None = None
-    scrape: Scrape | None = None
-    one_at_a_time = asyncio.Lock()
-
-    async def metrics(visit: AuthedRequest) -> web.StreamResponse:
-        nonlocal kept, scrape
-        async with one_at_a_time:
-            if kept is None or clock() - kept[0] >= KEEP_SECONDS:
-                scrape = scrape or Scrape.of(visit.desk, clock)
-                kept = (clock(), exposition(await _samples(visit.desk, scrape)))
-        return web.Response(body=kept[1].encode(), headers={"Content-Type": CONTENT_TYPE})
-
-    return metrics
+@room.page("GET /metrics", scraper=True)
+async def metrics(visit: AuthedRequest) -> Reply:
+    assert visit.desk.scrape is not None
+    text = await visit.desk.scrape.page(visit.desk)
+    return web.Response(body=text.encode(), headers={"Content-Type": CONTENT_TYPE})
 
 
 async def _samples(desk: DashboardContext, scrape: Scrape) -> dict[str, list[Sample]]:

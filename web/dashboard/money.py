@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import asdict
 from datetime import date, datetime
-from typing import Any
+from typing import Annotated, Any, NotRequired, Unpack
 from zoneinfo import ZoneInfo
 
-from aiohttp import web
+from pydantic import BeforeValidator
+from typing_extensions import TypedDict
 
 from shared.adapters.models.price_list import price_list
-from shared.adapters.postgres.dashboard.cost_queries import GROUPS, CostInsights, Period
+from shared.adapters.postgres.dashboard.cost_queries import GROUPS, Period
 from shared.adapters.postgres.dashboard.session_list import BadQuery, SessionQuery, check
-from shared.core.ops.savings import saved_by_caching, saved_by_summaries
-from web.dashboard.access import AuthedRequest, Route, answer
-from web.dashboard.api import session_query
-from web.dashboard.requests.csv import stream_csv
+from shared.core.ops.savings import Saving, saved_by_caching, saved_by_summaries
+from web.dashboard.access import HEADERS, AuthedRequest
+from web.dashboard.api import Filters, session_query
+from web.rest.files import send_csv
+from web.rest.kinds import Thing, choice, told
+from web.rest.operation import Reply, Room
 
+room = Room()
 MOST_LINES = 100_000
 FILTERS = ("group", "from", "to", "sort", "channel", "state", "agent", "site", "min_pct")
 SESSION_COLUMNS = (
@@ -31,50 +34,86 @@ COST_COLUMNS = (
 )  # fmt: skip
 
 
-def routes() -> tuple[Route, ...]:
-    return (
-        Route(method="GET", path="/api/v1/costs", need="viewer", handler=costs),
-        Route(method="GET", path="/api/v1/savings", need="viewer", handler=savings),
-        Route(method="GET", path="/api/v1/export/sessions.csv", need="viewer", handler=sessions_sheet),
-        Route(method="GET", path="/api/v1/export/costs.csv", need="viewer", handler=costs_sheet),
-    )
+def _day(raw: Any) -> date:
+    try:
+        day = date.fromisoformat(raw)
+    except ValueError:
+        raise ValueError("a day such as 2026-11-21") from None
+    if not 2000 <= day.year <= 2200:
+        raise ValueError("a day of our time")
+    return day
 
 
-async def costs(visit: AuthedRequest) -> web.StreamResponse:
-    """`?group=model|day|agent|person|purpose&from=&to=`: days, the last one included; else this month."""
-    group, period = _asked(visit)
-    found = await _money(visit).costs(group, period)
+Day = Annotated[date, BeforeValidator(_day)]
+Spent = TypedDict("Spent", {
+    "group": Annotated[str, choice("what is summed up", *GROUPS)],
+    "from": Annotated[Day, told("the first day")],
+    "to": Annotated[Day, told("the last day")],
+}, total=False)  # fmt: skip
+Sums = TypedDict("Sums", {
+    "calls": int, "input_tokens": int | None, "output_tokens": int | None, "cache_read_tokens": int | None,
+    "cache_write_tokens": int | None, "cost_micro": int | None, "unknown_calls": int,
+    "cache_hit_pct": float | None,
+})  # fmt: skip
+
+
+class SumsOfOne(Sums):
+    key: str | None
+    label: str | None
+
+
+SumsOfDay = TypedDict("SumsOfDay", {
+    "day": date, "calls": int, "cost_micro": int | None, "unknown_calls": int,
+})  # fmt: skip
+Costs = TypedDict("Costs", {
+    "group": str, "from": date, "to": date, "timezone": str, "total": Sums, "groups": int,
+    "rows": list[SumsOfOne], "days": list[SumsOfDay], "prices": list[Thing],
+})  # fmt: skip
+Savings = TypedDict("Savings", {
+    "from": date, "to": date, "caching": Saving, "summaries": Saving, "summarised_turns": int,
+    "summaries_paid_micro": NotRequired[int | None], "uncounted_calls": int,
+})  # fmt: skip
+
+
+@room.on("GET /costs", Costs, role="viewer")
+async def costs(visit: AuthedRequest, **asked: Unpack[Spent]) -> Reply:
+    """What was spent, by a group."""
+    group, period = _asked(visit, asked)
+    found = await visit.desk.admin.costs.costs(group, period)
     prices = price_list(visit.desk.settings).rows(found.pop("models"), _today(visit))
-    told = {"group": group, "from": period.first.isoformat(), "to": period.last.isoformat()}
-    return answer({**told, "timezone": visit.desk.settings.timezone, **found, "prices": prices})
+    told = {"group": group, "from": period.first, "to": period.last}
+    return {**told, "timezone": visit.desk.settings.timezone, **found, "prices": prices}
 
 
-async def savings(visit: AuthedRequest) -> web.StreamResponse:
-    """Of this month so far."""
+@room.on("GET /savings", Savings, role="viewer")
+async def savings(visit: AuthedRequest) -> Reply:
+    """What caching and summaries saved this month."""
     today = _today(visit)
     period = Period(first=today.replace(day=1), last=today)
-    found = await _money(visit).saved(period)
+    found = await visit.desk.admin.costs.saved(period)
     price_on = price_list(visit.desk.settings).on
     paid = None if found["summaries_unknown"] else found["summaries_micro"]
-    return answer(
-        {
-            "from": period.first.isoformat(),
-            "to": period.last.isoformat(),
-            "caching": asdict(saved_by_caching(found["cached"], price_on)),
-            "summaries": asdict(saved_by_summaries(found["compacted"], price_on, paid_micro=paid)),
-            "summarised_turns": sum(row["turns"] for row in found["compacted"]),
-            "summaries_paid_micro": paid,
-            "uncounted_calls": found["uncounted_calls"],
-        }
-    )
+    return {
+        "from": period.first,
+        "to": period.last,
+        "caching": saved_by_caching(found["cached"], price_on),
+        "summaries": saved_by_summaries(found["compacted"], price_on, paid_micro=paid),
+        "summarised_turns": sum(row["turns"] for row in found["compacted"]),
+        "summaries_paid_micro": paid,
+        "uncounted_calls": found["uncounted_calls"],
+    }
 
 
-async def sessions_sheet(visit: AuthedRequest) -> web.StreamResponse:
-    """The list as it is filtered and sorted, from its first row on."""
-    query = session_query(visit.request.query)
+@room.on("GET /export/sessions.csv", role="viewer", media="text/csv")
+async def export_sessions(visit: AuthedRequest, **filters: Unpack[Filters]) -> Reply:
+    """The list of conversations as CSV."""
+    query = session_query(filters)
     check(query)
     await _record(visit, "export.sessions")
-    return await stream_csv(visit, "evertalk-sessions", SESSION_COLUMNS, _session_rows(visit, query))
+    rows = _session_rows(visit, query)
+    return await send_csv(
+        visit.request, rows, name="evertalk-sessions", columns=SESSION_COLUMNS, headers=HEADERS
+    )
 
 
 async def _session_rows(visit: AuthedRequest, query: SessionQuery) -> AsyncIterator[Sequence[object]]:
@@ -93,11 +132,14 @@ def _usd(micro: int | None) -> float | None:
     return None if micro is None else micro / 1_000_000
 
 
-async def costs_sheet(visit: AuthedRequest) -> web.StreamResponse:
-    group, period = _asked(visit)
+@room.on("GET /export/costs.csv", role="viewer", media="text/csv")
+async def export_costs(visit: AuthedRequest, **asked: Unpack[Spent]) -> Reply:
+    """Costs as CSV."""
+    group, period = _asked(visit, asked)
     await _record(visit, "export.costs")
-    found = await _money(visit).costs(group, period, most=MOST_LINES)
-    return await stream_csv(visit, "evertalk-costs", COST_COLUMNS, _cost_rows(found["rows"]))
+    found = await visit.desk.admin.costs.costs(group, period, most=MOST_LINES)
+    rows = _cost_rows(found["rows"])
+    return await send_csv(visit.request, rows, name="evertalk-costs", columns=COST_COLUMNS, headers=HEADERS)
 
 
 async def _cost_rows(rows: list[dict[str, Any]]) -> AsyncIterator[Sequence[object]]:
@@ -115,32 +157,16 @@ async def _record(visit: AuthedRequest, action: str) -> None:
     filters: dict[str, Any] = {name: query[name][:60] for name in FILTERS if query.get(name)}
     if query.get("q"):
         filters["searched"] = True
-    await visit.desk.admin.operators.record(actor=visit.operator.name, action=action, detail=filters)
-
-
-def _money(visit: AuthedRequest) -> CostInsights:
-    return visit.desk.admin.costs
+    await visit.record(action, **filters)
 
 
 def _today(visit: AuthedRequest) -> date:
     return datetime.now(ZoneInfo(visit.desk.settings.timezone)).date()
 
 
-def _asked(visit: AuthedRequest) -> tuple[str, Period]:
-    query, today = visit.request.query, _today(visit)
-    group = query.get("group", "") or "model"
+def _asked(visit: AuthedRequest, asked: Spent) -> tuple[str, Period]:
+    group = asked.get("group", "model")
     if group not in GROUPS:
         raise BadQuery(f"group is one of {', '.join(GROUPS)}")
-    last = _day(query.get("to", "")) or today
-    first = _day(query.get("from", "")) or last.replace(day=1)
-    return group, Period(first=first, last=last)
-
-
-def _day(raw: str) -> date | None:
-    try:
-        day = date.fromisoformat(raw) if raw else None
-    except ValueError:
-        raise BadQuery("from and to are days such as 2026-11-21") from None
-    if day is not None and not 2000 <= day.year <= 2200:
-        raise BadQuery("from and to are days of our time")
-    return day
+    last = asked.get("to") or _today(visit)
+    return group, Period(first=asked.get("from") or last.replace(day=1), last=last)

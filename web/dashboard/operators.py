@@ -2,132 +2,130 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from datetime import datetime
+from typing import Annotated, Any, NotRequired
 from uuid import UUID
 
-from aiohttp import web
+from pydantic import Field
+from typing_extensions import TypedDict
 
 from shared.adapters.postgres.people.operator_admin import Invitation, OperatorAdmin
-from shared.core.session.client_payloads import iso
-from web.dashboard.access import AuthedRequest, DashboardRefusal, Handler, Need, Route, answer, cookie_name
-from web.dashboard.requests.params import typed
-from web.dashboard.requests.request_json import read_json
+from shared.core.identity.operators import Role
+from web.dashboard.access import AuthedRequest
+from web.dashboard.requests import FORM_BYTES
+from web.rest.kinds import told
+from web.rest.operation import Reply, Room
 
-BODY_BYTES = 8192
+room = Room()
+_ENDED = "This login has ended already."
+OperatorId = Annotated[UUID, told("the id of an operator")]
+LoginId = Annotated[UUID, told("the id of an open login")]
+RoleWord = Annotated[str, Field(json_schema_extra={"enum": ["viewer", "operator", "admin"]})]
+
+Login = TypedDict("Login", {
+    "id": UUID, "at": datetime, "seen_at": datetime, "expires_at": datetime, "how": str, "source": str,
+    "browser": str, "this": NotRequired[Annotated[bool, Field(description="the one that asks")]],
+})  # fmt: skip
+Logins = TypedDict("Logins", {"logins": list[Login]})
+
+Operator = TypedDict("Operator", {
+    "id": UUID, "name": str, "role": Role, "version": int, "locked": bool, "has_password": bool,
+    "has_second_factor": bool, "by_provider": bool, "created_at": datetime, "last_login_at": datetime | None,
+    "link_until": datetime | None, "refused_until": datetime | None, "logins": list[Login],
+})  # fmt: skip
+Operators = TypedDict("Operators", {"operators": list[Operator], "provider": str | None})
+
+Invited = TypedDict("Invited", {
+    "id": UUID, "name": str, "link": Annotated[str, Field(description="logs in once; shown this once")],
+    "expires_at": datetime,
+})  # fmt: skip
+ChangedOperator = TypedDict("ChangedOperator", {
+    "id": UUID, "name": str, "role": Role, "locked": bool, "version": int,
+})  # fmt: skip
+Ended = TypedDict("Ended", {"ended": int})
 
 
-def routes() -> tuple[Route, ...]:
-    def route(method: str, path: str, need: Need, handler: Handler) -> Route:
-        return Route(method=method, path=f"/api/v1{path}", need=need, handler=typed(handler))
+@room.on("GET /me/logins", Logins, role="viewer")
+async def list_own_logins(visit: AuthedRequest) -> Reply:
+    """One's own open logins."""
+    return {"logins": await _roster(visit).logins(visit.operator.operator_id, visit.token)}
 
-    return (
-        route("GET", "/me/logins", "viewer", own_logins),
-        route("DELETE", "/me/logins", "viewer", end_other_logins),
-        route("DELETE", "/me/logins/{login}", "viewer", end_own_login),
-        route("GET", "/operators", "admin", operators),
-        route("POST", "/operators", "admin", invite),
-        route("PATCH", "/operators/{operator}", "admin", change),
-        route("POST", "/operators/{operator}/link", "admin", new_link),
-        route("DELETE", "/operators/{operator}/logins", "admin", end_logins),
-        route("DELETE", "/operators/{operator}/logins/{login}", "admin", end_login),
+
+@room.on("DELETE /me/logins", Ended, role="viewer", refusals=(404,))
+async def end_other_logins(visit: AuthedRequest) -> Reply:
+    """End all of one's logins but this."""
+    return {"ended": await _roster(visit).end_own(visit.operator.operator_id, keep=visit.token)}
+
+
+@room.on("DELETE /me/logins/{login}", Ended, role="viewer", refusals=(404,), missing=_ENDED)
+async def end_own_login(visit: AuthedRequest, login: LoginId) -> Reply:
+    """End another of one's logins."""
+    ended = await _roster(visit).end_own(visit.operator.operator_id, keep=visit.token, login=login)
+    return {"ended": ended} if ended else None
+
+
+@room.on("GET /operators", Operators, role="admin")
+async def list_operators(visit: AuthedRequest) -> Reply:
+    """Everybody with their open logins."""
+    return {"operators": await _roster(visit).all(), "provider": visit.desk.settings.oidc_issuer}
+
+
+@room.on("POST /operators", Invited, status=201, role="admin", body="Invitation", most_bytes=FORM_BYTES)
+async def invite_operator(
+    visit: AuthedRequest,
+    *,
+    name: Annotated[
+        str, Field(json_schema_extra={"minLength": 1, "maxLength": 64, "pattern": r"^\w[\w.@+ \-]*$"})
+    ],
+    role: RoleWord,
+) -> Reply:
+    """Let somebody in, by a link that logs in once."""
+    return _invitation(visit, await _roster(visit).invite(name, role, by=visit.operator.name))
+
+
+@room.on("POST /operators/{operator}/link", Invited, status=201, role="admin")
+async def make_login_link(visit: AuthedRequest, operator: OperatorId) -> Reply:
+    """Another link, for who forgot the password."""
+    return _invitation(visit, await _roster(visit).link(operator, by=visit.operator.name))
+
+
+@room.on(
+    "PATCH /operators/{operator}", ChangedOperator, role="admin", body="OperatorChange",
+    most_bytes=FORM_BYTES,
+)  # fmt: skip
+async def change_operator(
+    visit: AuthedRequest,
+    operator: OperatorId,
+    *,
+    version: int,
+    role: RoleWord | None = None,
+    locked: bool | None = None,
+) -> Reply:
+    """Change the role, lock or unlock."""
+    return await _roster(visit).change(
+        operator, by=visit.operator.name, version=version, role=role, locked=locked
     )
 
 
-async def own_logins(visit: AuthedRequest) -> web.StreamResponse:
-    return answer({"logins": await _roster(visit).logins(visit.operator.operator_id, _token(visit))})
+@room.on("DELETE /operators/{operator}/logins", Ended, role="admin", refusals=(404,))
+async def end_logins(visit: AuthedRequest, operator: OperatorId) -> Reply:
+    """End every login of somebody."""
+    return {"ended": await _roster(visit).end_logins(operator, by=visit.operator.name)}
 
 
-async def end_other_logins(visit: AuthedRequest) -> web.StreamResponse:
-    ended = await _roster(visit).end_own(visit.operator.operator_id, keep=_token(visit))
-    return answer({"ended": ended})
-
-
-async def end_own_login(visit: AuthedRequest) -> web.StreamResponse:
-    """The one that asks is ended by logging out."""
-    ended = await _roster(visit).end_own(
-        visit.operator.operator_id, keep=_token(visit), login=_uuid(visit, "login")
-    )
-    return _ended(ended)
-
-
-async def operators(visit: AuthedRequest) -> web.StreamResponse:
-    found = await _roster(visit).all()
-    return answer({"operators": found, "provider": visit.desk.settings.oidc_issuer})
-
-
-async def invite(visit: AuthedRequest) -> web.StreamResponse:
-    """`{name, role}`; the link in the answer is shown this once."""
-    body = await read_json(visit, most=BODY_BYTES)
-    invited = await _roster(visit).invite(_text(body, "name"), _text(body, "role"), by=visit.operator.name)
-    return answer(_invitation(visit, invited), status=201)
-
-
-async def new_link(visit: AuthedRequest) -> web.StreamResponse:
-    invited = await _roster(visit).link(_uuid(visit, "operator"), by=visit.operator.name)
-    return answer(_invitation(visit, invited), status=201)
-
-
-async def change(visit: AuthedRequest) -> web.StreamResponse:
-    """`{version, role?, locked?}`; of an older version it is refused, with both."""
-    body = await read_json(visit, most=BODY_BYTES)
-    version, locked = body.get("version"), body.get("locked")
-    if type(version) is not int:
-        raise DashboardRefusal(400, "bad_input", "version is the number that the list showed.")
-    if locked is not None and type(locked) is not bool:
-        raise DashboardRefusal(400, "bad_input", "locked is true or false.")
-    role = None if body.get("role") is None else _text(body, "role")
-    changed = await _roster(visit).change(
-        _uuid(visit, "operator"), by=visit.operator.name, version=version, role=role, locked=locked
-    )
-    return answer(changed)
-
-
-async def end_logins(visit: AuthedRequest) -> web.StreamResponse:
-    ended = await _roster(visit).end_logins(_uuid(visit, "operator"), by=visit.operator.name)
-    return answer({"ended": ended})
-
-
-async def end_login(visit: AuthedRequest) -> web.StreamResponse:
-    ended = await _roster(visit).end_login(
-        _uuid(visit, "operator"), _uuid(visit, "login"), by=visit.operator.name
-    )
-    return _ended(int(ended))
+@room.on(
+    "DELETE /operators/{operator}/logins/{login}", Ended, role="admin", refusals=(404,), missing=_ENDED
+)  # fmt: skip
+async def end_login(visit: AuthedRequest, operator: OperatorId, login: LoginId) -> Reply:
+    """End one login of somebody."""
+    ended = await _roster(visit).end_login(operator, login, by=visit.operator.name)
+    return {"ended": int(ended)} if ended else None
 
 
 def _roster(visit: AuthedRequest) -> OperatorAdmin:
     return visit.desk.stores.operator_admin
 
 
-def _token(visit: AuthedRequest) -> str:
-    return visit.request.cookies.get(cookie_name(visit.request, visit.desk.settings), "")
-
-
-def _uuid(visit: AuthedRequest, name: str) -> UUID:
-    try:
-        return UUID(visit.request.match_info[name])
-    except ValueError:
-        raise DashboardRefusal(404, "not_found", "There is no such thing here.") from None
-
-
 def _invitation(visit: AuthedRequest, invited: Invitation) -> dict[str, Any]:
     address = f"{visit.desk.origin(visit.request)}/dashboard/login?token={invited.token}"
-    return {
-        "id": str(invited.id),
-        "name": invited.name,
-        "link": address,
-        "expires_at": iso(invited.expires_at),
-    }
-
-
-def _ended(ended: int) -> web.Response:
-    if not ended:
-        raise DashboardRefusal(404, "not_found", "This login has ended already.")
-    return answer({"ended": ended})
-
-
-def _text(body: Mapping[str, Any], name: str) -> str:
-    value = body.get(name)
-    if not isinstance(value, str):
-        raise DashboardRefusal(400, "bad_input", f"{name} is a text.")
-    return value
+    return {"id": invited.id, "name": invited.name, "link": address, "expires_at": invited.expires_at}

@@ -4,74 +4,74 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from aiohttp import web
+from pydantic import Field
+from typing_extensions import TypedDict
 
 from shared.adapters.postgres.telegram.access import CODE_HOURS, AccessRow
-from shared.core.session.client_payloads import iso
-from web.dashboard.access import AuthedRequest, DashboardRefusal, Route, answer
-from web.dashboard.requests.request_json import read_json
+from web.dashboard.access import AuthedRequest
+from web.rest.kinds import Thing
+from web.rest.operation import Reply, Room
+from web.security import HttpRefusal
 
-PAIRING = "/api/v1/pairing"
+room = Room()
 _MOST = 2**53
+TelegramId = Annotated[int | None, Field(ge=-_MOST, le=_MOST)]
+
+Pairing = TypedDict("Pairing", {"requests": list[Thing], "bots": list[str], "code_hours": int})
+Paired = TypedDict("Paired", {"request": Thing})
 
 
-def routes() -> tuple[Route, ...]:
-    return (
-        Route(method="GET", path=PAIRING, need="viewer", handler=pairing),
-        Route(method="POST", path=PAIRING, need="operator", handler=decide),
-    )
-
-
-async def pairing(visit: AuthedRequest) -> web.StreamResponse:
-    """Requests first, the newest first; a code is told to those who may use it."""
+@room.on("GET /pairing", Pairing, role="viewer")
+async def list_pairing(visit: AuthedRequest) -> Reply:
+    """Who asked to write to the bots, may, or may not."""
     bots = {bot.bot_id: bot.username for bot in await visit.desk.stores.telegram_bots.bots()}
     may = visit.operator.may("operator")
     rows = [_shown(row, bots, may=may) for row in await visit.desk.stores.telegram_access.all()]
     if not visit.refresh:
-        await visit.desk.admin.operators.record(actor=visit.operator.name, action="read.pairing")
-    return answer({"requests": rows, "bots": sorted(bots.values()), "code_hours": CODE_HOURS})
+        await visit.record("read.pairing")
+    return {"requests": rows, "bots": sorted(bots.values()), "code_hours": CODE_HOURS}
 
 
-async def decide(visit: AuthedRequest) -> web.StreamResponse:
-    """`{"action": "approve"|"refuse", "code"}`, or `{"action": "block"|"allow", "bot", "chat"}`."""
-    body = await read_json(visit)
-    match body.get("action"):
-        case "approve" | "refuse" as action:
-            row = await _by_code(visit, body, allowed=action == "approve")
-        case "block" | "allow" as action:
-            row = await _by_chat(visit, body, allowed=action == "allow")
-        case _:
-            raise DashboardRefusal(400, "bad_input", "action is approve, refuse, block or allow.")
-    await visit.desk.admin.operators.record(
-        actor=visit.operator.name, action=f"pairing.{action}", about=f"telegram:{row.bot_id}:{row.chat_id}"
-    )
-    return answer({"request": _shown(row, {}, may=True)})
+@room.on("POST /pairing", Paired, role="operator", body="PairingMove")
+async def decide_pairing(
+    visit: AuthedRequest,
+    *,
+    action: Literal["approve", "refuse", "block", "allow"],
+    code: Annotated[str, Field(max_length=40)] = "",
+    bot: TelegramId = None,
+    chat: TelegramId = None,
+) -> Reply:
+    """Let somebody in, or keep them out.
+
+    `approve` and `refuse` take the `code` of a request; `block` and `allow` the numbers of `bot` and `chat`.
+    """
+    if action in ("approve", "refuse"):
+        row = await _by_code(visit, code, allowed=action == "approve")
+    else:
+        row = await _by_chat(visit, bot, chat, allowed=action == "allow")
+    await visit.record(f"pairing.{action}", f"telegram:{row.bot_id}:{row.chat_id}")
+    return {"request": _shown(row, {}, may=True)}
 
 
-async def _by_code(visit: AuthedRequest, body: Mapping[str, Any], *, allowed: bool) -> AccessRow:
-    code = body.get("code")
-    if not isinstance(code, str) or not 0 < len(code) <= 40 or "\x00" in code:
-        raise DashboardRefusal(400, "bad_input", "Send the `code` that the person was given.")
+async def _by_code(visit: AuthedRequest, code: str, *, allowed: bool) -> AccessRow:
+    if not code:
+        raise HttpRefusal(400, "bad_input", "Send the `code` that the person was given.")
     access = visit.desk.stores.telegram_access
     row = await access.decide_by_code(code, allowed=allowed, by=visit.operator.name)
     if row is None:
         words = f"No request with this code waits: it was decided, or is older than {CODE_HOURS} hour."
-        raise DashboardRefusal(409, "no_request", words)
+        raise HttpRefusal(409, "no_request", words)
     return row
 
 
-async def _by_chat(visit: AuthedRequest, body: Mapping[str, Any], *, allowed: bool) -> AccessRow:
-    bot, chat = body.get("bot"), body.get("chat")
-    for number in (bot, chat):
-        if isinstance(number, bool) or not isinstance(number, int) or abs(number) > _MOST:
-            raise DashboardRefusal(400, "bad_input", "Send `bot` and `chat`, the numbers of Telegram.")
-    assert isinstance(bot, int)
-    assert isinstance(chat, int)
+async def _by_chat(visit: AuthedRequest, bot: int | None, chat: int | None, *, allowed: bool) -> AccessRow:
+    if bot is None or chat is None:
+        raise HttpRefusal(400, "bad_input", "Send `bot` and `chat`, the numbers of Telegram.")
     access = visit.desk.stores.telegram_access
     if await access.find(bot, chat) is None:
-        raise DashboardRefusal(404, "not_found", "Nobody of that number has written to this bot.")
+        raise HttpRefusal(404, "not_found", "Nobody of that number has written to this bot.")
     return await access.decide(bot, chat, allowed=allowed, by=visit.operator.name)
 
 
@@ -87,6 +87,6 @@ def _shown(row: AccessRow, bots: Mapping[int, str], *, may: bool) -> dict[str, A
         "name": row.name or None,
         "handle": row.username or None,
         "code": row.code if may and not lapsed else None,
-        "asked_at": iso(row.asked_at),
+        "asked_at": row.asked_at,
         "decided_by": row.decided_by or None,
     }

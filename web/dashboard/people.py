@@ -2,83 +2,117 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Annotated, Any, NotRequired
+from uuid import UUID
 
-from aiohttp import web
+from pydantic import Field
+from typing_extensions import TypedDict
 
-from shared.adapters.postgres.dashboard.people_queries import PeopleQuery
-from shared.adapters.postgres.dashboard.read_models import MAX_LIMIT, BadQuery
+from shared.adapters.postgres.dashboard.people_queries import KINDS, PeopleQuery
+from shared.bootstrap.foundation import SystemClock
 from shared.core.privacy.erasure import COUNTED
+from shared.core.privacy.export import MIME
 from shared.core.values.errors import OnHold
 from shared.runtime.crash_points import build_crash_point
 from shared.services.privacy.erasure import ErasureService
-from web.dashboard.access import AuthedRequest, DashboardRefusal, Route, answer
-from web.dashboard.exports import stream_person, wanted_format
-from web.dashboard.requests.etag import Unheard, public_id
-from web.dashboard.requests.request_json import read_json
+from shared.services.privacy.export import DataExporter
+from web.dashboard.access import HEADERS, AuthedRequest
+from web.rest.files import Format, send_file
+from web.rest.kinds import Cursor, Cut, Limit, Thing, choice, told
+from web.rest.operation import Reply, Room
+from web.security import HttpRefusal
 
-PEOPLE = "/api/v1/people"
-PERSON = f"{PEOPLE}/{{id}}"
+room = Room()
 ERASE_SECONDS = 10.0
 """For so long the page waits for the end; then it shows how far the worker has come."""
+_NOBODY = "There is no such person, or they never had a conversation."
+PersonId = Annotated[UUID, told("the public id of a person")]
+
+FoundPerson = TypedDict("FoundPerson", {
+    "id": UUID, "name": str | None, "kind": str, "anonymous": bool, "sessions": int, "turns": int,
+    "notes": int, "channels": list[str], "cost_micro": int | None, "last_active_at": str | None,
+})  # fmt: skip
 
 
-def routes() -> tuple[Route, ...]:
-    return (
-        Route(method="GET", path=PEOPLE, need="viewer", handler=people),
-        Route(method="GET", path=PERSON, need="viewer", handler=person),
-        Route(method="GET", path=f"{PERSON}/export", need="operator", handler=export),
-        Route(method="GET", path=f"{PERSON}/erasure", need="viewer", handler=erasure),
-        Route(method="POST", path=f"{PERSON}/erasure", need="admin", handler=erase),
-        Route(method="POST", path=f"{PERSON}/hold", need="admin", handler=hold),
-    )
+class Person(FoundPerson):
+    places: NotRequired[list[Thing]]
+    conversations: NotRequired[list[Thing]]
+    hold: NotRequired[
+        Annotated[Thing | None, Field(description="since when nothing of them goes, and by whom")]
+    ]
 
 
-async def people(visit: AuthedRequest) -> web.StreamResponse:
-    query = visit.request.query
-    limit = query.get("limit", "")
-    if limit and not (limit.isascii() and limit.isdigit() and 1 <= int(limit[:9]) <= MAX_LIMIT):
-        raise BadQuery(f"limit is a number from 1 to {MAX_LIMIT}")
-    wish = PeopleQuery(
-        search=query.get("q", "").strip()[:200], channel=query.get("channel", "")[:50],
-        kind=query.get("kind", ""), cursor=query.get("cursor", ""), limit=int(limit) if limit else 50,
+People = TypedDict("People", {"people": list[FoundPerson], "next": str | None})
+Erasure = TypedDict("Erasure", {"counts": Thing, "erasure": Thing | None})
+
+ErasureBegun = TypedDict("ErasureBegun", {"erasure": int, "finished": bool, "counts": Thing})
+Held = TypedDict("Held", {"changed": bool})
+
+
+@room.on("GET /people", People, role="viewer")
+async def list_people(
+    visit: AuthedRequest,
+    *,
+    q: Annotated[str, Cut(200, "a part of a name, a place or an id", change=str.strip)] = "",
+    channel: Annotated[str, Cut(50, "where they came from")] = "",
+    kind: Annotated[str, choice("a person or a group", *KINDS)] = "",
+    cursor: Cursor = "",
+    limit: Limit = 50,
+) -> Reply:
+    """Who there is; the last ones seen first."""
+    asked = PeopleQuery(search=q, channel=channel, kind=kind, cursor=cursor, limit=limit)
+    return await visit.desk.admin.people.people(asked)
+
+
+@room.on("GET /people/{id}", Person, role="viewer", missing=_NOBODY)
+async def person(visit: AuthedRequest, person: PersonId) -> Reply:
+    """One person: places, conversations, figures."""
+    return await visit.desk.admin.people.person(person)
+
+
+@room.on("GET /people/{id}/export", role="operator", media="*/*", missing=_NOBODY)
+async def export_person(visit: AuthedRequest, person: PersonId, *, kind: Format = "json") -> Reply:
+    """Everything that is kept of a person, as a file."""
+    session_id = await _session_of(visit, person)
+    await visit.record("person.export", str(person))
+    exporting = DataExporter(store=visit.desk.stores.export, clock=SystemClock())
+    return await send_file(
+        visit.request, exporting.stream(session_id, kind), name=exporting.build_file_name(kind),
+        kind=MIME[kind], headers=HEADERS,
     )  # fmt: skip
-    return answer(await visit.desk.admin.people.people(wish))
 
 
-async def person(visit: AuthedRequest) -> web.StreamResponse:
-    return answer(await _person(visit))
+@room.on("GET /people/{id}/erasure", Erasure, role="viewer", missing=_NOBODY)
+async def preview_erasure(visit: AuthedRequest, person: PersonId) -> Reply:
+    """What forgetting would take, and how far it is."""
+    preview = await visit.desk.stores.erasure.load_preview(await _session_of(visit, person))
+    running = await visit.desk.admin.people.erasure(person)
+    return {"counts": {name: preview.counts.get(name, 0) for name in COUNTED}, "erasure": running}
 
 
-async def export(visit: AuthedRequest) -> web.StreamResponse:
-    """`?format=md|json`: everything that is kept of the person, piece by piece."""
-    wanted_format(visit)
-    session_id, about = await _reached(visit)
-    await visit.desk.admin.operators.record(actor=visit.operator.name, action="person.export", about=about)
-    return await stream_person(visit, session_id)
+@room.on("POST /people/{id}/erasure", ErasureBegun, role="admin", body="ErasureWish", missing=_NOBODY)
+async def erase_person(
+    visit: AuthedRequest,
+    person: PersonId,
+    *,
+    confirm: Annotated[
+        Any, Field(json_schema_extra={"type": "string", "minLength": 1, "maxLength": 300})
+    ] = "",
+) -> Reply:
+    """Forget a person for good.
 
-
-async def erasure(visit: AuthedRequest) -> web.StreamResponse:
-    """What would go, and how far the newest erasure is."""
-    session_id, _ = await _reached(visit)
-    preview = await visit.desk.stores.erasure.load_preview(session_id)
-    running = await visit.desk.admin.people.erasure(public_id(visit, "person"))
-    counts = {name: preview.counts.get(name, 0) for name in COUNTED}
-    return answer({"counts": counts, "erasure": running})
-
-
-async def erase(visit: AuthedRequest) -> web.StreamResponse:
-    """`{"confirm": the person's name or id}`: begun at once; a worker goes on when it takes long."""
-    body, shown = await read_json(visit), await _person(visit)
-    typed = body.get("confirm")
-    if not isinstance(typed, str) or typed.strip() not in {shown["id"], shown["name"]} - {None}:
-        raise DashboardRefusal(
-            409, "not_confirmed", "That is neither the name nor the id. Nothing was erased."
-        )
-    session_id, about = await _reached(visit)
+    `confirm` repeats the person's name or id. A worker goes on with what takes long.
+    """
+    shown = await visit.desk.admin.people.person(person)
+    if shown is None:
+        return None
+    if not isinstance(confirm, str) or confirm.strip() not in {shown["id"], shown["name"]} - {None}:
+        raise HttpRefusal(409, "not_confirmed", "That is neither the name nor the id. Nothing was erased.")
+    session_id = await _session_of(visit, person)
     if shown["hold"] is not None:
-        raise DashboardRefusal(409, OnHold.code, OnHold.advice)
-    await visit.desk.admin.operators.record(actor=visit.operator.name, action="person.erase", about=about)
+        raise OnHold
+    await visit.record("person.erase", str(person))
     forgetting = ErasureService(
         store=visit.desk.stores.erasure, announcer=visit.desk.announcer or Unheard(),
         crash_point=build_crash_point(visit.desk.settings.crash_point),
@@ -86,36 +120,28 @@ async def erase(visit: AuthedRequest) -> web.StreamResponse:
     report = await forgetting.erase_everything(
         session_id, f"operator:{visit.operator.operator_id}", patience=ERASE_SECONDS
     )
-    return answer({"erasure": report.erasure_id, "finished": report.finished, "counts": dict(report.counts)})
+    return {"erasure": report.erasure_id, "finished": report.finished, "counts": dict(report.counts)}
 
 
-async def hold(visit: AuthedRequest) -> web.StreamResponse:
-    """`{"on": true}`: from now on nothing of the person goes; false lifts it."""
-    on = (await read_json(visit)).get("on")
-    if type(on) is not bool:
-        raise DashboardRefusal(400, "bad_input", "on is true or false.")
-    persons = visit.desk.stores.people_directory
-    changed = await persons.hold(public_id(visit, "person"), on=on, by=visit.operator.name)
-    if changed is None:
-        raise _nobody()
-    return answer({"changed": changed})
+@room.on(
+    "POST /people/{id}/hold", Held, role="admin", body="HoldWish", refusals=(404,), missing=_NOBODY
+)  # fmt: skip
+async def hold_person(visit: AuthedRequest, person: PersonId, *, on: bool) -> Reply:
+    """Let nothing of a person be deleted, or again."""
+    changed = await visit.desk.stores.people_directory.hold(person, on=on, by=visit.operator.name)
+    return None if changed is None else {"changed": changed}
 
 
-async def _person(visit: AuthedRequest) -> dict[str, Any]:
-    found = await visit.desk.admin.people.person(public_id(visit, "person"))
-    if found is None:
-        raise _nobody()
-    return found
-
-
-async def _reached(visit: AuthedRequest) -> tuple[int, str]:
-    """A conversation through which all of the person is reached, and the id for the audit."""
-    wanted = public_id(visit, "person")
-    session_id = await visit.desk.stores.people_directory.session_of(wanted)
+async def _session_of(visit: AuthedRequest, person: UUID) -> int:
+    """A conversation through which all of the person is reached."""
+    session_id = await visit.desk.stores.people_directory.session_of(person)
     if session_id is None:
-        raise _nobody()
-    return session_id, str(wanted)
+        raise HttpRefusal(404, "not_found", _NOBODY)
+    return session_id
 
 
-def _nobody() -> DashboardRefusal:
-    return DashboardRefusal(404, "not_found", "There is no such person, or they never had a conversation.")
+class Unheard:
+    """Where nobody can be told: screens find what is stored by themselves, within seconds."""
+
+    async def announce(self, session_id: int, message: Mapping[str, Any]) -> None:
+        return None

@@ -1,4 +1,4 @@
-"""The table of everything the dashboard serves, and who may have it; what is not in it does not exist."""
+"""Everything that the dashboard serves, and who may have it; what is not in its rooms does not exist."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from shared.services.admin.job_admin import JobAdmin
 from shared.services.privacy.erasure import ErasureAnnouncer
 from shared.services.tools.handover import HandoverService
 from web.dashboard import (
-    access,
     agents,
     alerts,
     api,
     audit,
     handover,
+    live,
     memory,
+    metrics,
     money,
     operators,
     pairing,
@@ -33,14 +34,20 @@ from web.dashboard import (
     work,
 )
 from web.dashboard import settings as settings_page
-from web.dashboard.access import AuthedRequest, DashboardContext, Route, guarded
-from web.dashboard.commands import CommandsLike
-from web.dashboard.live import DashboardNews, live_handler, live_of
-from web.dashboard.metrics import metrics_handler
+from web.dashboard.access import AuthedRequest, DashboardContext, guarded
+from web.dashboard.live import DashboardNews, Live
+from web.dashboard.metrics import Scrape
 from web.dashboard.sign_in import login, oidc, second_factor
+from web.parts import Commanding
+from web.rest.operation import Operation, Room
 from web.server.origins import Proxies
 
 _OF_THE_LIST = frozenset({"q", "channel", "state", "min_pct", "from", "to", "sort", "cursor"})
+_PAGES = (
+    "sessions", "sessions/{id}", "costs", "waiting", "jobs", "deliveries", "alerts", "account", "memory",
+    "people", "people/{id}", "pairing", "agents", "agents/{name}", "sites", "sites/{name}",
+)  # fmt: skip
+pages = Room()
 
 
 async def page(visit: AuthedRequest) -> web.StreamResponse:
@@ -49,6 +56,7 @@ async def page(visit: AuthedRequest) -> web.StreamResponse:
     return web.Response(text=text, content_type="text/html")
 
 
+@pages.page("GET /dashboard", role="viewer")
 async def first_page(visit: AuthedRequest) -> web.StreamResponse:
     """The list of conversations once stood here: addresses with its filters lead where it is now."""
     if visit.request.query.keys() & _OF_THE_LIST:
@@ -58,69 +66,34 @@ async def first_page(visit: AuthedRequest) -> web.StreamResponse:
     return await page(visit)
 
 
-def route_table() -> tuple[Route, ...]:
-    def get(path: str, need: access.Need, handler: access.Handler) -> Route:
-        return Route(method="GET", path=path, need=need, handler=handler)
+for _place in _PAGES:
+    pages.page(f"GET /dashboard/{_place}", role="viewer")(page)
+pages.page("GET /dashboard/settings", role="operator")(page)
+pages.page("GET /dashboard/operators", role="admin")(page)
+pages.page("GET /dashboard/audit", role="admin")(page)
 
-    def post(path: str, need: access.Need, handler: access.Handler) -> Route:
-        return Route(method="POST", path=path, need=need, handler=handler)
-
-    return (
-        get("/dashboard/login", "anyone", login.login_page),
-        post("/dashboard/login", "anyone", login.log_in),
-        post("/dashboard/logout", "anyone", login.log_out),
-        get("/dashboard", "viewer", first_page),
-        get("/dashboard/sessions", "viewer", page),
-        get("/dashboard/sessions/{id}", "viewer", page),
-        get("/dashboard/costs", "viewer", page),
-        get("/dashboard/waiting", "viewer", page),
-        get("/dashboard/jobs", "viewer", page),
-        get("/dashboard/deliveries", "viewer", page),
-        get("/dashboard/alerts", "viewer", page),
-        get("/dashboard/account", "viewer", page),
-        get("/api/v1/me", "viewer", api.me),
-        post("/api/v1/me/password", "viewer", login.set_password),
-        get("/api/v1/overview", "viewer", api.overview),
-        get("/api/v1/sessions", "viewer", api.sessions),
-        get("/api/v1/sessions/{id}", "viewer", api.session),
-        get("/api/v1/sessions/{id}/messages", "viewer", api.messages),
-        get("/api/v1/sessions/{id}/compactions", "viewer", api.compactions),
-        get("/api/v1/sessions/{id}/context", "viewer", api.context_audit),
-        get("/api/v1/compactions/{id}/messages", "viewer", api.originals),
-        post("/api/v1/compactions/{id}/undo", "operator", api.undo),
-        post("/api/v1/compactions/{id}/restore", "operator", api.restore),
-        get("/api/v1/handovers", "viewer", handover.handovers),
-        post("/api/v1/sessions/{id}/handover", "operator", handover.handover),
-        post("/api/v1/sessions/{id}/replies", "operator", handover.reply),
-        get("/api/v1/attachments/{id}", "viewer", api.attachment),
-        *session.routes(),
-        *work.routes(),
-        get(access.LIVE, "viewer", live_handler()),
-        *alerts.routes(),
-        get("/metrics", "metrics", metrics_handler()),
-        get("/dashboard/operators", "admin", page),
-        get("/dashboard/audit", "admin", page),
-        *operators.routes(),
-        *second_factor.routes(),
-        *audit.routes(),
-        *oidc.routes(),
-        *money.routes(),
-        get("/dashboard/memory", "viewer", page),
-        get("/dashboard/people", "viewer", page),
-        get("/dashboard/people/{id}", "viewer", page),
-        *memory.routes(),
-        *people.routes(),
-        get("/dashboard/pairing", "viewer", page),
-        get("/dashboard/agents", "viewer", page),
-        get("/dashboard/agents/{name}", "viewer", page),
-        get("/dashboard/sites", "viewer", page),
-        get("/dashboard/sites/{name}", "viewer", page),
-        get("/dashboard/settings", "operator", page),
-        *pairing.routes(),
-        *agents.routes(),
-        *sites.routes(),
-        *settings_page.routes(),
-    )
+OPERATIONS: tuple[Operation, ...] = (
+    *pages,
+    *login.room,
+    *oidc.room,
+    *api.room,
+    *handover.room,
+    *session.room,
+    *work.room,
+    *live.room,
+    *alerts.room,
+    *metrics.room,
+    *operators.room,
+    *second_factor.room,
+    *audit.room,
+    *money.room,
+    *memory.room,
+    *people.room,
+    *pairing.room,
+    *agents.room,
+    *sites.room,
+    *settings_page.room,
+)
 
 
 def add_dashboard(
@@ -128,7 +101,7 @@ def add_dashboard(
     *,
     pool: Pool,
     settings: Settings,
-    commands: CommandsLike | None,
+    commands: Commanding | None,
     stores: Stores | None = None,
     announcer: ErasureAnnouncer | None = None,
     news: DashboardNews | None = None,
@@ -144,7 +117,7 @@ def add_dashboard(
     former would replace the set that the chat follows.
     """
     admin = build_dashboard_stores(pool, settings)
-    live = live_of(admin.jobs, news)
+    following = Live(admin.jobs.pulse, news=news)
     desk = DashboardContext(
         stores=stores or build_stores(pool, timezone=settings.timezone),
         admin=admin,
@@ -153,20 +126,21 @@ def add_dashboard(
         handovers=handovers,
         inspecting=inspecting,
         work=work_desk,
-        live=live,
+        live=following,
+        scrape=Scrape.of(admin),
         proxies=Proxies(settings.trusted_proxies, public_url=settings.public_url),
         provider=_provider(settings),
         breakers=breakers,
         announcer=announcer,
     )
-    for route in route_table():
-        app.router.add_route(route.method, route.path, guarded(route, desk))
+    for one in OPERATIONS:
+        app.router.add_route(one.method, one.path, guarded(one, desk))
 
     async def close(_: web.Application) -> None:
         await admin.operators.close()
 
     async def end_streams(_: web.Application) -> None:
-        await live.close()
+        await following.close()
 
     app.on_shutdown.append(end_streams)
     app.on_cleanup.append(close)

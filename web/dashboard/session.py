@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any
+from typing import Annotated, Any, Literal, NotRequired
 from uuid import UUID
 
-from aiohttp import web
+from pydantic import Field
+from typing_extensions import TypedDict
 
-from shared.adapters.postgres.dashboard.read_models import BadQuery
-from shared.adapters.postgres.dashboard.session_queries import SessionInsights
+from shared.bootstrap.foundation import SystemClock
 from shared.core.compaction.summary_diff import compare, says
+from shared.core.privacy.export import MIME
 from shared.core.session.ledger import ledger_from_json
-from shared.core.values.errors import EvertalkError
 from shared.core.values.messages import block_from_json, text_of
 from shared.services.admin.context_inspector import (
     CompactionEstimate,
@@ -22,13 +21,18 @@ from shared.services.admin.context_inspector import (
     ContextSnapshot,
     ReplayedCall,
 )
-from web.dashboard.access import AuthedRequest, DashboardRefusal, Route, answer
-from web.dashboard.exports import stream_conversation, wanted_format
-from web.dashboard.requests.request_json import read_json
+from shared.services.privacy.export import DataExporter
+from web.dashboard.access import HEADERS, AuthedRequest, conflicts
+from web.dashboard.api import SessionId, SummaryId, run_command
+from web.rest.arguments import Json, Shape
+from web.rest.files import Format, send_file
+from web.rest.kinds import Digits, Success, Thing, choice, told
+from web.rest.operation import Reply, Room
+from web.security import HttpRefusal
 
+room = Room(refusals=(404, 409, 503))
 BODY_BYTES = 16 * 1024
-FOCUS_CHARS = 300
-COMMAND_SECONDS = 200.0
+_TAKES_LONG = (404, 409, 413, 503)
 GONE = {
     "erased": "Parts of what was sent were erased, so it cannot be shown any more.",
     "refused": "The turn was refused before anything was sent.",
@@ -41,146 +45,164 @@ DIFFERS = {
 }
 
 
-def routes() -> tuple[Route, ...]:
-    def get(path: str, handler: Any, need: Any = "viewer") -> Route:
-        return Route(method="GET", path=f"/api/v1/{path}", need=need, handler=handler)
-
-    def post(path: str, handler: Any) -> Route:
-        return Route(method="POST", path=f"/api/v1/{path}", need="operator", handler=handler)
-
-    return (
-        get("sessions/{id}/timeline", timeline),
-        get("sessions/{id}/now", now),
-        get("sessions/{id}/replay", replay),
-        get("sessions/{id}/export", export),
-        get("sessions/{id}/estimate", estimate, "operator"),
-        post("sessions/{id}/compact", compact),
-        post("sessions/{id}/flush", flush),
-        get("compactions/{id}/diff", diff),
-    )
+class FlushNow(TypedDict):
+    pass
 
 
-async def timeline(visit: AuthedRequest) -> web.StreamResponse:
-    page = await _reads(visit).timeline(
-        _id(visit),
-        max_points=_number(visit, "max_points", most=2000) or 500,
-        from_turn=_number(visit, "from_turn") or 1,
-    )
-    if page is None:
-        raise _missing()
-    return answer(page)
+Timeline = TypedDict("Timeline", {
+    "turns": int, "limit": int | None, "points": list[Thing], "compactions": list[Thing],
+    "flushes": list[Thing],
+})  # fmt: skip
+WindowNow = TypedDict("WindowNow", {
+    "used": int | None, "limit": int, "free": int | None, "window": int, "hard": int, "reserve": int,
+    "preset": str, "numbers": Thing, "overrides": list[Thing],
+})  # fmt: skip
+Replay = TypedDict("Replay", {
+    "turn": int, "call": int, "calls": int, "newest": int | None,
+    "gone": Annotated[str | None, Field(description="why there is nothing to see")], "pieces": list[Thing],
+    "body": NotRequired[Annotated[Thing, Field(description="as the provider was sent it")]],
+})  # fmt: skip
+SummaryDiff = TypedDict("SummaryDiff", {
+    "lines": list[Thing], "items": list[Thing], "kept": int, "unsaid": list[Thing], "pins": list[Thing],
+    "notes": list[Thing],
+})  # fmt: skip
 
 
-async def now(visit: AuthedRequest) -> web.StreamResponse:
-    session_id = await _session(visit)
+@room.on("GET /sessions/{id}/timeline", Timeline, role="viewer")
+async def timeline(
+    visit: AuthedRequest,
+    session: SessionId,
+    *,
+    max_points: Annotated[int, Digits(1, 2000), told("at most so many")] = 500,
+    from_turn: Annotated[int, Digits(1, 2**53), told("the first turn that is shown")] = 1,
+) -> Reply:
+    """How full the window was at each turn."""
+    return await visit.desk.admin.sessions.timeline(session, max_points=max_points, from_turn=from_turn)
+
+
+@room.on("GET /sessions/{id}/now", WindowNow, role="viewer")
+async def window_now(visit: AuthedRequest, session: SessionId) -> Reply:
+    """What fills the window now, and by which numbers."""
+    session_id = await visit.desk.admin.sessions.session_id(session)
+    if session_id is None:
+        return None
+    with conflicts():
+        return _now(await _inspecting(visit).load_snapshot(session_id))
+
+
+@room.on("GET /sessions/{id}/replay", Replay, role="viewer")
+async def replay(
+    visit: AuthedRequest,
+    session: SessionId,
+    *,
+    turn: Annotated[int | None, Digits(1), told("the newest without it")] = None,
+    call: Annotated[int | None, Digits(1), told("of the turn; the last without it")] = None,
+    body: Annotated[str, choice("adds the request as it was sent", "1")] = "",
+) -> Reply:
+    """What the model saw at a turn's call."""
+    session_id = await visit.desk.admin.sessions.session_id(session)
+    if session_id is None:
+        return None
     inspecting = _inspecting(visit)
-    try:
-        return answer(_now(await inspecting.load_snapshot(session_id)))
-    except EvertalkError as error:
-        raise DashboardRefusal(409, error.code, error.advice) from error
-
-
-async def replay(visit: AuthedRequest) -> web.StreamResponse:
-    """`?turn=&call=`, counted from 1; the newest without them. `?body=1` adds the request as it was sent."""
-    session_id = await _session(visit)
-    inspecting = _inspecting(visit)
-    newest = await _reads(visit).newest_turn(session_id)
-    turn = _number(visit, "turn") or newest or 0
-    found = await inspecting.replay_call(session_id, turn, _number(visit, "call")) if turn else None
+    newest = await visit.desk.admin.sessions.newest_turn(session_id)
+    turn = turn or newest or 0
+    found = await inspecting.replay_call(session_id, turn, call) if turn else None
     page = _replay(found, turn)
-    if found is not None and found.request is not None and visit.request.query.get("body") == "1":
+    if found is not None and found.request is not None and body == "1":
         page["body"] = dict(await inspecting.build_body(found.request))
     if not visit.refresh:
-        await visit.desk.admin.operators.record(
-            actor=visit.operator.name, action="read.replay", about=visit.request.match_info["id"],
-            detail={"turn": turn},
-        )  # fmt: skip
-    return answer({**page, "newest": newest})
+        await visit.record("read.replay", visit.request.match_info["id"], turn=turn)
+    return {**page, "newest": newest}
 
 
-async def export(visit: AuthedRequest) -> web.StreamResponse:
-    """`?format=md|json`: the conversation as a file, which is to read all of it."""
-    kind, session_id = wanted_format(visit), await _session(visit)
+@room.on("GET /sessions/{id}/export", role="viewer", media="*/*")
+async def export_session(visit: AuthedRequest, session: SessionId, *, kind: Format = "json") -> Reply:
+    """The conversation as a file, and what was noted in it."""
+    session_id = await visit.desk.admin.sessions.session_id(session)
+    if session_id is None:
+        return None
     about = visit.request.match_info["id"]
-    await visit.desk.admin.operators.record(
-        actor=visit.operator.name, action="read.export", about=about, detail={"format": kind}
-    )
-    return await stream_conversation(visit, session_id, name=about[:8])
+    await visit.record("read.export", about, format=kind)
+    exporting = DataExporter(store=visit.desk.stores.export, clock=SystemClock())
+    return await send_file(
+        visit.request, exporting.stream(session_id, kind, alone=True),
+        name=exporting.build_file_name(kind, of=about[:8]), kind=MIME[kind], headers=HEADERS,
+    )  # fmt: skip
 
 
-async def estimate(visit: AuthedRequest) -> web.StreamResponse:
-    """`?do=compact|flush`, `?force=1`: what it would read, save and cost; asks no model."""
-    do, force = visit.request.query.get("do", "compact"), visit.request.query.get("force") == "1"
-    if do not in ("compact", "flush"):
-        raise BadQuery("do is compact or flush")
-    session_id, inspecting = await _session(visit), _inspecting(visit)
-    try:
+@room.on("GET /sessions/{id}/estimate", CompactionEstimate, role="operator")
+async def estimate(
+    visit: AuthedRequest,
+    session: SessionId,
+    *,
+    do: Annotated[Literal["compact", "flush"], told("which of the two")] = "compact",
+    force: Annotated[str, choice("as if a gain were of no matter", "1")] = "",
+) -> Reply:
+    """What a summary or a flush would read, save and cost; no model is asked."""
+    session_id, inspecting = await visit.desk.admin.sessions.session_id(session), _inspecting(visit)
+    if session_id is None:
+        return None
+    with conflicts():
         if do == "flush":
-            return answer(_estimate(await inspecting.estimate_flush(session_id)))
-        return answer(_estimate(await inspecting.estimate_compaction(session_id, force=force)))
-    except EvertalkError as error:
-        raise DashboardRefusal(409, error.code, error.advice) from error
+            return asdict(await inspecting.estimate_flush(session_id))
+        return asdict(await inspecting.estimate_compaction(session_id, force=force == "1"))
 
 
-async def compact(visit: AuthedRequest) -> web.StreamResponse:
-    """`{"focus"?, "force"?}`: as `/compact`; answers when it is done."""
-    body = await read_json(visit, most=BODY_BYTES, needed=False)
-    focus, force = body.get("focus") or "", body.get("force") or False
-    if not isinstance(focus, str) or len(focus) > FOCUS_CHARS or not isinstance(force, bool):
-        raise DashboardRefusal(
-            400, "bad_input", f"focus is words of at most {FOCUS_CHARS} characters, force is a flag."
-        )
-    return await _done(visit, "compact", f"{' '.join(focus.split())}{' --force' if force else ''}".strip())
+@room.on(
+    "POST /sessions/{id}/compact", Success, role="operator", body="CompactNow", most_bytes=BODY_BYTES,
+    refusals=_TAKES_LONG,
+)  # fmt: skip
+async def compact_now(
+    visit: AuthedRequest,
+    session: SessionId,
+    *,
+    focus: Annotated[str | None, Field(max_length=300, title="words of at most 300 characters")] = "",
+    force: bool | None = False,
+) -> Reply:
+    """Summarise older messages now; answers when it is done."""
+    args = f"{' '.join((focus or '').split())}{' --force' if force else ''}".strip()
+    return await _run(visit, session, "compact", args)
 
 
-async def flush(visit: AuthedRequest) -> web.StreamResponse:
-    """`{}`: saves to memory what no flush has read; answers when it is done."""
-    await read_json(visit, most=BODY_BYTES, needed=False)
-    return await _done(visit, "flush", "")
+@room.on(
+    "POST /sessions/{id}/flush", Success, role="operator", most_bytes=BODY_BYTES, refusals=_TAKES_LONG
+)  # fmt: skip
+async def flush_now(
+    visit: AuthedRequest, session: SessionId, *, body: Annotated[Json | None, Shape(FlushNow)] = None
+) -> Reply:
+    """Save to memory now what was not read yet; answers when it is done."""
+    return await _run(visit, session, "flush")
 
 
-async def _done(visit: AuthedRequest, name: str, args: str) -> web.StreamResponse:
-    session_id, commands = await _session(visit), visit.desk.commands
-    if commands is None:
-        raise DashboardRefusal(503, "not_available", "Commands cannot be run from here just now.")
+async def _run(visit: AuthedRequest, session: UUID, name: str, args: str = "") -> Reply:
+    session_id = await visit.desk.admin.sessions.session_id(session)
+    if session_id is None:
+        return None
     about = visit.request.match_info["id"]
-    await visit.desk.admin.operators.record(actor=visit.operator.name, action=f"session.{name}", about=about)
-    try:
-        async with asyncio.timeout(COMMAND_SECONDS):
-            outcome = await commands.run(
-                session_id=session_id, address_id=None, name=name, args=args, cid=None, progress=None
-            )
-    except EvertalkError as error:
-        raise DashboardRefusal(409, error.code, error.advice) from error
-    told = outcome if isinstance(outcome, Mapping) else {
-        part: getattr(outcome, part, None) for part in ("success", "result", "error")
-    }  # fmt: skip
-    if told.get("success") is False:
-        raise DashboardRefusal(409, f"cannot_{name}", str(told.get("error") or "It was not possible."))
-    return answer({"success": True, "result": str(told.get("result") or "")})
+    return await run_command(visit, session_id, name, args, action=f"session.{name}", about=about)
 
 
-async def diff(visit: AuthedRequest) -> web.StreamResponse:
-    """What a summary changed against the one before it, and what of the facts to keep it does not say."""
-    found = await _reads(visit).diff(_id(visit))
+@room.on("GET /compactions/{id}/diff", SummaryDiff, role="viewer")
+async def diff_summary(visit: AuthedRequest, summary: SummaryId) -> Reply:
+    """What a summary changed against the one before it."""
+    found = await visit.desk.admin.sessions.diff(summary)
     if found is None:
-        raise _missing()
-    await _note_reading(visit, "diff")
+        return None
+    if not visit.refresh:
+        await visit.record("read.diff", visit.request.match_info["id"])
     former = found["former"] or {"summary": "", "ledger": {}, "id": None}
     ledger, text = ledger_from_json(found["ledger"]), found["summary"]
     compared = compare(ledger_from_json(former["ledger"]), former["summary"], ledger, text)
-    return answer(
-        {
-            "id": found["id"],
-            "former": former["id"],
-            "lines": [asdict(line) for line in compared.lines],
-            "items": [asdict(item) for item in compared.items],
-            "kept": compared.kept,
-            "unsaid": [{"id": item.id, "kind": item.kind, "text": item.text} for item in compared.unsaid],
-            "pins": [_pin(pin, found["summary"]) for pin in found["pins"]],
-            "notes": [{"text": text, "said": says(found["summary"], text)} for text in found["notes"]],
-        }
-    )
+    return {
+        "id": found["id"],
+        "former": former["id"],
+        "lines": compared.lines,
+        "items": compared.items,
+        "kept": compared.kept,
+        "unsaid": [{"id": item.id, "kind": item.kind, "text": item.text} for item in compared.unsaid],
+        "pins": [_pin(pin, found["summary"]) for pin in found["pins"]],
+        "notes": [{"text": text, "said": says(found["summary"], text)} for text in found["notes"]],
+    }
 
 
 def _pin(pin: Mapping[str, Any], summary: str) -> dict[str, Any]:
@@ -230,49 +252,7 @@ def _replay(found: ReplayedCall | None, turn: int) -> dict[str, Any]:
     }
 
 
-def _estimate(found: CompactionEstimate) -> dict[str, Any]:
-    return asdict(found)
-
-
-def _reads(visit: AuthedRequest) -> SessionInsights:
-    return visit.desk.admin.sessions
-
-
 def _inspecting(visit: AuthedRequest) -> ContextInspector:
     if visit.desk.inspecting is None:
-        raise DashboardRefusal(503, "not_available", "This cannot be looked at from here just now.")
+        raise HttpRefusal(503, "not_available", "This cannot be looked at from here just now.")
     return visit.desk.inspecting
-
-
-async def _session(visit: AuthedRequest) -> int:
-    found = await _reads(visit).session_id(_id(visit))
-    if found is None:
-        raise _missing()
-    return found
-
-
-async def _note_reading(visit: AuthedRequest, action: str) -> None:
-    if not visit.refresh:
-        await visit.desk.admin.operators.record(
-            actor=visit.operator.name, action=f"read.{action}", about=visit.request.match_info["id"]
-        )
-
-
-def _number(visit: AuthedRequest, name: str, *, most: int = 2**53) -> int | None:
-    raw = visit.request.query.get(name, "")
-    if not raw:
-        return None
-    if not (raw.isascii() and raw.isdigit() and len(raw) < 18 and 1 <= int(raw) <= most):
-        raise BadQuery(f"{name} is a number from 1 to {most}")
-    return int(raw)
-
-
-def _id(visit: AuthedRequest) -> UUID:
-    try:
-        return UUID(visit.request.match_info["id"])
-    except ValueError:
-        raise _missing() from None
-
-
-def _missing() -> DashboardRefusal:
-    return DashboardRefusal(404, "not_found", "There is no such thing here.")

@@ -6,24 +6,29 @@ import asyncio
 import functools
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired
 from urllib.parse import urlsplit, urlunsplit
 
-from aiohttp import web
+from typing_extensions import TypedDict
 
 from shared.config.settings import Settings, find_setting_sources, is_secret, list_setting_names
-from web.dashboard.access import AuthedRequest, Route, answer
+from web.dashboard.access import AuthedRequest
+from web.rest.operation import Reply, Room
 
+room = Room()
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "settings.md"
 _ROW = re.compile(r"^\| `([A-Z_]+)` \| (.*?) \| (.*) \|$", re.MULTILINE)
 
+Setting = TypedDict("Setting", {
+    "name": str, "secret": bool, "meaning": str, "default": str, "value": NotRequired[str | None],
+})  # fmt: skip
+AllSettings = TypedDict("AllSettings", {"settings": list[Setting]})
 
-def routes() -> tuple[Route, ...]:
-    return (Route(method="GET", path="/api/v1/settings", need="operator", handler=settings),)
 
-
-async def settings(visit: AuthedRequest) -> web.StreamResponse:
-    return answer({"settings": await asyncio.to_thread(_all, visit.desk.settings)})
+@room.on("GET /settings", AllSettings, role="operator")
+async def list_settings(visit: AuthedRequest) -> Reply:
+    """Every setting, its value, and where that came from; never a secret."""
+    return {"settings": await asyncio.to_thread(_all, visit.desk.settings)}
 
 
 def _all(given: Settings) -> list[dict[str, Any]]:

@@ -6,24 +6,28 @@ import asyncio
 import html
 import secrets
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
 from aiohttp import web
+from pydantic import Field
+from typing_extensions import TypedDict
 
 from shared.adapters.encryption import Encryption
 from shared.adapters.postgres.people.sites import SiteShown, secret_about, site_from, whole_of
 from shared.config.bots import DEFAULT_AGENT
 from shared.config.settings import BadSettings, resolve_secret_key
-from shared.config.sites import ROW_FIELDS, BadSiteConfig, build_public_config, check_site, read_site_config
+from shared.config.sites import ROW_FIELDS, BadSiteConfig, build_public_config, read_site_config
+from shared.config.sites import check_site as check_config
 from shared.core.session.client_payloads import iso
-from web.dashboard.access import HEADERS, AuthedRequest, DashboardRefusal, Route, answer
-from web.dashboard.requests.etag import new_name, seen_version, stale, told
-from web.dashboard.requests.request_json import read_json
+from web.dashboard.access import HEADERS, AuthedRequest
+from web.dashboard.agents import Made
+from web.dashboard.requests import NewName, Seen, stale, version_of
 from web.dashboard.sign_in.login import PAGES
+from web.rest.kinds import DONE, Success, Thing, told
+from web.rest.operation import Reply, Room
+from web.security import HttpRefusal
 
-SITES = "/api/v1/sites"
-SETTINGS = f"{SITES}/{{name}}/settings"
-SECRETS = f"{SITES}/{{name}}/secrets"
+room = Room()
 _PREVIEW_HEADERS = {
     **HEADERS,
     "Content-Security-Policy": (
@@ -31,115 +35,124 @@ _PREVIEW_HEADERS = {
         "form-action 'none'; frame-ancestors 'self'; require-trusted-types-for 'script'; trusted-types 'none'"
     ),
 }
+Language = Annotated[Any, Field(json_schema_extra={"type": "string", "maxLength": 40})]
+Name = Annotated[str, told("of a site", json_schema_extra={"minLength": 1, "maxLength": 64})]
+
+Sites = TypedDict("Sites", {"sites": list[Thing]})
+SiteWhole = TypedDict("SiteWhole", {
+    "name": str, "settings": Thing, "version": int, "secrets": list[Thing], "snippet": str,
+})  # fmt: skip
+SiteJudged = TypedDict("SiteJudged", {"problems": list[str], "look": Thing | None})
+
+SiteSecret = TypedDict("SiteSecret", {"id": str, "secret": str})
 
 
-def routes() -> tuple[Route, ...]:
-    return (
-        Route(method="GET", path="/dashboard/preview", need="viewer", handler=preview),
-        Route(method="GET", path=SITES, need="viewer", handler=sites),
-        Route(method="POST", path=SITES, need="admin", handler=make),
-        Route(method="GET", path=SETTINGS, need="viewer", handler=site),
-        Route(method="PUT", path=SETTINGS, need="admin", handler=change),
-        Route(method="POST", path=f"{SITES}/{{name}}/check", need="viewer", handler=check),
-        Route(method="POST", path=SECRETS, need="admin", handler=add_secret),
-        Route(method="DELETE", path=f"{SECRETS}/{{id}}", need="admin", handler=revoke_secret),
-    )
-
-
-async def preview(visit: AuthedRequest) -> web.StreamResponse:
+@room.page("GET /dashboard/preview", role="viewer")
+async def preview(visit: AuthedRequest) -> Reply:
     """The widget itself without a server behind it, for the frame beside the form."""
     text = (PAGES / "preview.html").read_text(encoding="utf-8")
     return web.Response(text=text, content_type="text/html", headers=_PREVIEW_HEADERS)
 
 
-async def sites(visit: AuthedRequest) -> web.StreamResponse:
-    rows = await visit.desk.stores.sites.all()
-    return answer({"sites": [_listed(row) for row in rows]})
+@room.on("GET /sites", Sites, role="viewer")
+async def list_sites(visit: AuthedRequest) -> Reply:
+    """Where the widget lives."""
+    return {"sites": [_listed(row) for row in await visit.desk.stores.sites.all()]}
 
 
-async def make(visit: AuthedRequest) -> web.StreamResponse:
-    """`{"name"}`: on our own page only until it has origins, to be changed on its page."""
-    name, store = await new_name(visit), visit.desk.stores.sites
+@room.on("POST /sites", Made, status=201, role="admin", body="NewName", strict=True, refusals=(409,))
+async def make_site(visit: AuthedRequest, *, name: NewName) -> Reply:
+    """Make a site, which no page may use until it has origins."""
     whole = {"agent": DEFAULT_AGENT, "audience": "personal", "origins": []}
     if problems := await _problems(visit, whole):
-        raise DashboardRefusal(409, "no_default_agent", problems[0])
-    if not await store.add(site_from(name, whole, version=1), by=visit.operator.name):
-        raise DashboardRefusal(409, "name_taken", "There is a site of that name already.")
-    return answer({"name": name}, status=201)
+        raise HttpRefusal(409, "no_default_agent", problems[0])
+    if not await visit.desk.stores.sites.add(site_from(name, whole, version=1), by=visit.operator.name):
+        raise HttpRefusal(409, "name_taken", "There is a site of that name already.")
+    return {"name": name}
 
 
-async def site(visit: AuthedRequest) -> web.StreamResponse:
-    return answer(await _whole(visit, await _row(visit)))
+@room.on("GET /sites/{name}/settings", SiteWhole, role="viewer")
+async def site(visit: AuthedRequest, name: Name) -> Reply:
+    """A site: settings, secrets' ids, snippet."""
+    return await _whole(visit, await _row(visit, name))
 
 
-async def check(visit: AuthedRequest) -> web.StreamResponse:
-    """`{"settings", "language"?}` as typed so far: its problems, and how it would look."""
-    await _row(visit)
-    body = await read_json(visit)
-    settings, language = _settings(body), body.get("language", "en")
+@room.on(
+    "POST /sites/{name}/check", SiteJudged, role="viewer", body="SiteSettings", strict=True,
+    refusals=(404, 413),
+)  # fmt: skip
+async def check_site(
+    visit: AuthedRequest, name: Name, *, settings: Thing, language: Language = "en"
+) -> Reply:
+    """What would be wrong with settings, and how they look."""
+    await _row(visit, name)
     problems = await _problems(visit, settings)
     config = {key: value for key, value in settings.items() if key not in ROW_FIELDS and value is not None}
     look = None
     if not problems and isinstance(language, str):
         look = build_public_config(read_site_config(config), language[:40])
-    return answer({"problems": problems, "look": look})
+    return {"problems": problems, "look": look}
 
 
-async def change(visit: AuthedRequest) -> web.StreamResponse:
-    """`{"settings"}` with `If-Match`; a running Evertalk follows within ten seconds."""
-    row, settings, seen = await _row(visit), _settings(await read_json(visit)), seen_version(visit)
+@room.on(
+    "PUT /sites/{name}/settings", SiteWhole, role="admin", body="SiteSettings", strict=True,
+    refusals=(404, 409, 413, 422, 428),
+)  # fmt: skip
+async def change_site(
+    visit: AuthedRequest, name: Name, *, settings: Thing, language: Language = "en", if_match: Seen = ""
+) -> Reply:
+    """Change a site; it holds within ten seconds."""
+    row, seen = await _row(visit, name), version_of(if_match)
     if problems := await _problems(visit, settings):
         words = "This cannot be used; nothing was changed."
-        return told(visit, 422, "bad_site_config", words, {"problems": problems})
+        raise HttpRefusal(422, "bad_site_config", words, problems=problems)
     wanted = site_from(row.name, settings, version=seen)
     if await visit.desk.stores.sites.change(wanted, by=visit.operator.name) is None:
-        return stale(visit, yours=settings, theirs=await _whole(visit, await _row(visit)))
-    return answer(await _whole(visit, await _row(visit)))
+        raise stale(yours=settings, theirs=await _whole(visit, await _row(visit, name)))
+    return await _whole(visit, await _row(visit, name))
 
 
-async def add_secret(visit: AuthedRequest) -> web.StreamResponse:
-    """A second secret beside the first, shown this once; the old one is revoked when the site has changed."""
-    row = await _row(visit)
+@room.on("POST /sites/{name}/secrets", SiteSecret, role="admin", refusals=(404, 409, 503))
+async def make_site_secret(visit: AuthedRequest, name: Name) -> Reply:
+    """A secret that signs people in, shown this once."""
+    row = await _row(visit, name)
     try:
         key = await asyncio.to_thread(resolve_secret_key, visit.desk.settings)
-    except (BadSettings, OSError):
-        raise DashboardRefusal(
-            503, "no_secret_key", "EVERTALK_SECRET_KEY cannot be read: nothing was made."
-        ) from None
+    except OSError as error:
+        raise BadSettings(()) from error
     secret_id, secret = secrets.token_hex(4), secrets.token_urlsafe(48)
     sealed = Encryption(key).seal(secret.encode(), about=secret_about(row.name, secret_id))
     store = visit.desk.stores.sites
     if not await store.add_secret(row.name, secret_id, sealed, by=visit.operator.name):
-        raise DashboardRefusal(409, "two_secrets", "There are two secrets already; revoke one of them first.")
-    return answer({"id": secret_id, "secret": secret})
+        raise HttpRefusal(409, "two_secrets", "There are two secrets already; revoke one of them first.")
+    return {"id": secret_id, "secret": secret}
 
 
-async def revoke_secret(visit: AuthedRequest) -> web.StreamResponse:
-    row, secret_id = await _row(visit), visit.request.match_info["id"].replace("\x00", "")
-    if not await visit.desk.stores.sites.revoke_secret(row.name, secret_id, by=visit.operator.name):
-        raise DashboardRefusal(404, "not_found", "There is no such secret.")
-    return answer({"success": True})
+@room.on(
+    "DELETE /sites/{name}/secrets/{id}", Success, role="admin", refusals=(404,),
+    missing="There is no such secret.",
+)  # fmt: skip
+async def revoke_site_secret(
+    visit: AuthedRequest,
+    name: Name,
+    secret: Annotated[str, told("of the secret", json_schema_extra={"minLength": 1, "maxLength": 40})],
+) -> Reply:
+    """Revoke a secret; whoever it signed in has to come again."""
+    row = await _row(visit, name)
+    revoked = await visit.desk.stores.sites.revoke_secret(row.name, secret, by=visit.operator.name)
+    return DONE if revoked else None
 
 
-async def _row(visit: AuthedRequest) -> SiteShown:
-    row = await visit.desk.stores.sites.find(visit.request.match_info["name"].replace("\x00", ""))
+async def _row(visit: AuthedRequest, name: str) -> SiteShown:
+    row = await visit.desk.stores.sites.find(name)
     if row is None:
-        raise DashboardRefusal(404, "not_found", "There is no such site.")
+        raise HttpRefusal(404, "not_found", "There is no such site.")
     return row
-
-
-def _settings(body: Mapping[str, Any]) -> Mapping[str, Any]:
-    settings = body.get("settings")
-    if not isinstance(settings, Mapping) or not set(body) <= {"settings", "language"}:
-        raise DashboardRefusal(
-            400, "bad_input", "Send `settings`, an object with agent, audience and origins."
-        )
-    return settings
 
 
 async def _problems(visit: AuthedRequest, settings: Mapping[str, Any]) -> list[str]:
     try:
-        check_site(settings)
+        check_config(settings)
     except BadSiteConfig as error:
         return list(error.problems)
     if "\x00" in settings["agent"] or await visit.desk.stores.agents.find(settings["agent"]) is None:

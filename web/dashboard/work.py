@@ -2,149 +2,174 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import partial
-from typing import Any
+from collections.abc import Sequence
+from typing import Annotated, Any
 from uuid import UUID
 
-from aiohttp import web
+from pydantic import BeforeValidator, ConfigDict, Field, with_config
+from typing_extensions import TypedDict
 
 from shared.adapters.postgres.dashboard.job_queries import DeliveryQuery, check_match
-from shared.adapters.postgres.dashboard.read_models import MAX_LIMIT, BadQuery
-from shared.core.ops.job_views import DeliveryVerb, JobMatch, JobVerb, PartKey, WorkChanged
+from shared.core.ops.job_views import (
+    DOUBTS,
+    JOB_KINDS,
+    JOB_STATES,
+    DeliveryVerb,
+    JobMatch,
+    JobVerb,
+    PartKey,
+)
+from shared.core.ops.job_views import WorkChanged as Done
 from shared.services.admin.job_admin import JobAdmin
-from web.dashboard.access import AuthedRequest, DashboardRefusal, Handler, Route, answer
-from web.dashboard.requests.request_json import read_json
+from web.dashboard.access import AuthedRequest
+from web.rest.kinds import Before, Cursor, Id, Limit, Thing, choice, told
+from web.rest.operation import Reply, Room
+from web.security import HttpRefusal
 
+room = Room(refusals=(503,))
 NAMED_AT_MOST = 500
 _SHOWN_AT_MOST = 50
-_BIG = 2**62
 
 
-def routes() -> tuple[Route, ...]:
-    return (
-        Route(method="GET", path="/api/v1/jobs", need="viewer", handler=jobs),
-        _post("/api/v1/jobs/retry", partial(change_jobs, "retry")),
-        _post("/api/v1/jobs/cancel", partial(change_jobs, "cancel")),
-        Route(method="GET", path="/api/v1/deliveries", need="viewer", handler=deliveries),
-        _post("/api/v1/deliveries/arrived", partial(change_parts, "arrived")),
-        _post("/api/v1/deliveries/send-again", partial(change_parts, "send_again")),
-    )
+def _number(given: Any) -> int:
+    if isinstance(given, str) and given.isascii() and given.isdigit() and len(given) < 19:
+        return int(given)
+    if isinstance(given, int) and not isinstance(given, bool) and 0 <= given < 2**62:
+        return given
+    raise ValueError("a number of ours")
 
 
-def _post(path: str, handler: Handler) -> Route:
-    return Route(method="POST", path=path, need="operator", handler=handler)
+Conversation = Annotated[UUID | None, told("of one conversation")]
+JobId = Annotated[int, BeforeValidator(_number), Field(json_schema_extra={"minimum": 1, "maximum": 2**53})]
+JobIds = Annotated[list[JobId] | None, Field(min_length=1, max_length=NAMED_AT_MOST)]
+Newest = Annotated[int | None, BeforeValidator(_number, json_schema_input_type=str)]
 
 
-async def jobs(visit: AuthedRequest) -> web.StreamResponse:
-    query = visit.request.query
-    match = JobMatch(
-        state=query.get("state", ""), kind=query.get("kind", ""), session=_session(query.get("session", ""))
-    )
-    before = _number(query["before"]) if query.get("before") else None
-    return answer(await visit.desk.admin.jobs.jobs(match, before=before, limit=_limit(query)))
+@with_config(ConfigDict(extra="forbid"))
+class Match(TypedDict, total=False):
+    """A filter that is not understood must not become no filter."""
+
+    state: str
+    kind: str
+    session: Annotated[str, BeforeValidator(lambda given: str(UUID(given)) if given else "")]
 
 
-async def deliveries(visit: AuthedRequest) -> web.StreamResponse:
-    query = visit.request.query
-    asked = DeliveryQuery(
-        state=query.get("state", ""),
-        session=_session(query.get("session", "")),
-        cursor=query.get("cursor", ""),
-        limit=_limit(query),
-    )
-    return answer(await visit.desk.admin.jobs.deliveries(asked))
+Part = TypedDict("Part", {
+    "session": Id, "turn": Annotated[int, BeforeValidator(_number)],
+    "part": Annotated[int, BeforeValidator(_number)],
+})  # fmt: skip
 
 
-async def change_jobs(verb: JobVerb, visit: AuthedRequest) -> web.StreamResponse:
-    """`{"ids": […]}`, or `{"match": {…}, "through": newest}` for all that the page counted."""
-    desk, body, who = _desk(visit), await read_json(visit), visit.operator.name
-    if "match" in body:
-        through = _number(body.get("through"))
-        done = await desk.change_matching_jobs(verb, _match(body["match"]), through=through, actor=who)
-    else:
-        done = await desk.change_jobs(verb, _ids(body.get("ids")), actor=who)
-    return answer(_told(done))
+Parts = Annotated[list[Part], Field(min_length=1, max_length=NAMED_AT_MOST)]
+
+Jobs = TypedDict("Jobs", {
+    "states": Thing, "counted_to": int, "failing": int, "newest": str, "retry_all": Thing,
+    "cancel_all": Thing, "jobs": list[Thing], "before": str | None, "workers": list[Thing],
+    "bots": list[Thing],
+})  # fmt: skip
+Deliveries = TypedDict("Deliveries", {
+    "states": Thing, "on_their_way": int, "deliveries": list[Thing], "next": str | None,
+})  # fmt: skip
+WorkChanged = TypedDict("WorkChanged", {"changed": int, "skipped": int, "left": int, "why": list[Thing]})
 
 
-async def change_parts(verb: DeliveryVerb, visit: AuthedRequest) -> web.StreamResponse:
-    """`{"parts": [{"session", "turn", "part"}]}`; sending again may show a person the same words twice."""
-    desk, body = _desk(visit), await read_json(visit)
-    done = await desk.change_deliveries(verb, _parts(body.get("parts")), actor=visit.operator.name)
-    return answer(_told(done))
+@room.on("GET /jobs", Jobs, role="viewer", refusals=())
+async def list_jobs(
+    visit: AuthedRequest,
+    *,
+    state: Annotated[str, choice("of jobs", *JOB_STATES)] = "",
+    kind: Annotated[str, choice("of jobs", *JOB_KINDS)] = "",
+    session: Conversation = None,
+    before: Before = None,
+    limit: Limit = 50,
+) -> Reply:
+    """Work in the background, and the processes."""
+    match = JobMatch(state=state, kind=kind, session=str(session or ""))
+    return await visit.desk.admin.jobs.jobs(match, before=before, limit=limit)
+
+
+@room.on("GET /deliveries", Deliveries, role="viewer", refusals=())
+async def list_deliveries(
+    visit: AuthedRequest,
+    *,
+    state: Annotated[str, choice("one of the two", *DOUBTS)] = "",
+    session: Conversation = None,
+    cursor: Cursor = "",
+    limit: Limit = 50,
+) -> Reply:
+    """Parts of answers that may not be in their chat, or never will be."""
+    asked = DeliveryQuery(state=state, session=str(session or ""), cursor=cursor, limit=limit)
+    return await visit.desk.admin.jobs.deliveries(asked)
+
+
+@room.on("POST /jobs/retry", WorkChanged, role="operator", body="JobsChange")
+async def retry_jobs(
+    visit: AuthedRequest, *, ids: JobIds = None, match: Match | None = None, through: Newest = None
+) -> Reply:
+    """Begin jobs again that gave up, or that wait after an error.
+
+    By `ids`, or all that `match` up to the job `through`. What has moved on meanwhile is skipped, and told.
+    """
+    return await _change_jobs(visit, "retry", ids, match, through)
+
+
+@room.on("POST /jobs/cancel", WorkChanged, role="operator", body="JobsChange")
+async def cancel_jobs(
+    visit: AuthedRequest, *, ids: JobIds = None, match: Match | None = None, through: Newest = None
+) -> Reply:
+    """Put jobs away that nobody works on.
+
+    By `ids`, or all that `match` up to the job `through`. What has moved on meanwhile is skipped, and told.
+    """
+    return await _change_jobs(visit, "cancel", ids, match, through)
+
+
+async def _change_jobs(
+    visit: AuthedRequest, verb: JobVerb, ids: Sequence[int] | None, match: Match | None, through: int | None
+) -> Reply:
+    desk, who = _desk(visit), visit.operator.name
+    if match is not None and through is not None:
+        which = JobMatch(**match)
+        check_match(which)
+        return _told(await desk.change_matching_jobs(verb, which, through=through, actor=who))
+    if ids is None:
+        raise HttpRefusal(400, "bad_input", f"`ids` are 1 to {NAMED_AT_MOST} numbers of jobs.")
+    return _told(await desk.change_jobs(verb, sorted(set(ids)), actor=who))
+
+
+@room.on("POST /deliveries/arrived", WorkChanged, role="operator", body="PartsChange")
+async def mark_arrived(visit: AuthedRequest, *, parts: Parts) -> Reply:
+    """Take parts of answers as arrived.
+
+    Nothing is sent.
+    """
+    return await _change_parts(visit, "arrived", parts)
+
+
+@room.on("POST /deliveries/send-again", WorkChanged, role="operator", body="PartsChange")
+async def send_again(visit: AuthedRequest, *, parts: Parts) -> Reply:
+    """Send parts of answers again.
+
+    The bot's process sends them. What did arrive is in the chat twice then.
+    """
+    return await _change_parts(visit, "send_again", parts)
+
+
+async def _change_parts(visit: AuthedRequest, verb: DeliveryVerb, parts: Sequence[Part]) -> Reply:
+    keys = {PartKey(session=str(one["session"]), turn=one["turn"], part=one["part"]): None for one in parts}
+    return _told(await _desk(visit).change_deliveries(verb, list(keys), actor=visit.operator.name))
 
 
 def _desk(visit: AuthedRequest) -> JobAdmin:
     if visit.desk.work is None:
-        raise DashboardRefusal(503, "not_available", "Nothing can be changed from here just now.")
+        raise HttpRefusal(503, "not_available", "Nothing can be changed from here just now.")
     return visit.desk.work
 
 
-def _told(done: WorkChanged) -> dict[str, Any]:
+def _told(done: Done) -> Reply:
     return {
         "changed": len(done.changed),
         "skipped": len(done.skipped),
         "left": done.more,
         "why": [{"what": one.what, "why": one.why} for one in done.skipped[:_SHOWN_AT_MOST]],
     }
-
-
-def _match(given: Any) -> JobMatch:
-    if not isinstance(given, dict) or not all(isinstance(value, str) for value in given.values()):
-        raise _bad("match holds state, kind and session, as in the address of the page.")
-    unknown = given.keys() - {"state", "kind", "session"}
-    if unknown:
-        # A filter that is not understood must not become no filter.
-        raise _bad("match knows state, kind and session only.")
-    match = JobMatch(
-        state=given.get("state", ""), kind=given.get("kind", ""), session=_session(given.get("session", ""))
-    )
-    check_match(match)
-    return match
-
-
-def _ids(given: Any) -> list[int]:
-    if not isinstance(given, list) or not 0 < len(given) <= NAMED_AT_MOST:
-        raise _bad(f"ids are 1 to {NAMED_AT_MOST} numbers of jobs.")
-    return sorted({_number(one) for one in given})
-
-
-def _parts(given: Any) -> list[PartKey]:
-    if not isinstance(given, list) or not 0 < len(given) <= NAMED_AT_MOST:
-        raise _bad(f"parts are 1 to {NAMED_AT_MOST} of session, turn and part.")
-    found = {}
-    for one in given:
-        if not isinstance(one, dict) or not isinstance(one.get("session"), str):
-            raise _bad("a part has a session, a turn and a part.")
-        session = _session(one["session"])
-        if not session:
-            raise _bad("a part has a session, a turn and a part.")
-        key = PartKey(session=session, turn=_number(one.get("turn")), part=_number(one.get("part")))
-        found[str(key)] = key
-    return list(found.values())
-
-
-def _number(given: Any) -> int:
-    if isinstance(given, str) and given.isascii() and given.isdigit() and len(given) < 19:
-        return int(given)
-    if isinstance(given, int) and not isinstance(given, bool) and 0 <= given < _BIG:
-        return given
-    raise BadQuery("that is no number of ours")
-
-
-def _limit(query: Mapping[str, str]) -> int:
-    limit = _number(query.get("limit") or "50")
-    if not 1 <= limit <= MAX_LIMIT:
-        raise BadQuery(f"limit is 1 to {MAX_LIMIT}")
-    return limit
-
-
-def _session(text: str) -> str:
-    try:
-        return str(UUID(text)) if text else ""
-    except ValueError:
-        raise BadQuery("session is the id of a conversation") from None
-
-
-def _bad(words: str) -> DashboardRefusal:
-    return DashboardRefusal(400, "bad_input", words[0].upper() + words[1:])

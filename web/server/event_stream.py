@@ -48,7 +48,9 @@ class EventStream:
             await self._response.prepare(self._request)
 
     async def send(self, event: str, data: Mapping[str, Any]) -> None:
-        await self._write(f"event: {event}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n")
+        await self._write(
+            f"event: {event}\ndata: {json.dumps(data, ensure_ascii=False, separators=(',', ':'))}\n\n"
+        )
 
     async def beat(self) -> None:
         """A comment, which readers skip and proxies take for life."""

@@ -11,7 +11,7 @@ from aiohttp import ClientSession, CookieJar, DummyCookieJar, TCPConnector, web
 from aiohttp.test_utils import make_mocked_request
 
 from tests.kit.web.fixtures import Server, Starter, hello
-from web.api.spec.operations import OPERATIONS
+from tests.kit.web.table import ROWS
 from web.server import http_server
 from web.server.http_server import Listener
 from web.server.origins import Proxies, network_key
@@ -244,7 +244,7 @@ async def test_no_route_unpacks_a_body(server: Server) -> None:
     async with ClientSession(
         cookie_jar=CookieJar(unsafe=True), connector=TCPConnector(limit=4), auto_decompress=False
     ) as client:
-        for one in OPERATIONS:
+        for one in ROWS:
             if one.method == "GET":
                 continue
             path = one.path.replace("{id}", "x").replace("{name}", "help")

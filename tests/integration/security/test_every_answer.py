@@ -13,7 +13,7 @@ from aiohttp import ClientResponse
 from tests.integration.web.api.test_route_access import request_of
 from tests.kit.web.callers import bearer, crowd, make_key, make_visitor
 from tests.kit.web.fixtures import Server, Starter
-from web.api.spec.operations import OPERATIONS
+from tests.kit.web.table import ROWS
 
 INSIDE = "postgresql://evertalk:the-secret-inside@db/evertalk"
 CANARY = "ada-bird-singing-in-the-canyon"
@@ -80,7 +80,7 @@ async def test_whatever_breaks_inside_nothing_of_it_is_shown(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     people = await crowd(server)
-    asked = [(one, *(await request_of(server, one, people))) for one in OPERATIONS]
+    asked = [(one, *(await request_of(server, one, people))) for one in ROWS]
 
     def broken(*_: object, **__: object) -> Any:
         raise RuntimeError(f"cannot use {INSIDE}")
@@ -112,7 +112,7 @@ async def test_whatever_breaks_inside_nothing_of_it_is_shown(
     finally:
         structlog.reset_defaults()
     assert wrong == []
-    assert broke > len(OPERATIONS) / 2, "most need the database"
+    assert broke > len(ROWS) / 2, "most need the database"
 
 
 async def _said_in_private(server: Server) -> Any:
@@ -140,7 +140,7 @@ async def _said_in_private(server: Server) -> Any:
 
 async def _heard(server: Server, people: Any, headers: dict[str, str]) -> list[str]:
     found = []
-    for one in OPERATIONS:
+    for one in ROWS:
         path, sent = await request_of(server, one, people)
         given = {**sent.pop("headers", {}), **headers}
         async with server.client.request(one.method, server.url + path, headers=given, **sent) as answer:
@@ -224,7 +224,7 @@ async def test_what_is_anothers_looks_like_what_is_not_there(server: Server) -> 
     foreign = dict(people.headers["foreign visitor"])
     nothing = "00000000-0000-4000-8000-000000000000"
     wrong = []
-    for one in OPERATIONS:
+    for one in ROWS:
         if not one.visitor or one.method != "GET" or "{id}" not in one.path:
             continue
         answers = []

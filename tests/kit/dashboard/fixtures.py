@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any, TypeAlias
 
 import aiohttp
@@ -34,7 +35,7 @@ class RunCommands:
         self.asked.append(request)
         if isinstance(self.outcome, Exception):
             raise self.outcome
-        return self.outcome
+        return SimpleNamespace(**{"success": True, "result": "", "error": None, **self.outcome})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

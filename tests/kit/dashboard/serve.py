@@ -15,8 +15,8 @@ from shared.services.admin.context_inspector import ContextInspector
 from shared.services.admin.job_admin import JobAdmin
 from shared.services.tools.handover import HandoverService
 from web.dashboard import add_dashboard
-from web.dashboard.commands import CommandsLike
 from web.dashboard.live import DashboardNews
+from web.parts import Commanding
 
 STATIC = Path(__file__).resolve().parents[3] / "web" / "static"
 
@@ -27,7 +27,7 @@ async def served(
     *,
     pool: asyncpg.Pool[asyncpg.Record],
     settings: Settings,
-    commands: CommandsLike | None,
+    commands: Commanding | None,
     handovers: HandoverService | None = None,
     inspecting: ContextInspector | None = None,
     work_desk: JobAdmin | None = None,

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Annotated
 from urllib.parse import quote
 
 from aiohttp import web
+from pydantic import Field
 
 from shared.adapters.postgres.people.operator_auth import (
     SESSION_HOURS,
@@ -18,14 +20,16 @@ from shared.core.identity.operators import OfTheProvider
 from web.dashboard.access import (
     AuthedRequest,
     DashboardContext,
-    DashboardRefusal,
-    answer,
     can_keep_login,
     cookie_name,
     is_secure,
 )
-from web.dashboard.requests.request_json import FORM_BYTES, read_form, read_json
+from web.dashboard.requests import FORM_BYTES, read_form
+from web.rest.kinds import DONE, Success
+from web.rest.operation import Reply, Room
+from web.security import HttpRefusal
 
+room = Room()
 PAGES = Path(__file__).resolve().parents[2] / "static" / "dash"
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{20,200}")
 _NEXT = re.compile(r"/dashboard(/[A-Za-z0-9/_-]*)?(\?[A-Za-z0-9=&_.%+-]*)?")
@@ -47,24 +51,23 @@ _MESSAGES = {
 }
 
 
+@room.page("GET /dashboard/login", anyone=True)
 async def login_page(visit: AuthedRequest) -> web.StreamResponse:
     """Shows; a preview of a link in some chat must not use it up."""
     query = visit.request.query
     if visit.who is not None and "token" not in query:
         return see_other(next_of(query.get("next", "")))
-    return _page(
-        token=query.get("token", ""),
-        following=query.get("next", ""),
-        message=query.get("m", ""),
-        desk=visit.desk,
+    return login_form(
+        query.get("m", ""), token=query.get("token", ""), following=query.get("next", ""), desk=visit.desk
     )
 
 
+@room.page("POST /dashboard/login", anyone=True)
 async def log_in(visit: AuthedRequest) -> web.StreamResponse:
     request, desk = visit.request, visit.desk
     if not can_keep_login(request, desk.settings):
-        return login_again(visit, "plain", status=403)
-    form = await read_form(visit)
+        return login_form("plain", desk=visit.desk, status=403)
+    form = await read_form(request)
     token, source = form.get("token", ""), desk.address(request)
     browser = request.headers.get("User-Agent", "")
     if token:
@@ -76,10 +79,10 @@ async def log_in(visit: AuthedRequest) -> web.StreamResponse:
     if isinstance(outcome, TooManyTries):
         return wait_longer(outcome.retry_after_seconds, desk=desk)
     if isinstance(outcome, CodeNeeded):
-        return code_page(outcome.token, following=form.get("next", ""))
+        return login_form(step=outcome.token, following=form.get("next", ""))
     if outcome is None:
         message = "used" if token else "wrong"
-        return login_again(visit, message, following=form.get("next", ""), status=401)
+        return login_form(message, desk=visit.desk, following=form.get("next", ""), status=401)
     return await keep_login(visit, outcome, following=form.get("next", ""))
 
 
@@ -100,6 +103,7 @@ async def keep_login(visit: AuthedRequest, token: str, *, following: str) -> web
     return response
 
 
+@room.page("POST /dashboard/logout", anyone=True)
 async def log_out(visit: AuthedRequest) -> web.StreamResponse:
     await _end(visit)
     if visit.desk.live is not None:
@@ -110,29 +114,31 @@ async def log_out(visit: AuthedRequest) -> web.StreamResponse:
     return response
 
 
-async def set_password(visit: AuthedRequest) -> web.StreamResponse:
-    """JSON `{password}`; every other login of this operator ends."""
+@room.on(
+    "POST /me/password", Success, role="viewer", body="Password", most_bytes=FORM_BYTES, refusals=(409, 422)
+)  # fmt: skip
+async def set_password(
+    visit: AuthedRequest,
+    *,
+    password: Annotated[str, Field(json_schema_extra={"minLength": 10, "maxLength": 1_000})],
+) -> Reply:
+    """Set one's own password; every other login ends."""
+    operators = visit.desk.admin.operators
     if visit.operator.by_provider:
-        raise DashboardRefusal(
-            409, OfTheProvider.code, "Your password is your identity provider's; change it there."
-        )
-    password = (await read_json(visit, most=FORM_BYTES)).get("password")
-    if not isinstance(password, str):
-        raise DashboardRefusal(400, "bad_input", "Send a password; it is text.")
-    token = visit.request.cookies.get(cookie_name(visit.request, visit.desk.settings), "")
+        words = "Your password is your identity provider's; change it there."
+        raise HttpRefusal(409, OfTheProvider.code, words)
     try:
-        await visit.desk.admin.operators.set_password(visit.operator.operator_id, password, keep=token)
+        await operators.set_password(visit.operator.operator_id, password, keep=visit.token)
     except WeakPassword as error:
-        raise DashboardRefusal(422, "weak_password", str(error)) from None
-    await visit.desk.admin.operators.record(actor=visit.operator.name, action="password.set")
-    return answer({"success": True})
+        raise HttpRefusal(422, "weak_password", str(error)) from None
+    await visit.record("password.set")
+    return DONE
 
 
 async def _end(visit: AuthedRequest) -> None:
     """A login never goes on under its old number."""
-    old = visit.request.cookies.get(cookie_name(visit.request, visit.desk.settings))
-    if old:
-        await visit.desk.admin.operators.log_out(old)
+    if visit.token:
+        await visit.desk.admin.operators.log_out(visit.token)
 
 
 def next_of(path: str) -> str:
@@ -146,37 +152,24 @@ def see_other(location: str) -> web.Response:
 def wait_longer(seconds: int, *, desk: DashboardContext | None = None) -> web.Response:
     minutes = -(-seconds // 60)
     text = f"Too many tries. Please wait {minutes} minute{'s' if minutes > 1 else ''}."
-    return _fill(text, status=429, headers={"Retry-After": str(seconds)}, desk=desk)
+    return login_form(text=text, status=429, headers={"Retry-After": str(seconds)}, desk=desk)
 
 
-def login_again(
-    visit: AuthedRequest, message: str, *, following: str = "", status: int = 200
-) -> web.Response:
-    return _page(following=following, message=message, status=status, desk=visit.desk)
-
-
-def code_page(step: str, *, following: str, message: str = "", status: int = 200) -> web.Response:
-    """Asks for the code of the authenticator app; `step` stands for what was right so far."""
-    return _fill(_MESSAGES[message], step=step, following=following, status=status)
-
-
-def _page(
-    *, desk: DashboardContext, token: str = "", following: str = "", message: str = "", status: int = 200
-) -> web.Response:
-    return _fill(_MESSAGES.get(message, ""), token=token, following=following, status=status, desk=desk)
-
-
-def _fill(
-    message: str,
+def login_form(
+    message: str = "",
     *,
+    desk: DashboardContext | None = None,
+    text: str = "",
     token: str = "",
     step: str = "",
     following: str = "",
     status: int = 200,
     headers: dict[str, str] | None = None,
-    desk: DashboardContext | None = None,
 ) -> web.Response:
-    """Only words of ours, and values of harmless characters, are ever put into the page."""
+    """Asks for a name and a password, or for the code of the authenticator app: `step` stands for what was
+    right so far. Only words of ours, and values of harmless characters, are ever put into the page.
+    """
+    words = text or _MESSAGES.get(message, "")
     page = (PAGES / "login.html").read_text(encoding="utf-8")
     link = token if _TOKEN.fullmatch(token) else ""
     half = step if _TOKEN.fullmatch(step) else ""
@@ -185,7 +178,7 @@ def _fill(
         page = re.sub(rf"<!--{other}-->.*?<!--end-->", "", page, flags=re.DOTALL)
     if link or half or desk is None or desk.provider is None:
         page = re.sub(r"<!--provider-->.*?<!--end-->", "", page, flags=re.DOTALL)
-    if not message:
+    if not words:
         page = re.sub(r"<!--message-->.*?<!--end-->", "", page, flags=re.DOTALL)
     filled = (
         page.replace("[[token]]", link)
@@ -194,5 +187,5 @@ def _fill(
     )
     filled = filled.replace("[[next-part]]", quote(next_of(following), safe=""))
     return web.Response(
-        status=status, text=filled.replace("[[message]]", message), content_type="text/html", headers=headers
+        status=status, text=filled.replace("[[message]]", words), content_type="text/html", headers=headers
     )

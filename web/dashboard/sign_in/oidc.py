@@ -13,11 +13,14 @@ from aiohttp import web
 from shared.adapters.oidc import OidcProvider
 from shared.adapters.postgres.people.login_tries import address_key
 from shared.core.identity.oidc import Attempt, NoEntry, ProviderAway, ProviderRefused, Vouched
-from web.dashboard.access import AuthedRequest, DashboardRefusal, Route, can_keep_login, is_secure
-from web.dashboard.sign_in.login import keep_login, login_again, next_of, see_other, wait_longer
+from web.dashboard.access import AuthedRequest, can_keep_login, is_secure
+from web.dashboard.sign_in.login import keep_login, login_form, next_of, see_other, wait_longer
+from web.rest.operation import Room
+from web.security import HttpRefusal
 
 log = structlog.get_logger(__name__)
 
+room = Room()
 COOKIE = "evertalk_sign_in"
 BACK = "/dashboard/oidc/back"
 ATTEMPT_SECONDS = 600
@@ -25,24 +28,18 @@ MOST_CHARS = 8_192
 _ATTEMPT = re.compile(r"([A-Za-z0-9_-]{43})\.([A-Za-z0-9_=-]{0,400})")
 
 
-def routes() -> tuple[Route, ...]:
-    return (
-        Route(method="GET", path="/dashboard/oidc", need="anyone", handler=begin),
-        Route(method="GET", path=BACK, need="anyone", handler=back),
-    )
-
-
+@room.page("GET /dashboard/oidc", anyone=True)
 async def begin(visit: AuthedRequest) -> web.StreamResponse:
     request, desk = visit.request, visit.desk
     provider = _provider(visit)
     if not can_keep_login(request, desk.settings):
-        return login_again(visit, "plain", status=403)
+        return login_form("plain", desk=visit.desk, status=403)
     attempt = Attempt(secret=secrets.token_urlsafe(32))
     try:
         address = await provider.begin(attempt, redirect_uri=desk.origin(request) + BACK)
     except ProviderAway as error:
         log.warning("oidc_provider_away", reason=str(error))
-        return login_again(visit, "away", status=503)
+        return login_form("away", desk=visit.desk, status=503)
     response = see_other(address)
     following = base64.urlsafe_b64encode(next_of(request.query.get("next", "")).encode()).decode()[:400]
     response.set_cookie(
@@ -52,6 +49,7 @@ async def begin(visit: AuthedRequest) -> web.StreamResponse:
     return response
 
 
+@room.page(f"GET {BACK}", anyone=True)
 async def back(visit: AuthedRequest) -> web.StreamResponse:
     """The attempt ends here, however it ends."""
     response = await _finish(visit)
@@ -64,7 +62,7 @@ async def _finish(visit: AuthedRequest) -> web.StreamResponse:
     provider, source = _provider(visit), visit.desk.address(visit.request)
     begun = _ATTEMPT.fullmatch(visit.request.cookies.get(_cookie(visit), ""))
     if begun is None or len(visit.request.query_string) > MOST_CHARS:
-        return login_again(visit, "again", status=400)
+        return login_form("again", desk=visit.desk, status=400)
     tries, keys = visit.desk.admin.login_tries, address_key(source)
     if wait := await tries.begin(keys):
         return wait_longer(wait)
@@ -75,7 +73,7 @@ async def _finish(visit: AuthedRequest) -> web.StreamResponse:
     except (ProviderRefused, NoEntry, ProviderAway) as error:
         return await _refused(visit, error, source=source)
     if token is None:
-        return login_again(visit, "locked", status=403)
+        return login_form("locked", desk=visit.desk, status=403)
     await tries.succeeded(keys)
     return await keep_login(visit, token, following=_following(begun[2]))
 
@@ -98,12 +96,12 @@ async def _refused(
     await visit.desk.admin.operators.record(actor="nobody", action="login.refused", detail=detail)
     messages = {"no_entry": ("groups", 403), "provider_away": ("away", 503)}
     message, status = messages.get(error.code, ("again", 400))
-    return login_again(visit, message, status=status)
+    return login_form(message, desk=visit.desk, status=status)
 
 
 def _provider(visit: AuthedRequest) -> OidcProvider:
     if visit.desk.provider is None:
-        raise DashboardRefusal(404, "not_found", "No identity provider is set up here.")
+        raise HttpRefusal(404, "not_found", "No identity provider is set up here.")
     return visit.desk.provider
 
 

@@ -2,55 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any
+from datetime import datetime
+from typing import Annotated
 
-from aiohttp import web
+from pydantic import Field
+from typing_extensions import TypedDict
 
 from shared.adapters.encryption import CannotUnseal
 from shared.adapters.postgres.people.operator_auth import TooManyTries
 from shared.adapters.postgres.people.second_factors import NoSuchFactor, SecondFactors
 from shared.config.settings import BadSettings
-from shared.core.session.client_payloads import iso
-from web.dashboard.access import (
-    AuthedRequest,
-    DashboardRefusal,
-    Handler,
-    Need,
-    Route,
-    answer,
-    can_keep_login,
-    cookie_name,
-)
-from web.dashboard.requests.params import typed
-from web.dashboard.requests.request_json import read_form, read_json
-from web.dashboard.sign_in.login import code_page, keep_login, login_again, wait_longer
+from web.dashboard.access import AuthedRequest, can_keep_login
+from web.dashboard.requests import read_form
+from web.dashboard.sign_in.login import keep_login, login_form, wait_longer
 from web.dashboard.sign_in.qr import qr_picture
+from web.rest.kinds import DONE, Cut, Success, Thing, told
+from web.rest.operation import Reply, Room
+from web.security import HttpRefusal
 
+room = Room()
 BODY_BYTES = 1024
 MOST_CHARS = 100
+Code = Annotated[str, Cut(MOST_CHARS, "of the app"), Field(json_schema_extra={"minLength": 1})]
+
+SecondFactor = TypedDict("SecondFactor", {"on": bool, "since": datetime | None, "codes_left": int})
+SecondFactorKey = TypedDict("SecondFactorKey", {
+    "key": Annotated[str, Field(description="to be typed into the app")],
+    "address": Annotated[str, Field(description="the same for an app on this device (`otpauth:`)")],
+    "picture": Annotated[Thing | None, told("the same for a camera: `size` in modules, SVG `path`")],
+})  # fmt: skip
+RecoveryCodes = TypedDict("RecoveryCodes", {
+    "codes": list[Annotated[str, Field(description="opens once; shown this once")]],
+})  # fmt: skip
 
 
-def routes() -> tuple[Route, ...]:
-    def route(method: str, path: str, need: Need, handler: Handler) -> Route:
-        return Route(method=method, path=path, need=need, handler=typed(handler))
-
-    return (
-        Route(method="POST", path="/dashboard/login/code", need="anyone", handler=log_in),
-        route("GET", "/api/v1/me/second-factor", "viewer", state),
-        route("POST", "/api/v1/me/second-factor", "viewer", begin),
-        route("POST", "/api/v1/me/second-factor/confirm", "viewer", confirm),
-        route("POST", "/api/v1/me/second-factor/remove", "viewer", remove),
-    )
-
-
-async def log_in(visit: AuthedRequest) -> web.StreamResponse:
+@room.page("POST /dashboard/login/code", anyone=True)
+async def log_in(visit: AuthedRequest) -> Reply:
     """The other half of a login; a wrong code asks again, for as long as the first half holds."""
     request, desk = visit.request, visit.desk
     if not can_keep_login(request, desk.settings):
-        return login_again(visit, "plain", status=403)
-    form = await read_form(visit)
+        return login_form("plain", desk=visit.desk, status=403)
+    form = await read_form(request)
     token, following = form.get("step", ""), form.get("next", "")
     browser = request.headers.get("User-Agent", "")
     try:
@@ -58,63 +51,62 @@ async def log_in(visit: AuthedRequest) -> web.StreamResponse:
             token=token, code=form.get("code", "")[:MOST_CHARS], source=desk.address(request), browser=browser
         )
     except NoSuchFactor:
-        return login_again(visit, "late", following=following, status=401)
+        return login_form("late", desk=visit.desk, following=following, status=401)
     except (CannotUnseal, BadSettings):
-        return login_again(visit, "sealed", following=following, status=503)
+        return login_form("sealed", desk=visit.desk, following=following, status=503)
     if isinstance(outcome, TooManyTries):
         return wait_longer(outcome.retry_after_seconds, desk=desk)
     if outcome is None:
-        return code_page(token, following=following, message="code", status=401)
+        return login_form("code", step=token, following=following, status=401)
     return await keep_login(visit, outcome, following=following)
 
 
-async def state(visit: AuthedRequest) -> web.StreamResponse:
+@room.on("GET /me/second-factor", SecondFactor, role="viewer")
+async def see_second_factor(visit: AuthedRequest) -> Reply:
+    """Whether one's own login needs a code."""
     found = await _factors(visit).state(visit.operator.operator_id)
     since, left = (None, 0) if found is None else found
-    return answer({"on": found is not None, "since": iso(since) if since else None, "codes_left": left})
+    return {"on": found is not None, "since": since, "codes_left": left}
 
 
-async def begin(visit: AuthedRequest) -> web.StreamResponse:
+@room.on("POST /me/second-factor", SecondFactorKey, role="viewer", refusals=(409, 503))
+async def begin_second_factor(visit: AuthedRequest) -> Reply:
+    """A key for an authenticator app, shown this once."""
     begun = await _factors(visit).begin(visit.operator.operator_id)
     picture = qr_picture(begun.address)  # none of a very long name; the key can be typed
-    return answer(
-        {"key": begun.key, "address": begun.address, "picture": None if picture is None else asdict(picture)}
-    )
+    return {"key": begun.key, "address": begun.address, "picture": picture and asdict(picture)}
 
 
-async def confirm(visit: AuthedRequest) -> web.StreamResponse:
-    """`{code}`; the recovery codes in the answer are shown this once."""
+@room.on(
+    "POST /me/second-factor/confirm", RecoveryCodes, role="viewer", body="FactorCode", most_bytes=BODY_BYTES,
+    refusals=(409, 429, 503),
+)  # fmt: skip
+async def confirm_second_factor(visit: AuthedRequest, *, code: Code) -> Reply:
+    """The app's first code: from now on a login needs one; other logins end."""
     codes = await _factors(visit).confirm(
-        visit.operator.operator_id, await _code(visit), source=visit.desk.address(visit.request),
-        keep=visit.request.cookies.get(cookie_name(visit.request, visit.desk.settings), ""),
-    )  # fmt: skip
+        visit.operator.operator_id, code, source=visit.desk.address(visit.request), keep=visit.token
+    )
     if isinstance(codes, TooManyTries):
         raise _too_many(codes)
-    return answer({"codes": list(codes)})
+    return {"codes": list(codes)}
 
 
-async def remove(visit: AuthedRequest) -> web.StreamResponse:
-    """`{code}`, of the app or a recovery code."""
-    waits = await _factors(visit).remove(
-        visit.operator.operator_id, await _code(visit), source=visit.desk.address(visit.request)
-    )
+@room.on(
+    "POST /me/second-factor/remove", Success, role="viewer", body="FactorCode", most_bytes=BODY_BYTES,
+    refusals=(409, 429, 503),
+)  # fmt: skip
+async def remove_second_factor(visit: AuthedRequest, *, code: Code) -> Reply:
+    """By a code, of the app or for recovery."""
+    source = visit.desk.address(visit.request)
+    waits = await _factors(visit).remove(visit.operator.operator_id, code, source=source)
     if waits is not None:
         raise _too_many(waits)
-    return answer({"success": True})
+    return DONE
 
 
-async def _code(visit: AuthedRequest) -> str:
-    body: Mapping[str, Any] = await read_json(visit, most=BODY_BYTES)
-    code = body.get("code")
-    if not isinstance(code, str):
-        raise DashboardRefusal(400, "bad_input", "code is a text.")
-    return code[:MOST_CHARS]
-
-
-def _too_many(waits: TooManyTries) -> DashboardRefusal:
-    seconds = waits.retry_after_seconds
-    headers = {"Retry-After": str(seconds)}
-    return DashboardRefusal(429, "too_many_tries", "Too many tries. Please wait a while.", headers=headers)
+def _too_many(waits: TooManyTries) -> HttpRefusal:
+    headers = {"Retry-After": str(waits.retry_after_seconds)}
+    return HttpRefusal(429, "too_many_tries", "Too many tries. Please wait a while.", headers=headers)
 
 
 def _factors(visit: AuthedRequest) -> SecondFactors:

@@ -29,10 +29,11 @@ from shared.core.commands.commands import COMMANDS
 from shared.core.identity.api_keys import SCOPES
 from tests.kit.web.callers import Crowd, crowd, make_key
 from tests.kit.web.fixtures import Server, Starter
-from web.api.spec.openapi import document
-from web.api.spec.operation import Operation
-from web.api.spec.operations import OPERATIONS
+from tests.kit.web.table import ROWS
 from web.app import web_commands
+from web.operations import OPERATIONS
+from web.rest.openapi import document
+from web.rest.operation import Operation
 
 EXAMPLES = 3
 """Of each operation, caller and kind of data."""
@@ -68,7 +69,7 @@ async def test_whatever_the_description_allows_is_answered_as_it_says(starter: S
     def ask() -> list[str]:
         schema = schemathesis.openapi.from_dict(told)
         schema.config.update(base_url=server.url)
-        table = {(each.method.lower(), each.path): each for each in OPERATIONS}
+        table = {(each.method.lower(), each.path): each for each in ROWS}
         wrong = []
         for result in schema.get_all_operations():
             operation: Any = result.ok()  # type: ignore[union-attr]
@@ -82,7 +83,7 @@ async def test_whatever_the_description_allows_is_answered_as_it_says(starter: S
     async with asyncio.timeout(SECONDS):
         wrong = await asyncio.to_thread(ask)
     assert not wrong, "\n\n".join(wrong)
-    assert {one.name for one in OPERATIONS if one.method == "GET"} - ENDLESS <= worked
+    assert {one.name for one in ROWS if one.method == "GET"} - ENDLESS <= worked
     assert await _broken(starter.database_url) == []
 
 
@@ -116,7 +117,7 @@ def _exercise(
             case.path_parameters.update(_known(one, people))
             if isinstance(case.body, dict) and "session_id" in case.body:
                 case.body["session_id"] = session
-            if "session_id" in {each.name for each in one.parameters}:
+            if one.names_session:
                 case.query = {**(case.query or {}), "session_id": session}
             if isinstance(case.query, dict):
                 case.query.pop("cursor", None)  # of a page that nobody was given
@@ -170,7 +171,7 @@ async def _broken(database_url: str) -> list[str]:
 
 
 def test_the_description_is_itself_well_formed() -> None:
-    told = document(web_commands())
+    told = document(OPERATIONS, web_commands())
     assert told["openapi"] == "3.1.0"
     for name, schema in told["components"]["schemas"].items():
         Draft202012Validator.check_schema(schema)
@@ -187,8 +188,10 @@ def test_the_description_is_itself_well_formed() -> None:
 
 def _only_in_events() -> set[str]:
     """Schemas that a stream's description names in words."""
-    answered = {name for one in OPERATIONS for names in one.answers.values() for name in names.split("|")}
-    return {name for one in OPERATIONS for name in one.events.values()} - answered - {"Error", "Event"}
+    answered = {kind.__name__ for one in OPERATIONS for kind in one.answers.values() if kind}
+    return (
+        {kind.__name__ for one in OPERATIONS for kind in one.events.values()} - answered - {"Error", "Event"}
+    )
 
 
 def _refs(value: Any) -> Iterator[str]:
@@ -203,7 +206,7 @@ def _refs(value: Any) -> Iterator[str]:
 
 
 def test_the_arguments_of_every_command_are_in_the_description() -> None:
-    call = document(web_commands())["components"]["schemas"]["CommandCall"]["properties"]
+    call = document(OPERATIONS, web_commands())["components"]["schemas"]["CommandCall"]["properties"]
     for command in COMMANDS:
         if "web" in command.channels and command.who == "person":
             assert {argument.name for argument in command.arguments} <= set(call)
@@ -211,10 +214,10 @@ def test_the_arguments_of_every_command_are_in_the_description() -> None:
 
 
 async def test_wrong_methods_and_unknown_addresses_are_refused_in_the_one_shape(server: Server) -> None:
-    for one in OPERATIONS:
+    for one in ROWS:
         path = one.path.replace("{id}", "n00000000").replace("{name}", "help")
         path = re.sub(r"\{\w+\}", "x", path)
-        known = {each.method for each in OPERATIONS if each.path == one.path}
+        known = {each.method for each in ROWS if each.path == one.path}
         for method in {"GET", "POST", "PUT", "PATCH", "DELETE"} - known:
             async with server.client.request(method, server.url + path) as answer:
                 told = await answer.json()

@@ -12,10 +12,10 @@ from shared.core.identity.api_keys import SCOPES
 from tests.kit.web.callers import GONE, ROLES, Crowd, crowd, make_key
 from tests.kit.web.event_stream_client import ticket
 from tests.kit.web.fixtures import Server, hello
-from web.api.spec.operation import Operation
-from web.api.spec.operations import OPERATIONS, scope_of
+from tests.kit.web.table import ROWS
 from web.auth.api_key_auth import API
-from web.dashboard.routes import route_table
+from web.operations import scope_of
+from web.rest.operation import Operation, Room
 
 NOBODY = "00000000-0000-4000-8000-000000000000"
 KINDS = (
@@ -50,33 +50,36 @@ async def request_of(server: Server, one: Operation, people: Crowd) -> tuple[str
     thing = people.file if "attachments" in one.path else thing
     path = one.path.replace("{id}", "n00000000" if "memory" in one.path else thing)
     path = path.replace("{operator}", NOBODY).replace("{login}", NOBODY)
-    given = {"session_id": session} if "session_id" in {each.name for each in one.parameters} else {}
+    given = {"session_id": session} if one.names_session else {}
     bodies = {
-        "NewSession": {"external_id": "ada"},
-        "NewMessage": {"text": "Hello"},
-        "CommandCall": {"session_id": session},
-        "NoteChange": {"text": "x"},
-        "Password": {},
-        "Hello": hello(),
-        "Frames": {"site": "default", "frames": [{"t": "ping", "n": 1}]},
-        "Recovery": {"code": "AAAA-AAAA-AAAA"},
-        "CompactNow": {},
-        "FlushNow": {},
-        "HandoverMove": {"action": "return"},
-        "Invitation": {"name": "", "role": "viewer"},
-        "OperatorChange": {"version": 1},
-        "Reply": {"cid": "c1", "text": "x"},
-        "JobsChange": {"ids": [1]},
-        "PartsChange": {"parts": [{"session": session, "turn": 1, "part": 0}]},
-        "NoteCorrection": {"text": "x"},
-        "NoteWish": {"person": str(UUID(int=0)), "text": "x"},
-        "ErasureWish": {"confirm": "nobody"},
-        "HoldWish": {"on": True},
-        "FactorCode": {"code": "000000"},
-        "PairingMove": {"action": "approve", "code": "AAAAAAAA"},
-        "AgentSettings": {"config": {}},
-        "SiteSettings": {"settings": {}},
-        "NewName": {"name": "default"},
+        "openSession": {"external_id": "ada"},
+        "writeMessage": {"text": "Hello"},
+        "runCommand": {"session_id": session},
+        "changeNote": {"text": "x"},
+        "setPassword": {},
+        "greet": hello(),
+        "sendFrames": {"site": "default", "frames": [{"t": "ping", "n": 1}]},
+        "recover": {"code": "AAAA-AAAA-AAAA"},
+        "compactNow": {},
+        "flushNow": {},
+        "moveHandover": {"action": "return"},
+        "inviteOperator": {"name": "", "role": "viewer"},
+        "changeOperator": {"version": 1},
+        "reply": {"cid": "c1", "text": "x"},
+        **{key: {"ids": [1]} for key in ("retryJobs", "cancelJobs")},
+        **{
+            key: {"parts": [{"session": session, "turn": 1, "part": 0}]}
+            for key in ("markArrived", "sendAgain")
+        },
+        "correctNote": {"text": "x"},
+        "addNote": {"person": str(UUID(int=0)), "text": "x"},
+        "erasePerson": {"confirm": "nobody"},
+        "holdPerson": {"on": True},
+        **{key: {"code": "000000"} for key in ("confirmSecondFactor", "removeSecondFactor")},
+        "decidePairing": {"action": "approve", "code": "AAAAAAAA"},
+        **{key: {"config": {}} for key in ("changeAgent", "checkAgent")},
+        **{key: {"settings": {}} for key in ("changeSite", "checkSite")},
+        **{key: {"name": "default"} for key in ("makeAgent", "makeSite")},
     }
     sent: dict[str, Any] = {"params": given}
     if one.name == "greet":
@@ -85,8 +88,8 @@ async def request_of(server: Server, one: Operation, people: Crowd) -> tuple[str
         given["ticket"] = (await ticket(server))["ticket"]
     if one.takes == "application/octet-stream":
         sent |= {"data": b"words", "headers": {"Content-Type": one.takes}}
-    elif one.body:
-        sent["json"] = bodies[one.body]
+    elif one.name in bodies:
+        sent["json"] = bodies[one.name]
     return path.replace("{name}", "default" if "sites" in path else "help"), sent
 
 
@@ -95,7 +98,7 @@ async def test_every_route_lets_in_whom_the_table_names_and_nobody_else(server: 
     people = await crowd(server)
     assert set(people.headers) == set(KINDS)
     wrong = []
-    for one in OPERATIONS:
+    for one in ROWS:
         for kind in KINDS:
             path, sent = await request_of(server, one, people)
             headers = {**sent.pop("headers", {}), **people.headers[kind]}
@@ -116,7 +119,7 @@ async def test_no_page_of_others_writes_with_an_admins_cookie(server: Server, si
     people, pool = await crowd(server), server.services.pool
     before = await pool.fetchval("SELECT count(*) FROM audit")
     let_in = []
-    for one in OPERATIONS:
+    for one in ROWS:
         if one.method == "GET" or one.role is None:
             continue
         path, sent = await request_of(server, one, people)
@@ -132,7 +135,7 @@ async def test_no_page_of_others_writes_with_an_admins_cookie(server: Server, si
 @pytest.mark.control("S14")
 async def test_every_write_of_a_key_is_in_the_audit(server: Server) -> None:
     people, pool = await crowd(server), server.services.pool
-    for one in OPERATIONS:
+    for one in ROWS:
         if one.scope is None or one.method == "GET":
             continue
         before = await pool.fetchval("SELECT count(*) FROM audit WHERE actor LIKE 'key:%'")
@@ -147,13 +150,12 @@ async def test_every_write_of_a_key_is_in_the_audit(server: Server) -> None:
 
 
 @pytest.mark.control("S13")
-def test_the_dashboards_roles_are_those_of_its_own_table() -> None:
-    told = {(one.method, one.path): one.role for one in OPERATIONS if one.group == "dashboard" or one.role}
-    needed = {
-        (route.method, route.path): route.need for route in route_table() if route.path.startswith("/api/")
-    }
-    assert needed.items() <= told.items()
-    assert set(told) - set(needed) == {("POST", "/api/v1/commands/{name}")}
+def test_an_operation_that_lets_nobody_in_cannot_be_registered() -> None:
+    with pytest.raises(AssertionError, match="GET /api/v1/secrets must say who may come"):
+
+        @Room().on("GET /secrets")
+        async def list_secrets(call: object) -> None:
+            raise NotImplementedError
 
 
 @pytest.mark.control("S13")
@@ -164,8 +166,8 @@ async def test_every_route_is_described_and_every_description_has_a_route(server
         if route.resource is not None and route.resource.canonical.startswith("/api/")
         if route.method not in ("HEAD", "OPTIONS")
     }
-    assert routes == {(one.method, one.path) for one in OPERATIONS}
-    assert len({one.name for one in OPERATIONS}) == len(OPERATIONS)
+    assert routes == {(one.method, one.path) for one in ROWS}
+    assert len({one.name for one in ROWS}) == len(ROWS)
 
 
 @pytest.mark.control("S13")

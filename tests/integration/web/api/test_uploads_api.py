@@ -225,7 +225,7 @@ async def raw(server: Server, token: str, body: bytes, *, length: int) -> bytes:
 
 @pytest.mark.control("S33")
 async def test_a_slow_body_is_not_waited_for_for_ever(server: Server) -> None:
-    uploads = Uploads(server.parts.uploads.store, server.parts.events, idle_seconds=0.2)
+    uploads = Uploads(server.parts.uploads.store, server.parts.stores.events, idle_seconds=0.2)
     object.__setattr__(server.parts, "uploads", uploads)
     _, _, token = await visitor(server)
     assert (await raw(server, token, b"half", length=100)).startswith(b"HTTP/1.1 408")

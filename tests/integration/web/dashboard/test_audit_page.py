@@ -11,7 +11,7 @@ import pytest
 from shared.adapters.postgres.people.operator_auth import Operators
 from tests.kit.audit_tampering import forge
 from tests.kit.dashboard.fixtures import Dashboard
-from web.dashboard.requests.csv import safe_cell
+from web.rest.files import safe_cell
 
 
 @pytest.fixture

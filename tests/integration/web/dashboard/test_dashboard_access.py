@@ -16,13 +16,16 @@ from aiohttp.test_utils import make_mocked_request
 from shared.adapters.postgres.people.operator_auth import Operators, create_login_link
 from shared.config.settings import load_settings
 from tests.kit.dashboard.fixtures import SAME_ORIGIN, Dashboard
+from web.dashboard import OPERATIONS, requests
 from web.dashboard.access import HEADERS, cookie_name, from_own_origin, is_secure
-from web.dashboard.requests import request_json
-from web.dashboard.routes import route_table
 from web.server.origins import Proxies
 
-ROUTES = [(route.method, re.sub(r"\{\w+\}", str(uuid4()), route.path), route.need) for route in route_table()]
-GUARDED = [(method, path) for method, path, need in ROUTES if need not in ("anyone", "metrics")]
+ROUTES = [(one.method, re.sub(r"\{\w+\}", str(uuid4()), one.path), one.role) for one in OPERATIONS]
+GUARDED = [(method, path) for method, path, role in ROUTES if role is not None]
+OPEN = {
+    "/dashboard/login", "/dashboard/login/code", "/dashboard/logout", "/dashboard/oidc",
+    "/dashboard/oidc/back", "/metrics",
+}  # fmt: skip
 FOREIGN: tuple[dict[str, str], ...] = (
     {},
     {"Sec-Fetch-Site": "cross-site"},
@@ -36,6 +39,7 @@ FOREIGN: tuple[dict[str, str], ...] = (
 
 @pytest.mark.control("S13")
 async def test_a_stranger_gets_nothing(stranger: Dashboard) -> None:
+    assert {path for _, path, role in ROUTES if role is None} == OPEN
     for method, path in GUARDED:
         async with stranger.http.request(
             method, stranger.url + path, headers=SAME_ORIGIN, allow_redirects=False
@@ -213,13 +217,14 @@ async def test_metrics_are_for_this_machine_or_for_the_token(stranger: Dashboard
 
 
 async def test_a_metrics_token_is_asked_of_everybody() -> None:
-    from web.dashboard.access import DashboardRefusal, check_scraper
+    from web.dashboard.access import check_scraper
+    from web.security import HttpRefusal
 
     settings: Any = load_settings(metrics_token="s3cret-metrics")
     desk = cast("Any", SimpleNamespace(settings=settings, proxies=Proxies((), public_url=None)))
-    with pytest.raises(DashboardRefusal):
+    with pytest.raises(HttpRefusal):
         check_scraper(make_mocked_request("GET", "/metrics"), desk)
-    with pytest.raises(DashboardRefusal):
+    with pytest.raises(HttpRefusal):
         check_scraper(make_mocked_request("GET", "/metrics", headers={"Authorization": "Bearer no"}), desk)
     check_scraper(
         make_mocked_request("GET", "/metrics", headers={"Authorization": "Bearer s3cret-metrics"}), desk
@@ -233,7 +238,7 @@ async def test_every_route_of_the_application_is_in_the_table(stranger: Dashboar
     app = web.Application()
     add_dashboard(app, pool=stranger.pool, settings=load_settings(), commands=None)
     served = {(route.method, route.resource.canonical) for route in app.router.routes() if route.resource}
-    table = {(route.method, route.path) for route in route_table()}
+    table = {(one.method, one.path) for one in OPERATIONS}
     assert {pair for pair in served if pair[0] != "HEAD"} == table
 
 
@@ -251,7 +256,7 @@ async def test_a_form_that_cannot_be_read_is_refused(stranger: Dashboard) -> Non
 async def test_half_a_login_is_not_waited_for_for_ever(
     dashboard: Dashboard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(request_json, "SECONDS", 0.1)
+    monkeypatch.setattr(requests, "SECONDS", 0.1)
 
     async def slowly() -> AsyncIterator[bytes]:
         yield b'{"password'

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import time
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +22,8 @@ from shared.adapters.telemetry.health import Health
 from shared.config.settings import load_settings
 from tests.kit.dashboard import seed, seed_work
 from tests.kit.dashboard.fixtures import Dashboard, Pool
+from web.dashboard import add_dashboard
 from web.dashboard.metrics import METRICS, Scrape, _samples, exposition
-from web.dashboard.routes import add_dashboard
 
 ROOT = Path(__file__).resolve().parents[4]
 FILES = ROOT / "web" / "dashboard" / "observability"
@@ -249,7 +248,7 @@ async def test_what_takes_long_to_count_is_counted_anew_more_rarely(
         return await real(sums, whole=whole)
 
     monkeypatch.setattr(RunningSums, "read", read)
-    scrape = Scrape.of(desk, lambda: now)
+    scrape = Scrape.of(desk.admin, lambda: now)
     for wait in (0, 1500, 1490, 10):
         now += wait
         assert (await scrape.counted())["sessions"] == {"all": 0}
@@ -260,7 +259,7 @@ async def test_a_histogram_is_one_for_prometheus_and_no_label_is_an_id(pool: Poo
     async with pool.acquire() as connection:
         await seed.a_long_session(connection, turns=12)
     desk = add_dashboard(web.Application(), pool=pool, settings=load_settings(), commands=None)
-    text = exposition(await _samples(desk, Scrape.of(desk, time.monotonic)))
+    text = exposition(await _samples(desk, Scrape.of(desk.admin)))
     families = {family.name: family for family in text_string_to_metric_families(text)}
     stages = families["evertalk_stage_seconds"]
     assert stages.type == "histogram"

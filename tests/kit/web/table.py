@@ -1,0 +1,26 @@
+"""REST as its description has it: a row per address, for whoever may come there."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from web.operations import OPERATIONS
+from web.rest.arguments import arguments_of
+from web.rest.operation import Operation
+
+
+def _rows() -> tuple[Operation, ...]:
+    found: dict[tuple[str, str], Operation] = {}
+    for one in OPERATIONS:
+        if one.group:
+            known = found.setdefault((one.method, one.path), one)
+            found[one.method, one.path] = replace(known, role=known.role or one.role)
+    return tuple(found.values())
+
+
+ROWS = _rows()
+"""Where an address has a handler for its visitor and another for operators, one row for both."""
+
+
+def takes_body(one: Operation) -> bool:
+    return one.takes != "application/json" or any(each.place == "body" for each in arguments_of(one))

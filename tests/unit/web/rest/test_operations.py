@@ -1,0 +1,141 @@
+"""A handler is registered once: its signature says what is taken, and what does not fit is told in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, NotRequired, Unpack
+from uuid import UUID
+
+import pytest
+from aiohttp.test_utils import make_mocked_request
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from web.rest.arguments import BadField, In, read_arguments
+from web.rest.kinds import Cut, Digits, Limit, Since
+from web.rest.openapi import document
+from web.rest.operation import Operation, Reply, Room
+from web.security import HttpRefusal
+
+Shown = TypedDict("Shown", {"id": UUID, "note": NotRequired[str]})
+Asked = TypedDict("Asked", {"q": Annotated[str, Cut(5, "words")], "from": Since}, total=False)
+room = Room("memory", visitor=True)
+THING = "11111111-2222-4333-8444-555555555555"
+
+
+@room.on("GET /things/{id}", Shown, refusals=(404,), missing="There is no such thing.")
+async def see_thing(
+    call: Any,
+    thing: UUID,
+    *,
+    limit: Limit = 50,
+    state: Literal["new", "old"] | None = None,
+    **asked: Unpack[Asked],
+) -> Reply:
+    """One thing.
+
+    And more of it.
+    """
+    return None
+
+
+@room.on("POST /things/{id:[a-z]+}", Shown, scope="memory:write", strict=True)
+async def change_thing(
+    call: Any,
+    name: str,
+    *,
+    on: bool,
+    level: int = 1,
+    wait: Annotated[int, In("query"), Digits(0, 60)] = 0,
+    seen: Annotated[str, In("header", "If-Match")] = "",
+    title: Annotated[str, Field(max_length=3)] = "",
+) -> Reply:
+    """Change a thing."""
+    return None
+
+
+async def read(
+    operation: Operation, query: str = "", *, part: str, body: Any = None, **options: Any
+) -> Mapping[str, Any]:
+    request = make_mocked_request("GET", f"/x?{query}", match_info={"id": part}, headers={"If-Match": '"7"'})
+
+    async def read_body(needed: bool) -> Mapping[str, Any]:
+        assert needed
+        return dict(body)
+
+    return await read_arguments(operation, request, read_body=read_body, **options)
+
+
+async def test_what_is_in_an_address_has_the_types_of_the_signature() -> None:
+    found = await read(room[0], "limit=7&state=old&q=remember&from=2026-11-21", part=THING)
+    assert found.pop("from").isoformat() == "2026-11-21T00:00:00+00:00"
+    assert found == {"thing": UUID(THING), "limit": 7, "state": "old", "q": "remem"}
+    assert await read(room[0], part=THING) == {"thing": UUID(THING), "limit": 50, "state": None}
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ("limit=201", "`limit` is a whole number from 1 to 200."),
+        ("limit=+7", "`limit` is a whole number from 1 to 200."),
+        ("limit=", "`limit` is a whole number from 1 to 200."),
+        ("state=gone", "`state` is one of new, old."),
+        ("from=yesterday", "`from` is a date such as 2026-11-21."),
+    ],
+)
+async def test_what_does_not_fit_is_told_by_the_name_of_its_field(query: str, words: str) -> None:
+    with pytest.raises(BadField) as refused:
+        await read(room[0], query, part=THING)
+    assert (refused.value.advice, refused.value.place) == (words, "query")
+
+
+async def test_where_a_page_leaves_a_filter_empty_it_is_not_given() -> None:
+    found = await read(room[0], "limit=&state=&q=&from=", part=THING, without_empty=True)
+    assert found == {"thing": UUID(THING), "limit": 50, "state": None}
+
+
+async def test_what_is_said_twice_counts_the_first_time() -> None:
+    assert (await read(room[0], "limit=7&limit=9", part=THING))["limit"] == 7
+
+
+async def test_an_id_that_is_none_is_not_found() -> None:
+    with pytest.raises(HttpRefusal) as refused:
+        await read(room[0], part="x")
+    assert (refused.value.status, refused.value.message) == (404, "There is no such thing.")
+
+
+async def test_body_query_headers_and_path_come_together() -> None:
+    found = await read(room[1], "wait=3", part="a\x00b", body={"on": True})
+    assert found == {"name": "ab", "on": True, "level": 1, "wait": 3, "seen": '"7"', "title": ""}
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ({}, "`on` is true or false, and is needed."),
+        ({"on": 1}, "`on` is true or false, and is needed."),
+        ({"on": True, "level": "2"}, "`level` is a whole number."),
+        ({"on": True, "level": True}, "`level` is a whole number."),
+        ({"on": True, "title": "long"}, "`title` has 4 characters; 3 is the most."),
+        ({"on": True, "of\x07f": 1}, "There is no field `off`; known are on, level, title."),
+    ],
+)
+async def test_json_keeps_its_own_types(body: Any, words: str) -> None:
+    with pytest.raises(BadField) as refused:
+        await read(room[1], part="a", body=body)
+    assert (refused.value.advice, refused.value.place) == (words, "body")
+
+
+def test_names_words_and_shapes_of_the_description_come_from_the_handler() -> None:
+    told = document(room, ())
+    seen, changed = told["paths"]["/api/v1/things/{id}"]["get"], told["paths"]["/api/v1/things/{id}"]["post"]
+    assert (seen["operationId"], seen["summary"]) == ("seeThing", "One thing.")
+    assert seen["description"] == "And more of it.\n\nFor a visitor, of their own conversation."
+    assert [(one["name"], one["in"]) for one in changed["parameters"]] == [
+        ("session_id", "query"), ("id", "path"), ("wait", "query"), ("If-Match", "header"),
+    ]  # fmt: skip
+    body = told["components"]["schemas"]["ChangeThing"]
+    assert (body["required"], body["additionalProperties"]) == (["on"], False)
+    assert told["components"]["schemas"]["Shown"]["required"] == ["id"]
+    assert set(seen["responses"]) == {"200", "400", "401", "403", "404", "408", "429", "503"}
+    assert set(changed["responses"]) >= {"413", "415"}

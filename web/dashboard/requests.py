@@ -1,0 +1,105 @@
+"""What was sent to the dashboard: JSON objects and forms, bounded in size and time, and the version seen."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any
+
+from aiohttp import web
+from pydantic import Field
+
+from shared.config.agents import AGENT_NAME
+from shared.core.values.errors import BadInput
+from web.protocol import wire
+from web.rest.arguments import In
+from web.security import HttpRefusal
+
+FORM_BYTES = 8192
+SECONDS = 10.0
+NewName = Annotated[
+    str, Field(pattern=f"^{AGENT_NAME.pattern}$", title="1 to 40 of a-z, 0-9, _ and -, no mark first")
+]
+"""Of what is to be made, by the rule of the command line."""
+Seen = Annotated[
+    str, In("header", "If-Match"),
+    Field(
+        description="the `etag` or version that the edit began with",
+        json_schema_extra={"minLength": 1, "maxLength": 80},
+    ),
+]  # fmt: skip
+
+
+async def read_json(request: web.Request, *, most: int, needed: bool = True) -> Mapping[str, Any]:
+    """An object; without `needed` nothing at all is an empty one. Raises HttpRefusal."""
+    _check_size(request, most)
+    try:
+        async with asyncio.timeout(SECONDS):
+            sent = await request.text()
+        body = wire.read_object(sent if sent or needed else "{}")
+        for text in _texts(body):
+            wire.clean(text)
+    except TimeoutError:
+        raise _too_slow() from None
+    except (BadInput, ValueError, LookupError, RecursionError):
+        raise HttpRefusal(400, "bad_input", "A JSON object is needed, of text that can be kept.") from None
+    return body
+
+
+async def read_form(request: web.Request) -> Mapping[str, str]:
+    """The fields of a form that are text. Raises HttpRefusal."""
+    _check_size(request, FORM_BYTES)
+    try:
+        async with asyncio.timeout(SECONDS):
+            form = await request.post()
+        fields = {name: value for name, value in form.items() if isinstance(value, str)}
+        "".join(fields.values()).encode()
+    except TimeoutError:
+        raise _too_slow() from None
+    except ValueError:
+        raise HttpRefusal(400, "bad_input", "That form cannot be read.") from None
+    return {name: value.replace("\x00", "") for name, value in fields.items()}
+
+
+def tag_of(if_match: str) -> str:
+    """The version that the editor began with; an edit without one would overwrite what nobody has seen."""
+    given = if_match.strip().removeprefix("W/")
+    if not given:
+        raise HttpRefusal(428, "version_needed", "Send `If-Match` with the version that you have read.")
+    return given
+
+
+def version_of(if_match: str) -> int:
+    """A version that is a number; raises HttpRefusal."""
+    given = tag_of(if_match).strip('"')
+    if not (given.isascii() and given.isdigit() and len(given) < 19):
+        raise HttpRefusal(400, "bad_input", "`If-Match` is the `etag` that came with it.")
+    return int(given)
+
+
+def stale(*, yours: Any, theirs: Any) -> HttpRefusal:
+    """Somebody was faster: 409 with both versions, so that nothing typed is lost."""
+    words = "Somebody else changed this meanwhile: nothing of yours was stored."
+    return HttpRefusal(409, "stale", words, yours=yours, theirs=theirs)
+
+
+def _check_size(request: web.Request, most: int) -> None:
+    """By what was said of it; what lied is cut off where the application's own limit is."""
+    if (request.content_length or 0) > most:
+        raise HttpRefusal(413, "too_large", "That is too large.")
+
+
+def _too_slow() -> HttpRefusal:
+    return HttpRefusal(408, "timeout", "That took too long to arrive. Please try again.")
+
+
+def _texts(value: Any) -> Iterable[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for name, each in value.items():
+            yield name
+            yield from _texts(each)
+    elif isinstance(value, list):
+        for each in value:
+            yield from _texts(each)

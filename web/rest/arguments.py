@@ -1,0 +1,192 @@
+"""Reads what a handler's signature asks for out of a request; what does not fit is refused in words."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, get_args, get_type_hints
+
+from aiohttp import web
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+
+from shared.core.values.errors import BadInput
+from web.rest.operation import Operation
+from web.security import HttpRefusal
+
+Json = Mapping[str, Any]
+Place = Literal["path", "query", "header", "body"]
+_WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
+
+
+@dataclass(frozen=True, slots=True)
+class In:
+    """Marks a parameter that stands elsewhere than its method says."""
+
+    place: Place
+    name: str = ""
+    """Where Python cannot write it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Marks a parameter that gets the whole body as it is: described so, and judged by the handler."""
+
+    of: Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameter:
+    """One parameter of a handler."""
+
+    name: str
+    place: Place
+    wire_name: str
+    hint: Any
+    default: Any
+    shape: Shape | None = None
+    spread: bool = False
+    """One of `**fields`, which the handler gets only where it is given."""
+
+
+class BadField(BadInput):
+    """A field of the request cannot be used."""
+
+    code = "bad_field"
+
+    def __init__(self, advice: str, *, place: Place = "body") -> None:
+        super().__init__(advice, advice=advice)
+        self.place = place
+
+
+@functools.cache
+def arguments_of(operation: Operation) -> tuple[Parameter, ...]:
+    """The first parameter is the caller."""
+    hints = get_type_hints(operation.handler, include_extras=True)
+    _, *parameters = inspect.signature(operation.handler).parameters.values()
+    parts = iter(re.findall(r"\{(\w+)\}", operation.path))
+    usual: Place = "body" if operation.method in _WITH_BODY else "query"
+    found = []
+    for one in parameters:
+        if one.kind is inspect.Parameter.VAR_KEYWORD:
+            spread = get_type_hints(get_args(hints[one.name])[0], include_extras=True)
+            found += [
+                Parameter(name=name, place=usual, wire_name=name, hint=hint, default=None, spread=True)
+                for name, hint in spread.items()
+            ]
+        else:
+            found.append(_argument(one, hints[one.name], parts, usual))
+    return tuple(found)
+
+
+def _argument(one: inspect.Parameter, hint: Any, parts: Any, usual: Place) -> Parameter:
+    marks = getattr(hint, "__metadata__", ())
+    shape = next((mark for mark in marks if isinstance(mark, Shape)), None)
+    if one.kind is not inspect.Parameter.KEYWORD_ONLY:
+        mark = In("path", next(parts))
+    else:
+        mark = next((mark for mark in marks if isinstance(mark, In)), In(usual))
+    return Parameter(
+        name=one.name, place=mark.place, wire_name=mark.name or one.name.rstrip("_"), hint=hint,
+        default=... if one.default is inspect.Parameter.empty else one.default, shape=shape,
+    )  # fmt: skip
+
+
+@functools.cache
+def model_of(operation: Operation, *, body: bool) -> type[BaseModel]:
+    """What the handler takes in the address and the headers, which is text, or in the body.
+
+    Made when the first request comes: most operations are not asked for in most processes.
+    """
+    fields = [one for one in arguments_of(operation) if (one.place == "body") is body and one.shape is None]
+    made: Any = {one.name: (Annotated[one.hint, Field(alias=one.wire_name)], one.default) for one in fields}
+    extra: Literal["forbid", "ignore"] = "forbid" if operation.strict and body else "ignore"
+    name = operation.body or operation.name[0].upper() + operation.name[1:]
+    model: type[BaseModel] = create_model(name, __config__=ConfigDict(strict=body, extra=extra), **made)
+    return model
+
+
+async def read_arguments(
+    operation: Operation,
+    request: web.Request,
+    *,
+    read_body: Callable[[bool], Awaitable[Json]],
+    without_empty: bool = False,
+) -> dict[str, Any]:
+    """By the names of the handler's parameters; `read_body` is told whether there must be one.
+
+    Raises BadField, HttpRefusal and what `read_body` raises.
+    """
+    asked = arguments_of(operation)
+    outside = {one.wire_name: one.place for one in asked if one.place != "body"}
+    inside = [one for one in asked if one.place == "body"]
+    found: dict[str, Any] = {}
+    if outside:
+        parts = {name: value.replace("\x00", "") for name, value in request.match_info.items()}
+        sources = {"path": parts, "query": request.query, "header": request.headers}
+        said = {name: sources[place].get(name) for name, place in outside.items()}
+        given = {name: text for name, text in said.items() if text or not (text is None or without_empty)}
+        found |= _validated(operation, given, outside)
+    if inside:
+        body = await read_body(any(one.default is ... for one in inside))
+        shaped = {one.name: body for one in inside if one.shape is not None}
+        found |= shaped or _validated(operation, body, None)
+    return found
+
+
+def _validated(operation: Operation, given: Json, places: Mapping[str, Place] | None) -> dict[str, Any]:
+    model = model_of(operation, body=places is None)
+    try:
+        found = model.model_validate(given)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = "body" if places is None else places[str(first["loc"][0])]
+        if place == "path":
+            raise HttpRefusal(404, "not_found", operation.missing) from None
+        raise BadField(_refusal(first, model), place=place) from None
+    missing = {one.name for one in arguments_of(operation) if one.spread} - found.model_fields_set
+    return {name: value for name, value in found.__dict__.items() if name not in missing}
+
+
+def _refusal(error: Any, model: type[BaseModel]) -> str:
+    name = str(error["loc"][0])
+    fields = model.model_json_schema(by_alias=True)
+    if error["type"] == "extra_forbidden":
+        shown = "".join(char for char in name[:40] if char.isprintable())
+        return f"There is no field `{shown}`; known are {', '.join(fields['properties'])}."
+    if error["type"] == "value_error" and str(error["ctx"]["error"]):
+        return f"`{name}` is {error['ctx']['error']}."
+    if error["type"] == "string_too_long" and len(error["loc"]) == 1:
+        return f"`{name}` has {len(error['input'])} characters; {error['ctx']['max_length']} is the most."
+    needed = ", and is needed" if name in fields.get("required", ()) else ""
+    return f"`{name}` is {words_of(fields['properties'][name])}{needed}."
+
+
+def words_of(schema: Json) -> str:
+    """What a value is, in a few words."""
+    if "anyOf" in schema:
+        schema = {**schema, **schema["anyOf"][0]}
+    if "title" in schema and " " in schema["title"]:
+        return str(schema["title"])
+    if "enum" in schema:
+        return f"one of {', '.join(str(one) for one in schema['enum'] if one != '')}"
+    match schema.get("type"), schema.get("format"):
+        case "integer", _ if "minimum" in schema and "maximum" in schema:
+            return f"a whole number from {schema['minimum']} to {schema['maximum']}"
+        case "integer", _:
+            return "a whole number"
+        case "boolean", _:
+            return "true or false"
+        case "array", _:
+            return "a list" + (f" of 1 to {schema['maxItems']}" if "maxItems" in schema else "")
+        case "object", _:
+            return "an object"
+        case _, "uuid":
+            return "an id"
+        case _, "date":
+            return "a day such as 2026-11-21"
+        case "string", _:
+            return "text"
+    return str(schema.get("type", "something else"))

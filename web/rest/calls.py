@@ -1,0 +1,148 @@
+"""The door of visitors and programs: who asks, how often, and how they are answered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from aiohttp import web
+
+from shared.core.values.errors import UnknownSession
+from web.auth.api_key_auth import KEY, reached_by_key
+from web.auth.visitors import Known
+from web.parts import PARTS, Handler, Parts
+from web.protocol import wire
+from web.rest.arguments import arguments_of, read_arguments
+from web.rest.kinds import to_json
+from web.rest.operation import Operation
+from web.security import HttpRefusal, cross_origin_headers, preflight, read_json
+
+_NO_STORE = {"Cache-Control": "no-store"}
+Others = Mapping[tuple[str, str], Handler]
+"""Who serves an address when it is no visitor's and no key's: by method and path."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One request that was let in; `known` is None where anyone may come, or the handler finds out itself."""
+
+    request: web.Request
+    known: Known | None
+
+    @property
+    def parts(self) -> Parts:
+        return self.request.app[PARTS]
+
+    @property
+    def person(self) -> Known:
+        assert self.known is not None, "the operation says that a visitor may come"
+        return self.known
+
+    @property
+    def session_id(self) -> int:
+        return self.person.row.session_id
+
+    @property
+    def language(self) -> str:
+        """The first that the client names; browsers put theirs in the order of their liking."""
+        return self.request.headers.get("Accept-Language", "").partition(",")[0].partition(";")[0].strip()
+
+    def check_draining(self) -> None:
+        if self.parts.readiness.draining:
+            words = "The server restarts. Please come back."
+            raise HttpRefusal(503, "restarting", words, headers={"Retry-After": "2"})
+
+    def check_rate(self, what: str) -> None:
+        """By conversation; and by client address, unless a program asks for many people."""
+        parts, key = self.parts, KEY in self.request
+        if what == "reads" and key:
+            return  # a key has its requests in a minute
+        limits = parts.limits_for(self.request)
+        most, mark = (limits.reads, "read ") if what == "reads" else (limits.messages, "")
+        wait = parts.session_windows.take(f"{mark}{self.session_id}", most)
+        if not key:
+            wait = wait or parts.address_windows.take(f"{mark}{parts.proxies.client_key(self.request)}", most)
+        if wait:
+            raise wire.RateLimited(retry_after_seconds=wait, what=what)
+
+
+def nobody_known(
+    words: str = "A visitor's token or a key is needed.", *, code: str = "unauthorized"
+) -> HttpRefusal:
+    return HttpRefusal(401, code, words, headers={"WWW-Authenticate": "Bearer"})
+
+
+def opened(operation: Operation, others: Others) -> Handler:
+    """The way in for those whose own it is; anybody else is sent to the operators' door, if there is one."""
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        itself = operation.anyone or operation.finds_caller
+        known = None if itself else await _known(request, operation)
+        if itself or known is not None:
+            reply = await _answered(operation, Call(request=request, known=known))
+            if reply is not None:
+                return reply
+        other = others.get((operation.method, operation.path))
+        if other is not None and KEY not in request:
+            return await other(request)
+        raise nobody_known() if known is None else HttpRefusal(404, "not_found", operation.missing)
+
+    return handle
+
+
+async def _answered(operation: Operation, call: Call) -> web.StreamResponse | None:
+    if operation.rate:
+        call.check_rate(operation.rate)
+
+    async def read_body(needed: bool) -> Mapping[str, Any]:
+        return await read_json(call.request)
+
+    given = await read_arguments(operation, call.request, read_body=read_body)
+    if operation.method != "GET":
+        for text in given.values():
+            if isinstance(text, str):
+                wire.clean(text)
+    reply = await operation.handler(call, **given)
+    if reply is None or isinstance(reply, web.StreamResponse):
+        return reply
+    return await json_reply(call.request, reply, status=min(operation.answers))
+
+
+async def _known(request: web.Request, operation: Operation) -> Known | None:
+    """The visitor, or for a key the person of the session that is named. Raises UnknownSession."""
+    visitors = request.app[PARTS].visitors
+    if "/sessions/{id}" not in operation.path:
+        return await reached_by_key(request, request.query.get("session_id")) or await visitors.caller(
+            request
+        )
+    asked = request.match_info["id"]
+    if (known := await reached_by_key(request, asked)) is not None:
+        return known
+    visitor = await visitors.caller(request)
+    if visitor is not None and asked == str(visitor.row.session_public_id):
+        return visitor
+    if visitor is not None and "Authorization" in request.headers:
+        raise UnknownSession("not this visitor's session")
+    return None
+
+
+async def json_reply(request: web.Request, body: Any, *, status: int = 200) -> web.Response:
+    headers = {**_NO_STORE, **await cross_origin_headers(request)}
+    return web.json_response(text=to_json(body), status=status, headers=headers)
+
+
+def open_doors(app: web.Application, operations: tuple[Operation, ...], others: Others) -> None:
+    """Each at its address; pages of other origins may ask for what is a visitor's or everybody's."""
+    asked_first: dict[str, list[str]] = {}
+    for one in operations:
+        handler = opened(one, others)
+        if one.method == "GET":
+            app.router.add_get(one.pattern, handler, allow_head=one.head)
+        else:
+            app.router.add_route(one.method, one.pattern, handler)
+        if (one.visitor or one.anyone) and one.group != "description":
+            named = [each.wire_name for each in arguments_of(one) if each.place == "header"]
+            asked_first.setdefault(one.pattern, []).extend(named)
+    for pattern, named in asked_first.items():
+        app.router.add_route("OPTIONS", pattern, preflight(*named))

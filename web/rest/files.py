@@ -1,0 +1,106 @@
+"""Files that are sent while they are read: none is too long, each is whole or known to be cut off."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import io
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Annotated
+
+import structlog
+from aiohttp import web
+
+from shared.core.privacy.export import ExportFormat
+from shared.core.values.errors import EvertalkError
+from web.rest.arguments import In
+from web.rest.kinds import told
+
+Format = Annotated[ExportFormat, In("query", "format"), told("JSON without it")]
+log = structlog.get_logger(__name__)
+
+EXPORT_SECONDS = 600.0
+WRITE_SECONDS = 30.0
+"""A reader who takes nothing for so long is gone."""
+PIECE_CHARS = 65_536
+_MARK = "\ufeff"
+"""Without it a widely used spreadsheet takes the file for Windows-1252."""
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+
+
+async def send_file(
+    request: web.Request,
+    pieces: AsyncIterator[str],
+    *,
+    name: str,
+    kind: str,
+    headers: Mapping[str, str],
+    seconds: float | None = EXPORT_SECONDS,
+) -> web.StreamResponse:
+    """What fails before the first piece is still a proper error."""
+    first = await anext(pieces)
+    told = {"Content-Type": kind, "Content-Disposition": f'attachment; filename="{name}"'}
+    response = web.StreamResponse(headers={**headers, **told})
+    try:
+        async with asyncio.timeout(seconds):
+            await response.prepare(request)
+            await _write(response, first)
+            async for piece in pieces:
+                await _write(response, piece)
+            async with asyncio.timeout(WRITE_SECONDS):
+                await response.write_eof()
+    except ConnectionError:
+        log.info("export_hung_up", file=name)
+    except (EvertalkError, TimeoutError) as error:
+        log.warning("export_broken_off", file=name, reason=str(error))
+        # Cut off it is known to be incomplete; a second answer could not be told from the file.
+        if request.transport is not None:
+            request.transport.abort()
+    return response
+
+
+async def _write(response: web.StreamResponse, piece: str) -> None:
+    async with asyncio.timeout(WRITE_SECONDS):
+        await response.write(piece.encode("utf-8", "replace"))
+
+
+async def send_csv(
+    request: web.Request,
+    rows: AsyncIterator[Sequence[object]],
+    *,
+    name: str,
+    columns: Sequence[str],
+    headers: Mapping[str, str],
+) -> web.StreamResponse:
+    """`name` without `.csv`, of words of ours."""
+    pieces = _pieces(columns, rows)
+    return await send_file(
+        request, pieces, name=f"{name}.csv", kind="text/csv; charset=utf-8", headers=headers, seconds=None
+    )
+
+
+async def _pieces(columns: Sequence[str], rows: AsyncIterator[Sequence[object]]) -> AsyncIterator[str]:
+    written, chars = [_MARK + csv_line(columns)], 0
+    async for row in rows:
+        written.append(csv_line(row))
+        chars += len(written[-1])
+        if chars >= PIECE_CHARS:
+            yield "".join(written)
+            written, chars = [], 0
+    yield "".join(written)
+
+
+def csv_line(cells: Sequence[object]) -> str:
+    line = io.StringIO()
+    csv.writer(line, lineterminator="\r\n").writerow([safe_cell(cell) for cell in cells])
+    return line.getvalue()
+
+
+def safe_cell(cell: object) -> object:
+    """Numbers stay numbers, unknown is empty; a text that a spreadsheet would compute gets a quote mark."""
+    if cell is None:
+        return ""
+    if not isinstance(cell, str):
+        return cell
+    text = cell.replace("\x00", "")
+    return f"'{text}" if text.lstrip(" ").startswith(_FORMULA) else text

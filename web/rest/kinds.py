@@ -1,0 +1,155 @@
+"""Kinds of values that several operations take or answer, and how answers are written."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import asdict, is_dataclass
+from datetime import UTC, date, datetime
+from typing import Annotated, Any, NotRequired
+from uuid import UUID
+
+from pydantic import BeforeValidator, Field
+from pydantic_core import core_schema
+from typing_extensions import TypedDict
+
+from shared.core.session.client_payloads import iso
+from web.protocol.wire import SITE_PATTERN
+from web.rest.arguments import BadField, In
+
+Thing = dict[str, Any]
+"""An object whose fields the description leaves open."""
+
+Success = TypedDict("Success", {"success": bool, "result": NotRequired[str]})
+Details = TypedDict("Details", {"advice": NotRequired[str], "retry_after": NotRequired[float]})
+Error = TypedDict("Error", {
+    "code": Annotated[str, Field(description="one word for programs")],
+    "message": Annotated[str, Field(description="a sentence for people")], "request_id": str,
+    "details": NotRequired[
+        Annotated[Details, Field(description="`advice` says what to do; `retry_after` is in seconds")]
+    ],
+})  # fmt: skip
+Accepted = TypedDict("Accepted", {
+    "mid": str, "turn": int, "event_seq": int,
+    "dup": NotRequired[Annotated[bool, Field(description="it had been accepted before")]],
+})  # fmt: skip
+
+
+DONE = {"success": True}
+
+
+def to_json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_plain)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return iso(value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
+    if isinstance(value, UUID | date):
+        return str(value)
+    raise TypeError(f"{type(value)} cannot be told")
+
+
+def told(words: str, **limits: Any) -> Any:
+    """What the description says of a value, beside its type and limits."""
+    return Field(description=words, **limits)
+
+
+def choice(words: str, *values: str) -> Any:
+    """Described so: whoever looks for it refuses others."""
+    return Field(description=words, json_schema_extra={"enum": list(values)})
+
+
+class Cut:
+    """A text of which only the beginning counts."""
+
+    def __init__(self, most: int, words: str, *, change: Callable[[str], str] = str) -> None:
+        self._most, self._words, self._change = most, words, change
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        return core_schema.no_info_after_validator_function(
+            lambda text: self._change(text)[: self._most], handler(source)
+        )
+
+    def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> Any:
+        return {**handler(schema), "maxLength": self._most, "description": self._words}
+
+
+class Digits:
+    """A whole number in an address, where it is text: digits and nothing else."""
+
+    def __init__(self, least: int = 0, most: int = 2**53) -> None:
+        self._least, self._most = least, most
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        number = core_schema.int_schema(ge=self._least, le=self._most)
+        return core_schema.no_info_before_validator_function(_digits, number)
+
+
+def _digits(given: Any) -> Any:
+    if isinstance(given, str) and not (given.isascii() and given.isdigit() and len(given) < 19):
+        raise ValueError
+    return given
+
+
+def read_mid(raw: str) -> int:
+    if re.fullmatch(r"m[0-9]{1,16}", raw) is None:
+        raise ValueError("the `mid` of a message, such as m12")
+    return int(raw[1:])
+
+
+def _moment(raw: Any) -> Any:
+    try:
+        found = datetime.fromisoformat(raw) if isinstance(raw, str) else raw
+    except ValueError:
+        raise ValueError("a date such as 2026-11-21") from None
+    return found.replace(tzinfo=UTC) if found is not None and found.tzinfo is None else found
+
+
+def _exact(raw: str) -> datetime:
+    try:
+        found = datetime.fromisoformat(raw)
+    except ValueError:
+        found = None
+    if found is None or found.tzinfo is None or not 1970 < found.year < 9999:
+        raise ValueError("a moment such as 2026-11-03T00:00:00Z")
+    return found
+
+
+Limit = Annotated[int, Digits(1, 200), told("at most so many")]
+Before = Annotated[int | None, Digits(), told("a page's `before`")]
+Cursor = Annotated[str, Cut(500, "`next` of the page before")]
+Search = Annotated[str, Cut(200, "a part of a name, or the beginning of an id", change=str.strip)]
+Mid = Annotated[int | None, BeforeValidator(read_mid, json_schema_input_type=str)]
+"""The number in the id of a message."""
+Moment = Annotated[
+    datetime | None,
+    BeforeValidator(_exact, json_schema_input_type=str),
+    Field(json_schema_extra={"maxLength": 40}),
+]
+Since = Annotated[datetime, BeforeValidator(_moment), Field(json_schema_extra={"format": "date"})]
+"""A day or a moment."""
+SiteName = Annotated[str, Field(pattern=SITE_PATTERN)]
+Id = Annotated[UUID, Field(strict=False)]
+"""In a body."""
+_CID = r"^[A-Za-z0-9_.:\-]{1,64}$"
+Cid = Annotated[
+    str,
+    Field(pattern=_CID, description="your own id of this action; sent again, it is the same action"),
+]
+IdempotencyKey = Annotated[
+    str | None,
+    In("header", "Idempotency-Key"),
+    Field(description="in place of `cid`", json_schema_extra={"pattern": _CID}),
+]
+
+
+def read_cid(cid: object, key: str | None) -> str | None:
+    """The client's own id of what it does, from the body or the header."""
+    given = key if cid is None else cid
+    if given is not None and (not isinstance(given, str) or re.fullmatch(_CID[1:-1], given) is None):
+        raise BadField("`cid` (or Idempotency-Key) has 1 to 64 letters, digits, dots, colons, _ or -.")
+    return given

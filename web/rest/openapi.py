@@ -1,0 +1,227 @@
+"""`/api/v1/openapi.json`: the interface described from the table of its operations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import TypeAdapter
+from pydantic.json_schema import GenerateJsonSchema
+
+from shared.core.identity.api_keys import SCOPES
+from web.parts import CommandShown
+from web.rest.arguments import arguments_of, model_of
+from web.rest.kinds import Error
+from web.rest.operation import JSON, Operation
+
+Schema = dict[str, Any]
+VERSION = "3.1.0"
+REF = "#/components/schemas/{model}"
+_EVENTS = "text/event-stream"
+_REFUSED = {
+    400: "the request cannot be used",
+    401: "nobody known asks",
+    403: "not for this caller",
+    404: "not found, or not for this caller",
+    408: "it took too long",
+    409: "something else happened meanwhile",
+    410: "it is gone for good",
+    413: "too large",
+    415: "the body is not what is taken here",
+    422: "understood, and not possible",
+    428: "say which version you have read",
+    429: "too often; see Retry-After",
+    503: "not just now; see Retry-After",
+}
+_GROUPS = {
+    "conversations": "Conversations of visitors, and of people whom your program brings.",
+    "commands": "What people type as /words.",
+    "files": "Pictures, texts and PDF of a conversation.",
+    "memory": "What is remembered of a person.",
+    "stream": "What the chat on a page needs beside its WebSocket.",
+    "dashboard": "For operators who are logged in.",
+    "description": "This description.",
+}
+
+_OF = {
+    "name": "session_id", "in": "query", "description": "whose, for a key; a visitor has one conversation",
+    "schema": {"type": "string", "format": "uuid"},
+}  # fmt: skip
+
+
+class _Untitled(GenerateJsonSchema):
+    """Names of fields need no title made of them."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False
+
+    def field_is_required(self, field: Any, *given: Any, **more: Any) -> bool:
+        """What is sent has all its fields, those with defaults, too."""
+        sent = self.mode == "serialization" and field["type"] == "dataclass-field"
+        return sent or super().field_is_required(field, *given, **more)
+
+
+def document(operations: Sequence[Operation], commands: Sequence[CommandShown]) -> dict[str, Any]:
+    """Every model is made for it, which takes a moment."""
+    described = [one for one in operations if one.group]
+    bodies = {one: kind for one in described if (kind := _body_of(one)) is not None}
+    sent = [Error, *(kind for one in described for kind in (*one.answers.values(), *one.events.values()))]
+    inputs: list[Any] = [(id(kind), "serialization", TypeAdapter(kind)) for kind in sent if kind]
+    inputs += [(id(kind), "validation", TypeAdapter(kind)) for kind in bodies.values()]
+    found, shared = TypeAdapter.json_schemas(inputs, ref_template=REF, schema_generator=_Untitled)
+    schemas = {number: schema for (number, _), schema in found.items()}
+    components = shared["$defs"]
+    if "CommandCall" in components:
+        _add_arguments(components["CommandCall"]["properties"], commands)
+    paths: dict[str, dict[str, Any]] = {}
+    for one in described:
+        place, method = paths.setdefault(one.path, {}), one.method.lower()
+        body = schemas.get(id(bodies[one])) if one in bodies else None
+        told = _operation(one, schemas, body, commands)
+        place[method] = _together(place[method], told) if method in place else told
+    return {
+        "openapi": VERSION,
+        "info": {
+            "title": "Evertalk",
+            "version": "1",
+            "description": "Conversations that never end. Errors have one shape everywhere: `Error`.",
+        },
+        "servers": [{"url": "/"}],
+        "tags": [{"name": name, "description": told} for name, told in _GROUPS.items()],
+        "paths": paths,
+        "components": {
+            "schemas": components,
+            "securitySchemes": {
+                "visitor": {"type": "http", "scheme": "bearer", "description": "a visitor's token"},
+                "key": {"type": "http", "scheme": "bearer", "description": _key_words()},
+                "operator": {"type": "apiKey", "in": "cookie", "name": "evertalk_operator"},
+            },
+        },
+    }
+
+
+def _body_of(one: Operation) -> Any:
+    """What the whole body is: of a shape with a name, or of the fields that the handler names."""
+    inside = [each for each in arguments_of(one) if each.place == "body"]
+    shape = next((each.shape for each in inside if each.shape is not None), None)
+    if shape is not None:
+        return shape.of
+    return model_of.__wrapped__(one, body=True) if inside else None
+
+
+def _operation(
+    one: Operation, schemas: Mapping[int, Schema], body: Schema | None, commands: Sequence[CommandShown]
+) -> dict[str, Any]:
+    described: dict[str, Any] = {
+        "operationId": one.name,
+        "summary": one.told,
+        "description": "\n\n".join(filter(None, (one.more, _who(one)))),
+        "tags": [one.group],
+        "security": _security(one),
+        "responses": {**_answers(one, schemas), **_refusals(one, body)},
+    }
+    if parameters := _parameters(one, commands):
+        described["parameters"] = parameters
+    if one.takes != JSON:
+        body = {"type": "string", "format": "binary"}
+    if body is not None:
+        described["requestBody"] = {"required": True, "content": {one.takes: {"schema": body}}}
+    return described
+
+
+def _together(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
+    """One address, with a handler for its visitor and another for operators."""
+    parameters = {(each["in"], each["name"]): each for each in first["parameters"]}
+    for each in second["parameters"]:
+        known = parameters.setdefault((each["in"], each["name"]), each)
+        if known["schema"] != each["schema"]:
+            known["schema"] = {"anyOf": [known["schema"], each["schema"]]}
+    ok, theirs = (each["responses"]["200"]["content"] for each in (first, second))
+    for media in ok:
+        if ok[media] != theirs[media]:
+            ok[media] = {"schema": {"anyOf": [ok[media]["schema"], theirs[media]["schema"]]}}
+    return {
+        **first,
+        "description": f"{first['description']}\n\n{second['summary']} {second['description']}",
+        "security": [*first["security"], *second["security"]],
+        "parameters": list(parameters.values()),
+    }
+
+
+def _who(one: Operation) -> str:
+    may = ["anyone"] if one.anyone else []
+    may += ["a visitor, of their own conversation"] if one.visitor else []
+    may += [f"a key with `{one.scope}`"] if one.scope else []
+    may += [f"an operator, from the role {one.role} on"] if one.role else []
+    return f"For {'; '.join(may)}."
+
+
+def _security(one: Operation) -> list[dict[str, list[str]]]:
+    ways: list[dict[str, list[str]]] = [{}] if one.anyone else []
+    ways += [{"visitor": []}] if one.visitor else []
+    ways += [{"key": [one.scope]}] if one.scope else []
+    return [*ways, {"operator": [one.role]}] if one.role else ways
+
+
+def _parameters(one: Operation, commands: Sequence[CommandShown]) -> list[dict[str, Any]]:
+    asked = {each.wire_name: each.place for each in arguments_of(one) if each.place != "body"}
+    parameters: list[dict[str, Any]] = [_OF] if one.names_session else []
+    if not asked:
+        return parameters
+    schema = model_of.__wrapped__(one, body=False).model_json_schema(schema_generator=_Untitled)
+    for name, place in asked.items():
+        shape = _given(schema["properties"][name])
+        if (one.name, place) == ("runCommand", "path"):
+            shape["enum"] = [command.name for command in commands]
+        words = shape.pop("description", "")
+        parameters.append({"name": name, "in": place, "description": words, "schema": shape})
+        if place == "path":
+            parameters[-1]["required"] = True
+    return parameters
+
+
+def _given(schema: Schema) -> Schema:
+    """What is left out of an address is no null."""
+    shape = {key: value for key, value in schema.items() if key != "default"}
+    kinds = [kind for kind in shape.pop("anyOf", ()) if kind != {"type": "null"}]
+    return shape | (kinds[0] if len(kinds) == 1 else {"anyOf": kinds} if kinds else {})
+
+
+def _answers(one: Operation, schemas: Mapping[int, Schema]) -> dict[str, Any]:
+    answers: dict[str, Any] = {}
+    for status, kind in one.answers.items():
+        content: Schema = {one.media: {"schema": schemas[id(kind)]} if kind else {}}
+        told = {201: "made", 202: "accepted; the answer comes"}.get(status, "done")
+        if one.events and status == min(one.answers):
+            content[_EVENTS] = {"schema": {"type": "string"}}
+            events = (f"`{event}` ({kind.__name__})" for event, kind in one.events.items())
+            told = f"{told}; as events: {', '.join(events)}"
+        answers[str(status)] = {"description": told, "content": content}
+    return answers
+
+
+def _refusals(one: Operation, body: Schema | None) -> dict[str, Any]:
+    statuses = {400, 403, 408, 429, 503, *one.refusals}
+    statuses |= set() if one.anyone and one.scope is None else {401}
+    statuses |= {413, 415} if body or one.takes != JSON else set()
+    error = {JSON: {"schema": {"$ref": REF.format(model="Error")}}}
+    return {str(status): {"description": _REFUSED[status], "content": error} for status in sorted(statuses)}
+
+
+def _add_arguments(fields: dict[str, Schema], commands: Sequence[CommandShown]) -> None:
+    """One shape for all: which arguments are whose, `GET /api/v1/commands` says and each description here."""
+    for command in commands:
+        for argument in command.arguments:
+            kind = argument.schema()
+            told = f"/{command.name}: {kind.pop('description')}"
+            known = fields.get(argument.name)
+            fields[argument.name] = (
+                {**kind, "description": told}
+                if known is None
+                else {"type": known["type"], "description": f"{known['description']}; {told}"}
+            )
+
+
+def _key_words() -> str:
+    scopes = "\n".join(f"* `{scope}`: {told}" for scope, told in SCOPES.items())
+    return f"a key of `./evertalk key create`, with scopes:\n\n{scopes}"

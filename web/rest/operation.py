@@ -1,0 +1,132 @@
+"""One operation of REST, and the rooms in which handlers register theirs; nothing else is served."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeVar
+
+from aiohttp import web
+
+from shared.core.identity.api_keys import Scope
+from shared.core.identity.operators import Role
+
+V1 = "/api/v1"
+JSON = "application/json"
+Reply = web.StreamResponse | Mapping[str, Any] | None
+"""What a handler returns: a response of its own, the body of one, or nothing where nothing was found."""
+Handler = Callable[..., Awaitable[Reply]]
+_Registered = TypeVar("_Registered", bound=Handler)
+_PATTERN = re.compile(r"\{(\w+):(?:[^{}]|\{[^{}]*\})*\}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Operation:
+    """The signature of `handler` says what is taken: after the request its parts of the path by position,
+    then fields of the query, or of the body where the method has one. Its docstring is the description.
+    """
+
+    method: str
+    pattern: str
+    """As the router has it: parts of the path may have a regular expression."""
+    handler: Handler
+    group: str = ""
+    """The chapter of the description; what has none is a page, and not described."""
+    anyone: bool = False
+    visitor: bool = False
+    """Of their own conversation."""
+    scope: Scope | None = None
+    """Which opens this to a key."""
+    role: Role | None = None
+    """From which on an operator may."""
+    scraper: bool = False
+    """For whoever reads metrics."""
+    finds_caller: bool = False
+    """The handler itself finds out who asks: it takes more than the address to know."""
+    rate: Literal["", "reads", "commands", "exports"] = ""
+    """Which limit of a visitor's this counts for."""
+    answers: Mapping[int, Any] = field(default_factory=dict)
+    """Statuses and what comes with them; None is for what is no JSON."""
+    events: Mapping[str, Any] = field(default_factory=dict)
+    """With `Accept: text/event-stream`: names of events and what they hold."""
+    refusals: tuple[int, ...] = ()
+    """Beside those that every operation of its kind has."""
+    media: str = JSON
+    takes: str = JSON
+    """The media type of the body."""
+    body: str = ""
+    """What a body is called in the description; else as the operation."""
+    strict: bool = False
+    """Fields that nobody knows are refused, not passed over."""
+    most_bytes: int = 256 * 1024
+    missing: str = "There is no such thing here."
+    """The sentence of 404."""
+    head: bool = True
+    """Without it: what is written piece by piece would follow its headers all the same."""
+
+    def __post_init__(self) -> None:
+        allowed = (self.anyone, self.visitor, self.scope, self.role, self.scraper)
+        assert any(allowed), f"{self.method} {self.pattern} must say who may come"
+
+    @property
+    def path(self) -> str:
+        return _PATTERN.sub(r"{\1}", self.pattern)
+
+    @property
+    def name(self) -> str:
+        """Of the handler, in the way of JSON."""
+        first, *others = self.handler.__name__.split("_")
+        return first + "".join(map(str.capitalize, others))
+
+    @property
+    def names_session(self) -> bool:
+        """Whose it is, a key says by `?session_id=`; a visitor has one conversation."""
+        themselves = self.anyone or self.finds_caller or self.scope is None
+        return self.visitor and not themselves and "/sessions/{id}" not in self.path
+
+    @property
+    def told(self) -> str:
+        """One sentence."""
+        return (inspect.getdoc(self.handler) or "").partition("\n\n")[0].replace("\n", " ")
+
+    @property
+    def more(self) -> str:
+        return (inspect.getdoc(self.handler) or "").partition("\n\n")[2].replace("\n", " ")
+
+
+class Room(list[Operation]):
+    """The operations of one subject, in the order in which they are described."""
+
+    def __init__(self, group: str = "dashboard", **usual: Any) -> None:
+        """`usual` are the terms of each that says nothing else."""
+        self._usual = {"group": group, **usual}
+
+    def on(
+        self, place: str, answer: Any = None, *, status: int = 200, **terms: Any
+    ) -> Callable[[_Registered], _Registered]:
+        """`@room.on("GET /jobs", Jobs, role="viewer")`; the terms are fields of `Operation`.
+
+        An operator's operation on a thing that is named in its address may miss it.
+        """
+        method, path = place.split()
+        terms = {"answers": {status: answer}, **self._usual, **terms}
+        if terms.get("role"):
+            terms.setdefault("refusals", ((404,) if "{" in path else ()) if method == "GET" else (404, 409))
+
+        def register(handler: _Registered) -> _Registered:
+            self.append(Operation(method=method, pattern=V1 + path, handler=handler, **terms))
+            return handler
+
+        return register
+
+    def page(self, place: str, **terms: Any) -> Callable[[_Registered], _Registered]:
+        """What is no part of REST: for browsers and scrapers."""
+        method, path = place.split()
+
+        def register(handler: _Registered) -> _Registered:
+            self.append(Operation(method=method, pattern=path, handler=handler, **terms))
+            return handler
+
+        return register
