@@ -56,7 +56,7 @@ async def change_thing(
 
 async def read(
     operation: Operation, query: str = "", *, part: str, body: Any = None, **options: Any
-) -> Mapping[str, Any]:
+) -> dict[str, Any]:
     request = make_mocked_request("GET", f"/x?{query}", match_info={"id": part}, headers={"If-Match": '"7"'})
 
     async def read_body(needed: bool) -> Mapping[str, Any]:
