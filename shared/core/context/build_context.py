@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from operator import attrgetter, is_
 from typing import Literal, overload
 
@@ -37,7 +38,7 @@ from shared.core.values.model import SystemPart, ToolSpec
 from shared.core.values.tokens import by_script, estimate_blocks, estimate_system, estimate_tools
 from shared.core.values.ttl_cache import recent
 
-RENDERER_VERSION = 3
+RENDERER_VERSION = 4
 """Raised whenever the same state would give other bytes than before, so that a replay can tell."""
 
 _TOKENS: Callable[[Entry], int] = attrgetter("tokens")
@@ -266,10 +267,16 @@ def _step_back(messages: Sequence[Message], end: int) -> int:
 def _history_tokens(stored: Sequence[Entry], shown: Sequence[Entry], count: Count) -> int:
     if all(map(is_, stored, shown)):
         return sum(map(_TOKENS, stored))
-    return sum(
-        before.tokens if before is after else estimate_blocks(after.blocks, count)
-        for before, after in zip(stored, shown, strict=True)
-    )
+    return sum(map(partial(_tokens_shown, count=count), stored, shown))
+
+
+def shown_tokens(entry: Entry, open_turn: int | None, policy: ContextPolicy, count: Count) -> int:
+    """What an entry takes in a request."""
+    return _tokens_shown(entry, shown_entry(entry, open_turn, policy), count)
+
+
+def _tokens_shown(stored: Entry, shown: Entry, count: Count) -> int:
+    return stored.tokens if stored is shown else estimate_blocks(shown.blocks, count)
 
 
 def _text_tokens(text: str, count: Count) -> int:

@@ -147,10 +147,6 @@ def volatile_block(*, runtime_facts: str, recall: str) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def left_out_notice(turns: int) -> str:
-    return f"[{turns} earlier turns are left out here because there is too little room; they are not lost.]"
-
-
 def flush_instruction(*, most_notes: int = 8) -> str:
     """The last user message of a ghost turn: nobody reads its answer."""
     return f"""\

@@ -50,6 +50,9 @@ class ContextPolicy:
     """The most that is used of a model's window, however large it is."""
     max_output: int = 8_192
     max_output_share: float = 0.2
+    answer_least: int | None = None
+    """For limits just below the hard one: between the two, the answer may shrink down to this, so that what
+    is said while a summary is written has room. None: the whole answer is always left free."""
     overhead: int = 1_024
     overhead_share: float = 0.05
     reserve: int = 20_000
@@ -200,6 +203,10 @@ def _size(p: ContextPolicy) -> Findings:
     return (
         (p.context_window <= 0, f"context_window={p.context_window} must be positive"),
         (p.max_output <= 0, f"max_output={p.max_output} must be positive"),
+        (
+            p.answer_least is not None and p.answer_least <= 0,
+            f"answer_least={p.answer_least} must be positive",
+        ),
         (p.reserve < 0, f"reserve={p.reserve} must not be negative"),
         (left <= 0, f"reserve={p.reserve} leaves nothing of context_window={p.context_window}"),
         (soft is not None and soft <= 0, f"soft_budget={soft} must be positive"),

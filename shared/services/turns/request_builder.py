@@ -19,7 +19,7 @@ from shared.core.context.selection import Selection, select
 from shared.core.context.tools import WINDOW_SHARE, affordable
 from shared.core.context.workspace import EMPTY, Workspace, shrunk
 from shared.core.memory.recall import NOTHING_RECALLED, Recalled
-from shared.core.overflow.inline_digest import fit
+from shared.core.overflow.overflow_recovery import HIDDEN_AT_ONCE, fit
 from shared.core.session.artifacts import Artifact, can_open
 from shared.core.session.budget import ContextBudget, budget_for
 from shared.core.session.overrides import BadContextConfig, agent_policy
@@ -88,6 +88,18 @@ class PreparedRequest:
     def unsent(self) -> int:
         """Tokens of the live view that the policy never sends, in the model's unit."""
         return round(self.ratio * self.selection.tokens_left_out)
+
+    @property
+    def hidden_at_once(self) -> int:
+        """Estimated tokens, by the model's factor: what a session learns moves a little with each turn."""
+        return int(HIDDEN_AT_ONCE * self.budget.hard / self.card.token_factor)
+
+    def with_answer_room(self) -> PreparedRequest:
+        """To be asked when the size has been measured."""
+        longest = self.budget.answer_beside(self.estimate)
+        if longest == self.request.max_output_tokens:
+            return self
+        return replace(self, request=replace(self.request, max_output_tokens=longest))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,20 +208,22 @@ class RequestBuilder:
             chosen.view, agent_config, offered, runtime_facts, instruction, recalled, at
         )
         budget = budget_for(policy, card.window, card.max_output, round(ratio * built.fixed))
+        estimate = round(ratio * built.estimate)
+        longest = budget.answer_beside(estimate)
         return PreparedRequest(
-            request=_request(built, offered, card, budget.out, cache_long=cache_long, about=_about(view)),
+            request=_request(built, offered, card, longest, cache_long=cache_long, about=_about(view)),
             built=built,
             budget=budget,
             policy=policy,
             card=card,
             ratio=ratio,
-            estimate=round(ratio * built.estimate),
+            estimate=estimate,
             runtime_facts=runtime_facts,
             instruction=instruction,
             selection=chosen,
             channel=known,
             circumstances=at,
-            before=round(ratio * built.estimate),
+            before=estimate,
             entry_seqs=built.entry_seqs,
             recalled=recalled,
         )
@@ -243,16 +257,17 @@ class RequestBuilder:
                 v, agent_config, tools, facts, instruction, recalled, prepared.circumstances
             ),
             count=self.counter.count_tokens,
-            ratio=prepared.ratio,
-            budget=prepared.budget,
             policy=prepared.policy,
+            ratio=prepared.ratio,
+            step=prepared.hidden_at_once,
             opens=can_open(tools) and not prepared.instruction,
         )
         left_out = max(0, prepared.built.estimate - small.context.estimate)
+        estimate = round(prepared.ratio * small.context.estimate)
         return replace(
             prepared,
             built=small.context,
-            estimate=round(prepared.ratio * small.context.estimate),
+            estimate=estimate,
             left_out=prepared.left_out + round(prepared.ratio * left_out),
             selection=chosen,
             recalled=recalled,
@@ -262,7 +277,7 @@ class RequestBuilder:
                 small.context,
                 tools,
                 prepared.card,
-                prepared.budget.out,
+                prepared.budget.answer_beside(estimate),
                 cache_long=prepared.request.cache_long,
                 about=_about(view),
             ),
@@ -422,7 +437,7 @@ def build_recipe(prepared: PreparedRequest, view: View) -> dict[str, Any]:
             "into": prepared.fitted_into,
             "ratio": prepared.ratio,
             "fixed": prepared.built.fixed,
-            "budget": asdict(prepared.budget),
+            "step": prepared.hidden_at_once,
         }
     return recipe
 
