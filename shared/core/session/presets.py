@@ -112,7 +112,7 @@ PRESETS: dict[str, ContextPolicy] = {
             keep_turns_least=1,
             land_at=384 / 2_000,
             summary_form="running",
-            summary_least=64,
+            summary_least=128,
             summary_most=128,
         ),
         replace(

@@ -250,7 +250,7 @@ def test_langmem_starts_its_running_summary_above_2000_of_conversation(
 def test_langmem_lands_at_384_with_a_summary_of_128() -> None:
     one = preset("langmem")
     assert round(one.land_at * 2_000) == 384
-    assert (one.summary_most, one.summary_form, one.keep_turns) == (128, "running", 1)
+    assert (one.summary_least, one.summary_most, one.summary_form, one.keep_turns) == (128, 128, "running", 1)
 
 
 @pytest.mark.parametrize(("tokens", "first"), [(400, 1), (401, 3)])
