@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -111,6 +112,17 @@ def gauge(budget: ContextBudget, used: int) -> Gauge:
     elif share >= budget.warning_at:
         status = "warning"
     return Gauge(used=used, limit=budget.gauge_of, percent=round(share * 100, 1), status=status)
+
+
+def scaled(parts: Mapping[str, int], total: int) -> dict[str, int]:
+    """Whole numbers in the shares of `parts` that add up to `total`."""
+    whole = sum(parts.values()) or 1
+    made, seen = dict[str, int](), 0
+    for name, size in parts.items():
+        before = round(total * seen / whole)
+        seen += size
+        made[name] = round(total * seen / whole) - before
+    return made
 
 
 def _limit(policy: ContextPolicy, usable: int, hard: int, reserve: int, fixed: int) -> int:

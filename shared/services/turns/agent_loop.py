@@ -18,7 +18,7 @@ from shared.core.context.prompt_cache_ttl import SHORT_LIFE, cache_life
 from shared.core.context.selection import LeftOut, leaves_out
 from shared.core.overflow.filler_trimming import plan_hiding
 from shared.core.session.artifacts import Artifact
-from shared.core.session.budget import gauge, pressure
+from shared.core.session.budget import gauge, pressure, scaled
 from shared.core.session.events import ContextMeasured, Emit, Organizing
 from shared.core.session.policy import ContradictoryPolicy
 from shared.core.session.pruning import clear_first, plan_pruning, saved_by, with_decisions
@@ -92,6 +92,10 @@ class RequestLimits:
 
     hard: int
     """The most tokens that it may have."""
+    fixed: int
+    """What it holds whatever was said: system, tools and the notes about the person."""
+    recall: int
+    """What may be recalled with a question, once something is hidden."""
     left_out: LeftOut | None
     """What of a view it would leave out; None when nothing of any."""
 
@@ -370,7 +374,13 @@ class AgentLoop:
     async def load_request_limits(self, state: SessionState) -> RequestLimits:
         prepared = await self._next_request(state)
         left_out = leaves_out(prepared.policy, channel=prepared.channel, ratio=prepared.ratio)
-        return RequestLimits(hard=prepared.budget.hard, left_out=left_out)
+        window = prepared.budget.window
+        return RequestLimits(
+            hard=prepared.budget.hard,
+            fixed=round(prepared.ratio * prepared.built.fixed),
+            recall=round(prepared.ratio * self._requests.recall_limit(state.agent_config, window)),
+            left_out=left_out,
+        )
 
     async def _next_request(self, state: SessionState) -> PreparedRequest:
         card = await self._model.load_card(self._requests.resolve_model(state.agent_config))
@@ -411,7 +421,8 @@ class AgentLoop:
         ratio, used = learn_token_ratio(reply, prepared, tokens)
         mine = select_open_turn_entries(state.view)
         fades = fading((*mine, build_entry(blocks, tokens, mine[-1])), prepared.policy, count)
-        whole = max(0, used + prepared.left_out - round(ratio * (fades + prepared.built.volatile)))
+        grown = prepared.recall_room - fades - prepared.built.volatile
+        whole = max(0, used + prepared.left_out + round(ratio * grown))
         turn_tokens = tokens + sum(entry.tokens for entry in mine) - fades
         parts = collect_prompt_parts(prepared)
         screen = (
@@ -448,7 +459,9 @@ class AgentLoop:
             release_hold=pressure(prepared.budget, whole) == "overflow",
             job=job,
         )
-        return TurnResult(outcome=outcome, measured=measure_context(prepared, whole, estimated=not known))
+        said = tokens - fades + round(prepared.left_out / ratio)
+        measured = measure_context(prepared, whole, estimated=not known, said=said)
+        return TurnResult(outcome=outcome, measured=measured)
 
     def _due_job(
         self, state: TurnAttempt, prepared: PreparedRequest, used: int, *, open_turn: int | None = None
@@ -492,21 +505,25 @@ class AgentLoop:
         return TurnResult(outcome=outcome, measured=None)
 
 
-def measure_context(prepared: PreparedRequest, used: int, *, estimated: bool) -> ContextMeasured:
-    """`used` is the one number of the gauge; its parts are those of this request, and add up to it."""
-    shown = gauge(prepared.budget, used)
-    parts: dict[str, int] = {
-        name: round(prepared.ratio * tokens) for name, tokens in prepared.built.parts.items()
-    }
-    # The answer itself, and what only the provider's count knows of, belong to the conversation.
-    parts["history"] = max(0, parts["history"] + shown.used - sum(parts.values()))
+def measure_context(
+    prepared: PreparedRequest, used: int, *, estimated: bool, said: int = 0
+) -> ContextMeasured:
+    """`used` is the one number of the gauge; its parts are those of this request, and add up to it.
+
+    `said`: estimated tokens that came to the messages since.
+    """
+    shown, built = gauge(prepared.budget, used), prepared.built
+    parts: dict[str, int] = {**built.parts}
+    parts["memory"] += prepared.recall_room - built.volatile
+    parts["history"] = max(0, parts["history"] + said)
     return ContextMeasured(
         used=shown.used,
         limit=shown.limit,
         percent=shown.percent,
         status=shown.status,
-        parts=parts,
+        parts=scaled(parts, shown.used),
         estimated=estimated,
+        recall=round(prepared.ratio * prepared.recall_room),
     )
 
 

@@ -41,6 +41,9 @@ MAX_CACHED_POLICIES = 256
 LONG_CHARS = 4_000
 """Of a text whose size is worth remembering between the calls of a turn, such as an agent's own files."""
 MAX_CACHED_TEXTS = 64
+RECALL_MOST = 4_000
+RECALL_SHARE = 0.05
+"""Of the window that is used: a small one has little room for the past."""
 WORKSPACE_SHARE = 0.2
 """Of the window: files that grow after an agent was configured are cut rather than the turn refused."""
 
@@ -83,6 +86,8 @@ class PreparedRequest:
     channel: Channel | None = None
     recalled: Recalled = NOTHING_RECALLED
     circumstances: Circumstances = field(default_factory=Circumstances)
+    recall_room: int = 0
+    """Estimated tokens that a question may bring back of what is hidden; nothing where nothing is."""
 
     @property
     def unsent(self) -> int:
@@ -146,6 +151,14 @@ class RequestBuilder:
             log.warning("agent_context_invalid", problems=list(error.problems), used=self.policy.name)
             return self.policy
 
+    def recall_limit(self, agent_config: Mapping[str, Any], window: int) -> int:
+        """The most estimated tokens that a turn is reminded of: the agent's own number, else the policy's."""
+        memory = agent_config.get("memory")
+        own = memory.get("recall_tokens") if isinstance(memory, Mapping) else None
+        if not isinstance(own, int) or isinstance(own, bool) or own < 0:
+            own = self.resolve_policy(agent_config).recall_tokens
+        return min(own, RECALL_MOST, int(RECALL_SHARE * window))
+
     def resolve_model(self, agent_config: Mapping[str, Any]) -> str:
         return str(agent_config.get("model") or self.chat_model)
 
@@ -203,7 +216,8 @@ class RequestBuilder:
         offered = self._offered(tools, card, policy)
         known = _channel(channel)
         chosen = select(view, policy, channel=known, ratio=ratio, unread=bool(instruction))
-        at = self._with_room(circumstances or Circumstances(), min(card.window, policy.context_window))
+        window = min(card.window, policy.context_window)
+        at = self._with_room(circumstances or Circumstances(), window)
         built = self._build_context(
             chosen.view, agent_config, offered, runtime_facts, instruction, recalled, at
         )
@@ -226,6 +240,7 @@ class RequestBuilder:
             before=estimate,
             entry_seqs=built.entry_seqs,
             recalled=recalled,
+            recall_room=self.recall_limit(agent_config, window) if view.base_turn else 0,
         )
 
     def build_next(
