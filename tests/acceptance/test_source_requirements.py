@@ -136,7 +136,7 @@ def tool_log(text: str, *, after: int) -> list[Entry]:
 
 def pruned(log: list[Entry]) -> list[Entry]:
     forms = {decision.seq: decision.form for decision in plan_pruning(log, SPEC, cache_cold=False)}
-    return [shown_entry(replace(e, pruned=forms.get(e.seq)), None, SPEC) for e in log]
+    return [shown_entry(replace(e, pruned=forms.get(e.seq)), None, SPEC, told=0) for e in log]
 
 
 def result_of(log: list[Entry]) -> str:

@@ -147,6 +147,11 @@ def volatile_block(*, runtime_facts: str, recall: str) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
+def picture_words(number: int, description: str) -> str:
+    """What stands for a picture; `look_at_picture` takes its number."""
+    return f"(picture {number}: {description or 'not described'})"
+
+
 def flush_instruction(*, most_notes: int = 8) -> str:
     """The last user message of a ghost turn: nobody reads its answer."""
     return f"""\

@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 
 from shared.core.compaction.digest import digest
 from shared.core.compaction.plan import MIN_SUMMARY, render_summary
-from shared.core.context.build_context import BuiltContext, shown_tokens
+from shared.core.context.build_context import BuiltContext, shown_tokens, told_block
 from shared.core.session.artifacts import Artifact, artifact_of, excerpt, head_and_tail, reference_in
 from shared.core.session.ledger import Ledger
 from shared.core.session.policy import ContextPolicy
 from shared.core.session.session import Compaction, Entry, View, turns_of, unresolved_turns
 from shared.core.values.errors import ContextBudgetExceeded
-from shared.core.values.messages import Text, Thinking, ToolResult
+from shared.core.values.messages import Image, Text, Thinking, ToolResult
 from shared.core.values.tokens import estimate_blocks
 
 TAIL_TURNS = 2
@@ -86,6 +86,9 @@ def fit(
         shrunk = Shrunk(view=hidden, context=build(hidden), digested_through=through)
         if _fits(shrunk, hard, ratio):
             return shrunk
+    if not _fits(shrunk, hard, ratio):
+        told = _without_old_pictures(shrunk.view, count)
+        shrunk = replace(shrunk, view=told, context=build(told))
     while not _fits(shrunk, hard, ratio):
         smaller = _cut_largest(shrunk, build, count, opens=opens)
         if smaller is None:
@@ -103,14 +106,11 @@ def _cuts(
     """
     ended = [turn for turn in turns_of(view.entries) if turn[0].turn != view.open_turn][:-TAIL_TURNS]
     staying = unresolved_turns(view.entries, view.open_turn)
+    sizes = shown_tokens(view, policy, count)
     cuts: list[tuple[int, bool]] = []
     total = steps = 0
     for turn in ended:
-        total += sum(
-            shown_tokens(entry, view.open_turn, policy, count)
-            for entry in turn
-            if not entry.pinned and entry.turn not in staying
-        )
+        total += sum(sizes[entry.seq] for entry in turn if not entry.pinned and entry.turn not in staying)
         if total // step > steps:
             steps = total // step
             if total >= needed:
@@ -171,6 +171,16 @@ def _without_open_thinking(view: View, count: Count) -> View:
         return view
     entries = tuple(_without_thinking(entry, view.open_turn, count) for entry in view.entries)
     return replace(view, entries=entries)
+
+
+def _without_old_pictures(view: View, count: Count) -> View:
+    def told(entry: Entry) -> Entry:
+        if entry.turn == view.open_turn or not any(isinstance(block, Image) for block in entry.blocks):
+            return entry
+        blocks = tuple(map(told_block, entry.blocks))
+        return replace(entry, blocks=blocks, tokens=estimate_blocks(blocks, count))
+
+    return replace(view, entries=tuple(map(told, view.entries)))
 
 
 def _cut_largest(shrunk: Shrunk, build: Build, count: Count, *, opens: bool) -> Shrunk | None:

@@ -116,6 +116,9 @@ class ContextPolicy:
     """Tokens after a compaction, as a share of those before, above which it does not count."""
     pins_share: float = 0.10
 
+    picture_turns: int | None = 4
+    """Pictures stay in sight for so many turns, and up to twice as many, as they go in batches; then their
+    description stands for them. None: until they are summarised. 0: in their own turn only."""
     recall_tokens: int = 0
     """How much of what was said before, and is hidden now, each turn is given by itself; 0 is nothing."""
 
@@ -206,6 +209,10 @@ def _size(p: ContextPolicy) -> Findings:
         (
             p.answer_least is not None and p.answer_least <= 0,
             f"answer_least={p.answer_least} must be positive",
+        ),
+        (
+            p.picture_turns is not None and p.picture_turns < 0,
+            f"picture_turns={p.picture_turns} must not be negative",
         ),
         (p.reserve < 0, f"reserve={p.reserve} must not be negative"),
         (left <= 0, f"reserve={p.reserve} leaves nothing of context_window={p.context_window}"),

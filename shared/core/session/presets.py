@@ -30,6 +30,7 @@ PRESETS: dict[str, ContextPolicy] = {
         ContextPolicy(name="steady", prune_error_tail_chars=2_500, recall_tokens=1_200),
         ContextPolicy(
             name="spec008",
+            picture_turns=None,
             answer_least=_ANSWER_LEAST,
             soft_budget=None,
             idle_compaction=False,

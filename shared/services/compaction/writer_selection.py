@@ -125,7 +125,7 @@ class WriterSelector:
             return models, None
         if wanted == "auto" and await self._choose_cheaper(case, plan, warm, flushed) == "cheap":
             return models, None
-        return models, warm.request
+        return models, await self._flusher.with_pictures(warm)
 
     async def _build_warm_request(self, case: CompactionContext) -> PreparedRequest:
         """The chat's own request, unchanged; the summariser puts its task behind it."""

@@ -16,7 +16,7 @@ from shared.core.context.agents import Circumstances, circumstances_of, layers_f
 from shared.core.context.build_context import RENDERER_VERSION, BuiltContext, build_context
 from shared.core.context.prompts import SystemLayers
 from shared.core.context.selection import Selection, select
-from shared.core.context.tools import WINDOW_SHARE, affordable
+from shared.core.context.tools import LOOK_AT_PICTURE, WINDOW_SHARE, affordable
 from shared.core.context.workspace import EMPTY, Workspace, shrunk
 from shared.core.memory.recall import NOTHING_RECALLED, Recalled
 from shared.core.overflow.overflow_recovery import HIDDEN_AT_ONCE, fit
@@ -28,6 +28,7 @@ from shared.core.session.prune_rules import BadPruneRules, Pruner, PruneRules, p
 from shared.core.session.session import Entry, View
 from shared.core.session.session_state import SessionState
 from shared.core.session.turns import Claim, ContextAudit
+from shared.core.values.messages import Image
 from shared.core.values.ttl_cache import recent
 from shared.ports import ModelCard, ModelRequest, TokenCounter, ToolSpec
 
@@ -88,6 +89,12 @@ class PreparedRequest:
     circumstances: Circumstances = field(default_factory=Circumstances)
     recall_room: int = 0
     """Estimated tokens that a question may bring back of what is hidden; nothing where nothing is."""
+
+    @property
+    def pictures(self) -> tuple[Image, ...]:
+        """Those whose bytes the request needs."""
+        blocks = (block for message in self.request.messages for block in message.blocks)
+        return tuple(block for block in blocks if isinstance(block, Image))
 
     @property
     def unsent(self) -> int:
@@ -151,6 +158,11 @@ class RequestBuilder:
             log.warning("agent_context_invalid", problems=list(error.problems), used=self.policy.name)
             return self.policy
 
+    def policy_for(self, agent_config: Mapping[str, Any], card: ModelCard) -> ContextPolicy:
+        """The agent's policy as this model can follow it: what sees no pictures is told of them at once."""
+        policy = self.resolve_policy(agent_config)
+        return policy if "images" in card.capabilities else replace(policy, picture_turns=0)
+
     def recall_limit(self, agent_config: Mapping[str, Any], window: int) -> int:
         """The most estimated tokens that a turn is reminded of: the agent's own number, else the policy's."""
         memory = agent_config.get("memory")
@@ -212,14 +224,14 @@ class RequestBuilder:
 
         Raises ContextBudgetExceeded when system and tools alone leave no room.
         """
-        ratio, policy = choose_token_ratio(token_ratio, card), self.resolve_policy(agent_config)
+        ratio, policy = choose_token_ratio(token_ratio, card), self.policy_for(agent_config, card)
         offered = self._offered(tools, card, policy)
         known = _channel(channel)
         chosen = select(view, policy, channel=known, ratio=ratio, unread=bool(instruction))
         window = min(card.window, policy.context_window)
         at = self._with_room(circumstances or Circumstances(), window)
         built = self._build_context(
-            chosen.view, agent_config, offered, runtime_facts, instruction, recalled, at
+            chosen.view, policy, agent_config, offered, runtime_facts, instruction, recalled, at
         )
         budget = budget_for(policy, card.window, card.max_output, round(ratio * built.fixed))
         estimate = round(ratio * built.estimate)
@@ -269,7 +281,7 @@ class RequestBuilder:
             chosen.view,
             hard=hard,
             build=lambda v: self._build_context(
-                v, agent_config, tools, facts, instruction, recalled, prepared.circumstances
+                v, prepared.policy, agent_config, tools, facts, instruction, recalled, prepared.circumstances
             ),
             count=self.counter.count_tokens,
             policy=prepared.policy,
@@ -304,12 +316,15 @@ class RequestBuilder:
         """The same for every request to this model, whatever was learned of it meanwhile."""
         if not tools or not ("tools" in card.capabilities or card.offline):
             return ()
+        if "images" not in card.capabilities:
+            tools = tuple(tool for tool in tools if tool.name != LOOK_AT_PICTURE.name)
         window = min(card.window, policy.context_window)
         return affordable(tools, int(WINDOW_SHARE * window / card.token_factor), self.counter.count_tokens)
 
     def _build_context(
         self,
         view: View,
+        policy: ContextPolicy,
         agent_config: Mapping[str, Any],
         tools: tuple[ToolSpec, ...],
         runtime_facts: str,
@@ -319,7 +334,7 @@ class RequestBuilder:
     ) -> BuiltContext:
         return build_context(
             view,
-            policy=self.resolve_policy(agent_config),
+            policy=policy,
             system=self.build_layers(agent_config, circumstances),
             notes=view.notes,
             recall=recalled.text,

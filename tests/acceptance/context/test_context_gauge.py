@@ -49,6 +49,7 @@ async def test_after_a_compaction_the_gauge_says_what_the_next_call_sends(guest:
     for number in range(14):
         await guest.ask(f"The piano number {number} of Anna is PX-{number}471. {FILLER}")
         await command(guest, "remember", f"Anna's piano {number} stands in the house of her uncle {number}.")
+    shown = await gauge(guest)
     for _ in range(2):
         await command(guest, "compact", "--force")
         shown = await gauge(guest)

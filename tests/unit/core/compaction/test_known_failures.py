@@ -235,7 +235,7 @@ async def test_c24_many_pictures_do_not_burden_the_summariser() -> None:
     await written(model, planned(log, now=160_000))
     blocks = [block for request in model.requests for m in request.messages for block in m.blocks]
     assert all(isinstance(block, Text) for block in blocks)
-    assert "(picture: cat 7)" in model.asked()
+    assert "(picture 7: cat 7)" in model.asked()
 
 
 async def test_c25_when_the_cheap_model_is_overloaded_the_main_one_writes() -> None:

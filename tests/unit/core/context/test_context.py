@@ -149,7 +149,7 @@ def test_pictures_are_told_by_their_description() -> None:
     from shared.core.values.messages import Image
 
     picture = Image(attachment_id=1, mime="image/png", description="a red bicycle")
-    assert plain_words((picture, Text(text="mine"))) == "(picture: a red bicycle)\nmine"
+    assert plain_words((picture, Text(text="mine"))) == "(picture 1: a red bicycle)\nmine"
 
 
 # ---- shrinking

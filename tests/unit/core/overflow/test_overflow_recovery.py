@@ -161,7 +161,8 @@ def test_what_is_sent_only_while_a_turn_is_open_is_known() -> None:
     picture = entry(3, 1, Image(attachment_id=1, mime="image/png"))
     assert fading([plain], STEADY, words) == 0
     assert fading([thought], STEADY, words) == 3
-    assert fading([picture], STEADY, words) > 1_500
+    assert fading([picture], STEADY, words) == 0, "it stays in sight for some turns"
+    assert fading([picture], replace(STEADY, picture_turns=0), words) > 1_500
 
 
 def test_a_ratio_is_what_was_seen_within_what_can_be_true() -> None:
