@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, Protocol
 
-from shared.core.values.messages import Block, Message
+from shared.core.values.messages import Block, Image, Message
 from shared.core.values.model import Prices as Prices
 from shared.core.values.model import SystemPart as SystemPart
 from shared.core.values.model import ToolSpec as ToolSpec
@@ -170,6 +170,8 @@ class ToolImage:
 class ToolOutput:
     text: str = ""
     images: tuple[ToolImage, ...] = ()
+    kept: tuple[Image, ...] = ()
+    """Pictures that are files of the conversation already."""
 
 
 class ToolFailed(Exception):

@@ -12,7 +12,7 @@ from aiohttp import web
 from shared.adapters.postgres.turns.history import HistoryPage
 from shared.core.identity.identity_claims import clean_name
 from shared.core.session.events import Accepted
-from shared.core.values.errors import UnknownSession
+from shared.core.values.errors import ContextBudgetExceeded, UnknownSession
 from web.api.event_wait import EventSubscription, EventWaiter
 from web.api.responses import BEARER, check_reads, json_reply, not_while_draining
 from web.auth.api_key_auth import API, KEY, NOWHERE, reached_by_key, record
@@ -195,6 +195,8 @@ async def _waited(request: web.Request, following: Following, seconds: float) ->
     shown = _accepted(following.accepted)
     if answer is None:
         return await json_reply(request, shown, status=202)
+    if answer.get("error") == ContextBudgetExceeded.code:
+        raise HttpRefusal(422, ContextBudgetExceeded.code, answer["text"], advice=answer["text"], **shown)
     return await json_reply(request, {**shown, "answer": answer})
 
 

@@ -162,6 +162,9 @@ class TelegramCommandHandler:
         await self._voice.send(get_chat_target(place), words)
 
     async def _help(self, place: ChatRow, spoken: IncomingMessage) -> None:
+        if spoken.command is not None and spoken.command.args:
+            await self._shared(place, "help", spoken.command.args)
+            return
         texts = get_chat_texts(place)
         rows = [
             (f"/{command.name} {command.args}".rstrip(), described(command, texts.language))

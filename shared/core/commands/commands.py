@@ -34,6 +34,8 @@ class Command:
     description: str
     args: str = ""
     """As help shows them; empty means that it takes none."""
+    example: str = ""
+    """What somebody may type behind it."""
     named: tuple[Argument, ...] = ()
     """The same by name and type, for programs; see `arguments`."""
     channels: frozenset[Channel] = _EVERYWHERE
@@ -64,7 +66,14 @@ class CompactArguments:
 
 
 COMMANDS: tuple[Command, ...] = (
-    Command(name="help", description="Show all commands", audiences=_ALL_AUDIENCES),
+    Command(
+        name="help",
+        description="Show all commands, or explain one",
+        args="[command]",
+        example="compact",
+        named=(Argument(name="command", description="the name of one, such as compact", most_chars=40),),
+        audiences=_ALL_AUDIENCES,
+    ),
     Command(name="start", description="Show a short introduction"),
     Command(
         name="new",
@@ -78,6 +87,7 @@ COMMANDS: tuple[Command, ...] = (
         name="compact",
         description="Summarise older messages now",
         args="[focus] [--force]",
+        example="our trip to Lisbon --force",
         named=(
             Argument(name="force", kind="flag", description="also when there is little to gain"),
             Argument(
@@ -95,6 +105,7 @@ COMMANDS: tuple[Command, ...] = (
         name="pin",
         description="Keep a message word for word; as a reply, or alone for the newest answer",
         args="[message]",
+        example="m12",
         named=(
             Argument(name="message", description="a message's id, such as m12; without it the newest answer"),
         ),
@@ -104,6 +115,7 @@ COMMANDS: tuple[Command, ...] = (
         name="unpin",
         description="Unpin a message; as a reply, or with its number",
         args="[number]",
+        example="2",
         named=(Argument(name="message", description="a message's id, such as m12, or its number in /pins"),),
         groups="admins",
     ),
@@ -112,6 +124,7 @@ COMMANDS: tuple[Command, ...] = (
         name="feedback",
         description="Comment on the last answer",
         args="<text>",
+        example="That was too long",
         named=(Argument(name="text", description="what you think", required=True),),
         audiences=_ALL_AUDIENCES,
     ),
@@ -119,18 +132,21 @@ COMMANDS: tuple[Command, ...] = (
         name="memory",
         description="Show or search what I remember about you",
         args="[words]",
+        example="garden",
         named=(Argument(name="words", description="what to look for"),),
     ),
     Command(
         name="remember",
         description="Save a note",
         args="<text>",
+        example="My sister is called Anna",
         named=(Argument(name="text", description="the sentence", required=True),),
     ),
     Command(
         name="forget",
         description="Delete what you name, or everything; shows it first",
         args="<what> | everything",
+        example="garden",
         named=(
             Argument(name="what", description="words, a number of the list, or `everything`", required=True),
         ),
@@ -141,6 +157,7 @@ COMMANDS: tuple[Command, ...] = (
         name="reminders",
         description="Show or cancel your reminders",
         args="[cancel number]",
+        example="cancel 2",
         named=(
             Argument(name="cancel", kind="number", description="its number in the list", typed="cancel {}"),
         ),
@@ -149,18 +166,21 @@ COMMANDS: tuple[Command, ...] = (
         name="link",
         description="Continue this conversation on another channel: get a code here, enter it there",
         args="[code]",
+        example="K7Q2-M9XD",
         named=(Argument(name="code", description="what the other channel has shown", most_chars=40),),
     ),
     Command(
         name="unlink",
         description="Separate two channels that were linked by /link",
         args="[number]",
+        example="1",
         named=(Argument(name="number", kind="number", description="its number in the list"),),
     ),
     Command(
         name="human",
         description="Ask for a human of the team; `cancel` to withdraw",
         args="[reason]",
+        example="I have a question about my bill",
         audiences=_ALL_AUDIENCES,
         groups="admins",
     ),
@@ -168,6 +188,7 @@ COMMANDS: tuple[Command, ...] = (
         name="goal",
         description="Set the goal of this conversation; `-` to clear it",
         args="[text]",
+        example="Plan our trip to Lisbon",
         named=(Argument(name="text", description="what it is for; `-` takes it back"),),
         groups="admins",
     ),
@@ -175,6 +196,7 @@ COMMANDS: tuple[Command, ...] = (
         name="mode",
         description="Choose how I answer: brief, thorough …",
         args="[name]",
+        example="brief",
         named=(Argument(name="name", description="of a mode; `-` takes it back", most_chars=80),),
         groups="admins",
     ),
@@ -182,6 +204,7 @@ COMMANDS: tuple[Command, ...] = (
         name="model",
         description="Choose which model answers",
         args="[name]",
+        example="claude-haiku-5-5",
         named=(Argument(name="name", description="of a model; `-` takes it back", most_chars=80),),
         groups="admins",
     ),
@@ -189,6 +212,7 @@ COMMANDS: tuple[Command, ...] = (
         name="export",
         description="Download the whole conversation",
         args="[json]",
+        example="json",
         named=(Argument(name="format", description="without it Markdown", one_of=("json",)),),
         audiences=_ALL_AUDIENCES,
     ),

@@ -6,8 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from shared.core.commands.commands import Audience, BadArguments, Channel, Command, commands_for
+from shared.core.commands.commands import (
+    Audience,
+    BadArguments,
+    Channel,
+    Command,
+    commands_for,
+    nearest_commands,
+)
 from shared.core.commands.texts import command_texts, described
+from shared.core.session.rendering import shortened
 from shared.core.session.turns import Caps
 from shared.core.values.errors import OnHold
 from shared.ports import Announcer, Doorbell
@@ -143,6 +151,11 @@ class CommandService:
         )
 
     async def _help(self, call: CommandInvocation) -> CommandReply:
+        if asked := call.args.removeprefix("/").lower():
+            table = {command.name: command for command in call.offered}
+            if asked in table:
+                return True, call.texts.command_help(table[asked])
+            return False, call.texts.unknown_command(shortened(asked, 40), nearest_commands(asked, table))
         lines = []
         for command in call.offered:
             shown = f"/{command.name} {command.args}".rstrip()

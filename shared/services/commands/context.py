@@ -10,8 +10,11 @@ from shared.core.commands.commands import compact_arguments
 from shared.core.commands.texts import CommandTexts
 from shared.core.context.selection import LeftOut
 from shared.core.session.backoff import MANUAL
+from shared.core.session.policy import ContradictoryPolicy
+from shared.core.session.session import View
 from shared.core.session.session_state import ChangeRefused, CompactionStored, SessionState
 from shared.core.session.turns import JobOrder
+from shared.core.values.errors import ModelError
 from shared.ports import Announcer, Doorbell
 from shared.services.commands.command_call import (
     CommandHandler,
@@ -99,7 +102,12 @@ class ContextCommands:
         self, call: CommandInvocation, hide: HideLiveTurns, *, said: str, already: str
     ) -> CommandReply:
         state = await self._store.load_state(call.session_id)
-        done = await hide(call.session_id, fixed_tokens=state.fixed_tokens)
+        try:
+            room = await self._conversation.load_request_limits(state)
+            fixed = room.fixed + room.recall
+        except (ContradictoryPolicy, ModelError):
+            fixed = state.fixed_tokens  # nothing can be asked now; a new beginning is possible all the same
+        done = await hide(call.session_id, fixed_tokens=fixed)
         if isinstance(done, ChangeRefused):
             return False, already
         await self._announce(call, done)
@@ -118,7 +126,7 @@ class ContextCommands:
         done = await self._store.undo_compaction(
             call.session_id,
             limit_tokens=room.hard,
-            fixed_tokens=state.fixed_tokens,
+            fixed_tokens=room.fixed + (room.recall if stays_hidden(state.view) else 0),
             left_out=room.left_out,
         )
         if isinstance(done, ChangeRefused):
@@ -130,7 +138,7 @@ class ContextCommands:
         state = await self._store.load_state(call.session_id)
         room = await self._conversation.load_request_limits(state)
         done = await self._store.restore_compaction(
-            call.session_id, fixed_tokens=state.fixed_tokens, left_out=room.left_out
+            call.session_id, fixed_tokens=room.fixed + room.recall, left_out=room.left_out
         )
         if isinstance(done, ChangeRefused):
             return build_refusal(call, done)
@@ -188,6 +196,11 @@ class ContextCommands:
 
     async def _announce(self, call: CommandInvocation, stored: CompactionStored) -> None:
         await self._announcer.announce(call.session_id, {"event_seq": stored.event_seq})
+
+
+def stays_hidden(view: View) -> bool:
+    """Whether an undo still leaves turns behind another summary."""
+    return view.head is not None and view.head.from_turn > 1
 
 
 def describe_compaction(texts: CommandTexts, state: str, outcome: Mapping[str, Any]) -> CommandReply:

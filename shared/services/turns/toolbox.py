@@ -177,14 +177,14 @@ class Toolbox:
 
     async def _ran(self, call: ToolUse, tool: Tool, output: object, context: ToolContext) -> ToolCallResult:
         text = output.text if isinstance(output, ToolOutput) else output
-        given = output.images if isinstance(output, ToolOutput) else ()
+        given, known = (output.images, output.kept) if isinstance(output, ToolOutput) else ((), ())
         if text is not None and not isinstance(text, str):
             return _failed(call, f"{call.name} returned something that is neither text nor a picture.")
         images, told = await self._kept(call, given, context)
         words = "\n".join(part for part in (text or "", *told) if part.strip())
         words = words or f"{call.name} returned nothing."
         result = ToolResult(tool_use_id=call.id, text=cap_output(words, find_output_cap(tool)))
-        return ToolCallResult(result=result, status="done", images=images)
+        return ToolCallResult(result=result, status="done", images=(*known, *images))
 
     async def _kept(
         self, call: ToolUse, given: Sequence[ToolImage], context: ToolContext

@@ -111,6 +111,8 @@ async def test_commands_answer_in_the_chat(house: TelegramHouse, number: int) ->
     await ada.sees("tokens")
     await ada.command("help")
     await ada.sees("/compact")
+    await ada.say("/help compact")
+    await ada.sees("also when there is little to gain")
     await ada.command("status")
     await ada.sees("Turns: 1")
     await ada.command("export")

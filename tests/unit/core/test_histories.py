@@ -123,7 +123,7 @@ def _clears_every_result(entries: Sequence[Entry], *_: Any, **__: Any) -> tuple[
         (build_context, "repair", _as_it_is, {"valid_request"}),
         (build_context, "background_of", _nothing, {"never_dropped", "provenance"}),
         (build_context, "background_of", _unstable(), {"pure_and_stable", "undo_is_exact"}),
-        (build_context, "shown_entry", lambda entry, *_: entry, {"valid_request", "provenance"}),
+        (build_context, "shown_entry", lambda entry, *_, told: entry, {"valid_request", "provenance"}),
         (plan, "_tail_length", lambda *_, **__: 0, {"whole_turns"}),
         (transcript_lines, "_without_injections", str, {"provenance"}),
         (transcript_lines, "redact", str, {"provenance"}),

@@ -63,7 +63,7 @@ _PEOPLE = (
         ),
         answers={200: "Answered", 202: "Accepted"},
         events={"accepted": "Accepted", "delta": "Delta", "message": "Event", "done": "Done"},
-        refusals=(404, 409, 413, 503),
+        refusals=(404, 409, 413, 422, 503),
     ),
     Operation(
         method="GET",

@@ -170,7 +170,9 @@ _STATEMENTS = {
            CROSS JOIN LATERAL jsonb_array_elements(e.blocks) AS b
            WHERE e.session_id = $1 AND e.seq = ANY ($2::bigint[]))
            AND NOT EXISTS (
+             -- What a tool has shown again later is no reason to keep a picture.
              SELECT FROM entries o WHERE o.session_id = $1 AND o.seq <> ALL ($2::bigint[])
+                AND (o.author <> 'tool' OR o.seq < (SELECT min(n) FROM unnest($2::bigint[]) n))
                 AND o.blocks @> jsonb_build_array(jsonb_build_object('attachment_id', a.id)))
         RETURNING 1) SELECT count(*) FROM u""",
     "flushes": """

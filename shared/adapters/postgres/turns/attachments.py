@@ -50,6 +50,16 @@ class PostgresAttachments:
         }
 
     @store_method
+    async def find_picture(self, session_id: int, attachment_id: int) -> str | None:
+        """Its media type; None when this session has no such picture."""
+        mime: str | None = await self._pool.fetchval(
+            """SELECT mime FROM attachments
+                WHERE id = $2 AND session_id = $1 AND state = 'stored' AND mime LIKE 'image/%'""",
+            session_id, attachment_id,
+        )  # fmt: skip
+        return mime
+
+    @store_method
     async def descriptions(self, ids: Sequence[int]) -> dict[int, str]:
         rows = await self._pool.fetch(
             "SELECT id, description FROM attachments WHERE id = ANY ($1) AND description <> ''", list(ids)

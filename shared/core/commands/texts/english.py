@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from shared.core.commands.commands import Command
 from shared.core.commands.texts.memory import MemoryTexts
 from shared.core.commands.texts.shown import (
     BudgetShown,
@@ -31,6 +32,9 @@ class CommandTexts:
     language: str = "en"
     descriptions: Mapping[str, str] = field(default_factory=dict)
     """By a command's name, where the table's own English does not serve."""
+    argument_descriptions: Mapping[str, str] = field(default_factory=dict)
+    """By `command.argument`, likewise."""
+    example: str = "Example"
     part_names: Mapping[str, str] = field(
         default_factory=lambda: {
             "history": "Conversation",
@@ -158,6 +162,21 @@ class CommandTexts:
         """`name` as it was typed; `nearest`: what may have been meant."""
         return f"Unknown command /{name}. {self.did_you_mean(nearest)}"
 
+    def command_help(self, command: Command) -> Markdown:
+        """One command: how it is typed, what it does, its arguments, an example."""
+        lines = [f"`{f'/{command.name} {command.args}'.rstrip()}`"]
+        lines.append(self.descriptions.get(command.name, command.description))
+        if command.arguments:
+            told = {f"{command.name}.{one.name}": one.description for one in command.arguments}
+            told |= {
+                name: self.argument_descriptions[name]
+                for name in told.keys() & self.argument_descriptions.keys()
+            }
+            shown = zip(command.arguments, told.values(), strict=True)
+            lines.append("\n".join(f"- `{one.shown}` {about}" for one, about in shown))
+            lines.append(f"{self.example}: `/{command.name} {command.example}`")
+        return "\n\n".join(lines)
+
     def did_you_mean(self, nearest: Sequence[str]) -> Markdown:
         names = " or ".join(f"/{name}" for name in nearest)
         return f"Did you mean {names}? /help shows them all." if names else "/help shows what I know."
@@ -237,6 +256,8 @@ class CommandTexts:
         lines = [f"The next summary is made at about {self.number(shown.limit)} tokens"]
         if shown.summarised_turns:
             lines.insert(0, f"{self.number(shown.summarised_turns)} older turns are summarised")
+        if shown.recall:
+            lines.append(f"Up to {self.number(shown.recall)} of it are recalled to fit your question")
         if shown.pins:
             lines.append(f"Pinned: {shown.pins}")
         if shown.cached_percent is not None:

@@ -22,8 +22,27 @@ from shared.core.commands.texts.shown import (
     in_full,
 )
 
+_ARGUMENTS: Mapping[str, str] = {
+    "help.command": "der Name eines Befehls, etwa compact",
+    "compact.force": "auch wenn es wenig bringt",
+    "compact.focus": "was die Zusammenfassung vor allem behalten soll",
+    "pin.message": "die Nummer einer Nachricht, etwa m12; ohne sie die neueste Antwort",
+    "unpin.message": "die Nummer einer Nachricht, etwa m12, oder ihre Nummer in /pins",
+    "feedback.text": "was du denkst",
+    "memory.words": "wonach gesucht wird",
+    "remember.text": "der Satz",
+    "forget.what": "Wörter, eine Nummer der Liste, oder `everything`",
+    "reminders.cancel": "ihre Nummer in der Liste",
+    "link.code": "was der andere Kanal gezeigt hat",
+    "unlink.number": "seine Nummer in der Liste",
+    "human.text": "worum es geht; `cancel` nimmt es zurück",
+    "goal.text": "wofür das Gespräch da ist; `-` nimmt es zurück",
+    "mode.name": "einer Art zu antworten; `-` nimmt sie zurück",
+    "model.name": "eines Modells; `-` nimmt es zurück",
+    "export.format": "ohne das Wort kommt Markdown",
+}
 _DESCRIPTIONS: Mapping[str, str] = {
-    "help": "Zeigen, was du hier tun kannst",
+    "help": "Zeigen, was du hier tun kannst, oder einen Befehl erklären",
     "start": "Begrüßung, und wie es geht",
     "new": "Neu anfangen; was gesagt wurde, bleibt",
     "stop": "Die Antwort anhalten, die gerade entsteht",
@@ -58,6 +77,8 @@ _DESCRIPTIONS: Mapping[str, str] = {
 class GermanCommandTexts(CommandTexts):
     language: str = "de"
     descriptions: Mapping[str, str] = field(default_factory=lambda: _DESCRIPTIONS)
+    argument_descriptions: Mapping[str, str] = field(default_factory=lambda: _ARGUMENTS)
+    example: str = "Beispiel"
     part_names: Mapping[str, str] = field(
         default_factory=lambda: {
             "history": "Gespräch",
@@ -271,6 +292,8 @@ class GermanCommandTexts(CommandTexts):
         lines = [f"Die nächste Zusammenfassung kommt bei etwa {self.number(shown.limit)} Token"]
         if shown.summarised_turns:
             lines.insert(0, f"{self.number(shown.summarised_turns)} ältere Runden sind zusammengefasst")
+        if shown.recall:
+            lines.append(f"Bis zu {self.number(shown.recall)} davon werden passend zur Frage herausgesucht")
         if shown.pins:
             lines.append(f"Angeheftet: {shown.pins}")
         if shown.cached_percent is not None:

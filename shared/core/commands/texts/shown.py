@@ -30,6 +30,8 @@ class ContextShown:
     estimated: bool = False
     pins: int = 0
     summarised_turns: int = 0
+    recall: int = 0
+    """Of the memory: the most that a question brings back."""
     cached_percent: int | None = None
     """How much of the last request the provider had read before, which costs a tenth."""
     spent_usd: float | None = None
