@@ -11,7 +11,8 @@ import signal
 import subprocess
 import sys
 import tomllib
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,7 @@ def main(arguments: Sequence[str]) -> int:
         return _VERBS[verb](load_settings(), rest)
     except BadSettings as error:
         for problem in error.problems:
-            print(f"evertalk: {problem}", file=sys.stderr)
+            _tell(f"evertalk: {problem}")
         return 2
 
 
@@ -68,16 +69,13 @@ def _up(settings: Settings, rest: Sequence[str]) -> int:
 def _login_link(settings: Settings, rest: Sequence[str]) -> int:
     from shared.cli.up import build_login_url
 
-    async def make() -> int:
-        from shared.adapters.postgres.db.migrate import migrate_or_say_why
+    async def make(*, database_url: str) -> int:
         from shared.adapters.postgres.people.operator_auth import create_login_link
 
-        async with open_database(settings) as database_url:
-            await migrate_or_say_why(database_url)
-            print(build_login_url(settings, await create_login_link(database_url)))
+        print(build_login_url(settings, await create_login_link(database_url)))
         return 0
 
-    return _told(lambda: asyncio.run(make()))
+    return _with_database(settings, make)
 
 
 def _migrate(settings: Settings, rest: Sequence[str]) -> int:
@@ -85,6 +83,7 @@ def _migrate(settings: Settings, rest: Sequence[str]) -> int:
 
     async def upgrade() -> int:
         from shared.adapters.postgres.db.migrate import migrate_or_say_why
+        from shared.cli.servers import open_database
 
         async with open_database(settings) as database_url:
             await migrate_or_say_why(settings.direct_url(database_url))
@@ -95,6 +94,7 @@ def _migrate(settings: Settings, rest: Sequence[str]) -> int:
 
 def _backup(settings: Settings, rest: Sequence[str]) -> int:
     from shared.cli.backup import read_backup_arguments, run_backup, show_backups, verify_backup
+    from shared.cli.servers import open_database
 
     wish = read_backup_arguments(rest)
     if wish.shows:
@@ -143,22 +143,18 @@ def _told(work: Callable[[], int]) -> int:
     try:
         return work()
     except (EvertalkError, EmbeddedServerFailed) as error:
-        print(f"evertalk: {error}", file=sys.stderr)
+        _tell(f"evertalk: {error}")
         if error.advice not in for_people:
-            print(f"  {error.advice}", file=sys.stderr)
+            _tell(f"  {error.advice}")
     except OSError as error:
-        print(f"evertalk: {error}", file=sys.stderr)
+        _tell(f"evertalk: {error}")
     return 1
 
 
 def _database(settings: Settings, rest: Sequence[str]) -> int:
     from shared.cli.database import read_database_arguments, run_database
 
-    def tell(line: str) -> None:
-        """Beside the SQL, which is read by psql."""
-        print(line, file=sys.stderr)
-
-    return run_database(read_database_arguments(rest), say=print, tell=tell)
+    return run_database(read_database_arguments(rest), say=print, tell=_tell)
 
 
 def _psql(settings: Settings, rest: Sequence[str]) -> int:
@@ -166,6 +162,7 @@ def _psql(settings: Settings, rest: Sequence[str]) -> int:
 
     async def talk() -> int:
         from shared.adapters.postgres.db.relay import reachable_by_libpq
+        from shared.cli.servers import open_database
 
         async with (
             open_database(settings) as database_url,
@@ -186,36 +183,19 @@ def _pairing(settings: Settings, rest: Sequence[str]) -> int:
     from shared.config.bots import load_bots
 
     wish = read_pairing_arguments(rest)
-    bots = load_bots(settings)
-
-    async def decide() -> int:
-        from shared.adapters.postgres.db.migrate import migrate_or_say_why
-
-        async with open_database(settings) as database_url:
-            await migrate_or_say_why(database_url)
-            return await run_pairing(wish, database_url=database_url, bots=bots, say=print)
-
-    return _told(lambda: asyncio.run(decide()))
+    return _with_database(settings, partial(run_pairing, wish, bots=load_bots(settings), say=print))
 
 
 def _person(settings: Settings, rest: Sequence[str]) -> int:
     from shared.cli.person import PersonTerminal, read_person_arguments, run_person
-
-    def say(line: str) -> None:
-        """Beside an export, which may be written to a file."""
-        print(line, file=sys.stderr)
 
     def ask(question: str) -> str:
         print(question, end="", file=sys.stderr, flush=True)
         return sys.stdin.readline()
 
     wish = read_person_arguments(rest)
-    desk = PersonTerminal(say=say, ask=ask, write=sys.stdout.buffer.write)
-
-    async def work(database_url: str) -> int:
-        return await run_person(wish, database_url=database_url, terminal=desk)
-
-    return _with_database(settings, work)
+    desk = PersonTerminal(say=_tell, ask=ask, write=sys.stdout.buffer.write)
+    return _with_database(settings, partial(run_person, wish, terminal=desk))
 
 
 def _agent(settings: Settings, rest: Sequence[str]) -> int:
@@ -224,17 +204,10 @@ def _agent(settings: Settings, rest: Sequence[str]) -> int:
     from shared.cli.editor_session import Terminal
 
     wish = read_agent_arguments(rest)
-    drafts = settings.data_dir / "drafts"
-
-    async def work(database_url: str) -> int:
-        return await run_agent(
-            wish,
-            database_url=database_url,
-            defaults=build_agent_defaults(settings),
-            editor=drafts,
-            terminal=Terminal(),
-        )
-
+    work = partial(
+        run_agent, wish, defaults=build_agent_defaults(settings), editor=settings.data_dir / "drafts",
+        terminal=Terminal(),
+    )  # fmt: skip
     return _with_database(settings, work)
 
 
@@ -246,39 +219,24 @@ def _site(settings: Settings, rest: Sequence[str]) -> int:
 
     wish = read_site_arguments(rest)
 
-    async def work(database_url: str) -> int:
-        return await run_site(
-            wish, database_url=database_url, drafts=settings.data_dir / "drafts", terminal=Terminal(),
-            vault=lambda: Encryption(resolve_secret_key(settings)), public_url=settings.public_url,
-        )  # fmt: skip
-
+    work = partial(
+        run_site, wish, drafts=settings.data_dir / "drafts", terminal=Terminal(),
+        vault=lambda: Encryption(resolve_secret_key(settings)), public_url=settings.public_url,
+    )  # fmt: skip
     return _with_database(settings, work)
 
 
 def _key(settings: Settings, rest: Sequence[str]) -> int:
     from shared.cli.key import read_key_arguments, run_key
 
-    wish = read_key_arguments(rest)
-
-    def tell(line: str) -> None:
-        """Beside the key, which may be written to a file."""
-        print(line, file=sys.stderr)
-
-    async def work(database_url: str) -> int:
-        return await run_key(wish, database_url=database_url, say=print, tell=tell)
-
-    return _with_database(settings, work)
+    return _with_database(settings, partial(run_key, read_key_arguments(rest), say=print, tell=_tell))
 
 
 def _alert(settings: Settings, rest: Sequence[str]) -> int:
     from shared.cli.alert import read_alert_arguments, run_alert
 
     read_alert_arguments(rest)
-
-    async def work(database_url: str) -> int:
-        return await run_alert(database_url=database_url, targets=settings.alert_targets, say=print)
-
-    return _with_database(settings, work)
+    return _with_database(settings, partial(run_alert, targets=settings.alert_targets, say=print))
 
 
 def _operator(settings: Settings, rest: Sequence[str]) -> int:
@@ -289,20 +247,11 @@ def _operator(settings: Settings, rest: Sequence[str]) -> int:
 
     wish = read_operator_arguments(rest)
 
-    def tell(line: str) -> None:
-        """Beside the link, which may be written to a file."""
-        print(line, file=sys.stderr)
-
     def ask() -> str:
         return getpass("New password: ") if sys.stdin.isatty() else sys.stdin.readline().rstrip("\n")
 
-    async def work(database_url: str) -> int:
-        return await run_operator(
-            wish, database_url=database_url, say=print, tell=tell, ask=ask,
-            url=lambda token: build_login_url(settings, token),
-        )  # fmt: skip
-
-    return _with_database(settings, work)
+    url = partial(build_login_url, settings)
+    return _with_database(settings, partial(run_operator, wish, say=print, tell=_tell, ask=ask, url=url))
 
 
 def _command(settings: Settings, rest: Sequence[str]) -> int:
@@ -311,9 +260,6 @@ def _command(settings: Settings, rest: Sequence[str]) -> int:
     from shared.cli.command import CommandOutput, read_command_arguments, run_command
     from shared.core.values.errors import EvertalkError
 
-    def tell(line: str) -> None:
-        print(line, file=sys.stderr)
-
     wish = read_command_arguments(rest)
     folder = settings.data_dir / "servers"
     if are_running(folder):
@@ -321,34 +267,35 @@ def _command(settings: Settings, rest: Sequence[str]) -> int:
         missing: dict[str, Any] = {name: url for name, url in places if getattr(settings, name) is None}
         settings = load_settings(**missing)
     language = os.environ.get("LANG", "").partition(".")[0]
+    shell = CommandOutput(write_result=print, write_note=_tell, language=language)
     try:
-        return asyncio.run(
-            run_command(
-                wish,
-                settings=settings,
-                shell=CommandOutput(write_result=print, write_note=tell, language=language),
-            )
-        )
+        return asyncio.run(run_command(wish, settings=settings, shell=shell))
     except (EvertalkError, ValueError) as error:
-        tell(f"evertalk: {error}")
+        _tell(f"evertalk: {error}")
         return 1
 
 
-def _with_database(settings: Settings, work: Callable[[str], Awaitable[int]]) -> int:
-    """What needs an up-to-date database for a moment."""
+def _with_database(settings: Settings, work: Callable[..., Awaitable[int]]) -> int:
+    """What needs an up-to-date database for a moment: `work(database_url=…)`."""
 
     async def do() -> int:
         from shared.adapters.postgres.db.migrate import migrate_or_say_why
+        from shared.cli.servers import open_database
 
         async with open_database(settings) as database_url:
             await migrate_or_say_why(database_url)
-            return await work(database_url)
+            return await work(database_url=database_url)
 
     try:
         return _told(lambda: asyncio.run(do()))
     except ValueError as error:
-        print(f"evertalk: {error}", file=sys.stderr)
+        _tell(f"evertalk: {error}")
         return 1
+
+
+def _tell(line: str) -> None:
+    """Beside the result, which may be written to a file or read by a program."""
+    print(line, file=sys.stderr)
 
 
 def _replay(settings: Settings, rest: Sequence[str]) -> int:
@@ -387,7 +334,7 @@ def _doctor(rest: Sequence[str]) -> int:
     wish = read_doctor_arguments(rest)
     if wish.security:
         settings = load_settings()
-        return asyncio.run(run_review(settings, as_json=wish.as_json, say=print, open_database=open_database))
+        return asyncio.run(run_review(settings, as_json=wish.as_json, say=print))
     from shared.diagnostics.doctor import run_doctor
 
     return run_doctor()
@@ -431,26 +378,6 @@ def _side_by_side(rest: Sequence[str]) -> list[str]:
     alone = any(not word.startswith("-") or word in ("-n", "-s", "--pdb", "-x") for word in rest)
     workers = min(MOST_TEST_WORKERS, (os.cpu_count() or 1) + 1)
     return [] if alone else ["-n", str(workers), "--dist", "loadfile"]
-
-
-@contextlib.asynccontextmanager
-async def open_database(settings: Settings) -> AsyncIterator[str]:
-    """The database of the running Evertalk, or, when none runs, its servers for a moment."""
-    from shared.adapters.embedded import EmbeddedServers, Wanted
-    from shared.adapters.embedded.servers import are_running, urls_of
-
-    folder = settings.data_dir / "servers"
-    if settings.database_url is not None:
-        yield settings.database_url.get_secret_value()
-    elif are_running(folder):
-        yield urls_of(folder)[0]
-    else:
-        servers = EmbeddedServers(folder, wanted=Wanted(redis=False), account=settings.servers_account)
-        await servers.start()
-        try:
-            yield servers.database_url
-        finally:
-            await servers.stop()
 
 
 _VERBS: dict[str, Verb] = {

@@ -68,13 +68,13 @@ HOMES: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("arq", ("shared.adapters", "worker"), "behind one module, so that it can be replaced"),
     (
         "asyncpg",
-        ("shared.adapters", "shared.bootstrap", "shared.cli.up", "shared.diagnostics.doctor"),
+        ("shared.adapters", "shared.bootstrap", "shared.cli.up"),
         "SQL belongs to the adapters; bootstrap opens the pool, start-up and doctor tell what a server says",
     ),
     ("cryptography", ("shared.adapters.encryption",), "what is sealed is sealed in one place"),
     (
         "dotenv",
-        ("shared.config.settings", "shared.diagnostics.doctor", "shared.cli.setup"),
+        ("shared.config.settings", "shared.diagnostics.local_checks", "shared.cli.setup"),
         "reading and writing .env",
     ),
     (
@@ -106,7 +106,7 @@ HOMES: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("pydantic_settings", ("shared.config.settings",), "settings are read in one place"),
     (
         "redis",
-        ("shared.adapters", "shared.diagnostics.doctor", "shared.diagnostics.security_review"),
+        ("shared.adapters", "shared.diagnostics.security_review"),
         "the doorbell, behind ports",
     ),
     ("segno", ("web.dashboard.sign_in.qr",), "one picture on one page"),

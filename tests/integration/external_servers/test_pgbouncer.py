@@ -18,7 +18,7 @@ from shared.adapters.postgres.db.pooler import look_between
 from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.config.settings import Settings, load_settings
 from shared.core.values.errors import StorageUnavailable
-from shared.diagnostics.pooler_checks import check_pooler
+from shared.diagnostics.server_checks import check_pooler
 from tests.integration.external_servers.operator_commands import KEY, environment, run
 from tests.integration.external_servers.own_postgres import OwnPostgres
 from tests.integration.external_servers.pgbouncer import PgBouncer, pgbouncer
