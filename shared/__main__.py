@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import tomllib
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
@@ -356,28 +357,50 @@ def _version() -> int:
 
 
 def _test(rest: Sequence[str]) -> int:
-    """Style, types, then tests; with arguments for pytest, only pytest; `faults` and `chaos` have tables."""
+    """Style, types and tests; with arguments for pytest, only pytest; `faults` and `chaos` have tables."""
     for name, module in (("faults", "tests.faults"), ("chaos", "tests.faults.chaos")):
         if rest and rest[0] == name:
             return subprocess.call([sys.executable, "-m", module, *rest[1:]], cwd=ROOT)
+    side_by_side = _side_by_side(rest)
+    if side_by_side:
+        _say_what_is_left_out(rest)
+    tests = [sys.executable, "-m", "pytest", *side_by_side, *rest]
+    if set(rest) - {"--night"}:
+        return subprocess.call(tests, cwd=ROOT)
     codes = []
-    if not rest:
-        rooms = [name for name in ("bot", "shared", "web", "worker", "tests") if (ROOT / name).is_dir()]
-        for command in (["ruff", "check", "."], ["ruff", "format", "--check", "."], ["mypy", *rooms]):
-            print(f"$ {' '.join(command)}", flush=True)
-            codes.append(subprocess.call([sys.executable, "-m", *command], cwd=ROOT))
-    codes.append(subprocess.call([sys.executable, "-m", "pytest", *_side_by_side(rest), *rest], cwd=ROOT))
-    return next((code for code in reversed(codes) if code), 0)
+    for command in (["ruff", "check", "."], ["ruff", "format", "--check", "."]):
+        print(f"$ {' '.join(command)}", flush=True)
+        codes.append(subprocess.call([sys.executable, "-m", *command], cwd=ROOT))
+    rooms = [name for name in ("bot", "shared", "web", "worker", "tests") if (ROOT / name).is_dir()]
+    with tempfile.TemporaryFile() as told:
+        # It uses one core for a minute: beside the tests, whose end it waits for.
+        mypy = [sys.executable, "-m", "mypy", *rooms]
+        with subprocess.Popen(mypy, cwd=ROOT, stdout=told, stderr=subprocess.STDOUT) as types:
+            codes.append(subprocess.call(tests, cwd=ROOT))
+        told.seek(0)
+        print(f"$ mypy {' '.join(rooms)}\n{told.read().decode(errors='replace')}", end="", flush=True)
+    return next((code for code in (types.returncode, *reversed(codes)) if code), 0)
+
+
+def _say_what_is_left_out(rest: Sequence[str]) -> None:
+    from tests.kit.needed_programs import list_skipped
+
+    left_out = [*list_skipped()]
+    if "--night" not in rest:
+        left_out.append("tests of the night are left out: ./evertalk test --night runs them, too")
+    for line in left_out:
+        print(f"evertalk: {line}", file=sys.stderr, flush=True)
 
 
 def _side_by_side(rest: Sequence[str]) -> list[str]:
     """The whole suite runs on every core, each file in one process with servers of its own.
 
     Half of its time is waiting for other processes, so there is one process more than there are cores.
+    tests/conftest.py says in which order.
     """
     alone = any(not word.startswith("-") or word in ("-n", "-s", "--pdb", "-x") for word in rest)
     workers = min(MOST_TEST_WORKERS, (os.cpu_count() or 1) + 1)
-    return [] if alone else ["-n", str(workers), "--dist", "loadfile"]
+    return [] if alone else ["-n", str(workers), "--dist", "loadfile", "--no-loadscope-reorder"]
 
 
 _VERBS: dict[str, Verb] = {
