@@ -110,6 +110,7 @@ def make_parts(
         exporting=DataExporter(store=services.stores.export, clock=SystemClock()),
         events=events,
         history=services.stores.history,
+        message_search=services.stores.message_search,
         notes=services.stores.notes,
         schema=services.stores.readiness,
         visitors=Visitors(visitors, identities=identities, settings=settings, proxies=proxies),
@@ -158,6 +159,7 @@ def make_web_app(services: Services, parts: Parts) -> web.Application:
     add.add_post(messages.MESSAGES, messages.post_message)
     add.add_get(messages.EVENTS, messages.list_events)
     add.add_get(messages.HISTORY, messages.show_history)
+    add.add_get(messages.SEARCH, messages.search_messages)
     add.add_get(openapi.OPENAPI, openapi.openapi)
     attachments = add.add_get(uploads.ATTACHMENT, uploads.attachment)
     add.add_get("/", routes.root)
@@ -184,7 +186,7 @@ def make_web_app(services: Services, parts: Parts) -> web.Application:
     ours = ("/api/v1/commands", "/api/v1/commands/{name:[a-z][a-z0-9_]*}", "/api/v1/archived", ORIGINALS)
     # Without HEAD: what is written piece by piece would follow its headers all the same.
     add.add_get(EXPORT_PATH, export, allow_head=False)
-    for path in (*ours, EXPORT_PATH, messages.MESSAGES, messages.EVENTS, messages.HISTORY):
+    for path in (*ours, EXPORT_PATH, messages.MESSAGES, messages.EVENTS, messages.HISTORY, messages.SEARCH):
         add.add_route("OPTIONS", path, preflight)
     recovery.add_routes(app)
     door = _add_dashboard(app, services)

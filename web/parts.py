@@ -10,6 +10,7 @@ from aiohttp import web
 
 from shared.adapters.postgres.db.readiness import PostgresReadiness
 from shared.adapters.postgres.memory.notes import PostgresNotes
+from shared.adapters.postgres.memory.search import PostgresMessageSearch
 from shared.adapters.postgres.people.account_links import PostgresAccountLinks
 from shared.adapters.postgres.people.identities import PostgresIdentities
 from shared.adapters.postgres.people.tickets import PostgresTickets
@@ -131,6 +132,7 @@ class Parts:
     exporting: DataExporter
     events: PostgresEvents
     history: PostgresHistory
+    message_search: PostgresMessageSearch
     notes: PostgresNotes
     schema: PostgresReadiness
     visitors: Visitors

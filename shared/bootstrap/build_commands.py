@@ -14,6 +14,7 @@ from shared.services.commands.handover import HandoverCommands
 from shared.services.commands.memory import MemoryCommands
 from shared.services.commands.reminders import ReminderCommands
 from shared.services.commands.retry import RetryCommand
+from shared.services.commands.search import SearchCommand
 from shared.services.privacy.erasure import ErasureService
 from shared.services.privacy.export import DataExporter
 
@@ -39,6 +40,7 @@ def build_commands(
                 model=base.models, caps=base.caps, clock=base.clock,
             ),
             MemoryCommands(stores.notes, everything=EraseEverythingCommand(erasure).forget),
+            SearchCommand(stores.message_search, timezone=settings.timezone),
             ExportCommand(exporter),
             RetryCommand(stores.edits, announcer),
             SettingsCommands(store=stores.session_settings, requests=turns.requests),

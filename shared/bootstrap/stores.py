@@ -27,6 +27,7 @@ from shared.adapters.postgres.memory.notes import PostgresNotes
 from shared.adapters.postgres.memory.recall import PostgresRecall
 from shared.adapters.postgres.memory.recall_index import PostgresRecallIndex
 from shared.adapters.postgres.memory.reminders import PostgresReminders
+from shared.adapters.postgres.memory.search import PostgresMessageSearch
 from shared.adapters.postgres.people.account_links import PostgresAccountLinks
 from shared.adapters.postgres.people.agents import PostgresAgents
 from shared.adapters.postgres.people.api_keys import PostgresApiKeys
@@ -92,6 +93,7 @@ class Stores:
     notes: PostgresNotes
     recall: PostgresRecall
     recall_index: PostgresRecallIndex
+    message_search: PostgresMessageSearch
     reminders: PostgresReminders
 
     account_links: PostgresAccountLinks
@@ -152,6 +154,7 @@ def build_stores(
         notes=PostgresNotes(pool),
         recall=PostgresRecall(pool),
         recall_index=PostgresRecallIndex(pool),
+        message_search=PostgresMessageSearch(pool),
         reminders=PostgresReminders(pool),
         account_links=account_links,
         agents=PostgresAgents(pool),

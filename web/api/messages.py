@@ -11,6 +11,7 @@ from aiohttp import web
 
 from shared.adapters.postgres.turns.history import HistoryPage
 from shared.core.identity.identity_claims import clean_name
+from shared.core.memory.search import HITS_PER_PAGE, QUERY_CHARS
 from shared.core.session.events import Accepted
 from shared.core.values.errors import ContextBudgetExceeded, UnknownSession
 from web.api.event_wait import EventSubscription, EventWaiter
@@ -28,6 +29,7 @@ SESSIONS = "/api/v1/sessions"
 MESSAGES = f"{SESSIONS}/{{id}}/messages"
 EVENTS = f"{SESSIONS}/{{id}}/events"
 HISTORY = f"{SESSIONS}/{{id}}/history"
+SEARCH = f"{SESSIONS}/{{id}}/search"
 MOST_WAIT_SECONDS = 60
 STREAM_SECONDS = 600.0
 MOST_SHOWN = 200
@@ -141,6 +143,23 @@ async def show_history(request: web.Request) -> web.StreamResponse:
         raise HttpRefusal(404, "unknown_message", "There is no such message in this conversation.")
     shown = [_shown(known, row) for row in page.events]
     return await json_reply(request, {"events": shown, "before": page.before, "after": page.after})
+
+
+async def search_messages(request: web.Request) -> web.StreamResponse:
+    """What was said with these words, newest first; `?before=` is the `next` of the page before."""
+    known = await _reader(request)
+    if known is None:
+        raise HttpRefusal(401, "unauthorized", "A visitor's token or a key is needed.", headers=BEARER)
+    check_reads(request, request.app[PARTS], known)
+    found = await request.app[PARTS].message_search.search(
+        known.row.session_id,
+        request_fields.text(request.query, "q", most=QUERY_CHARS, needed=True) or "",
+        linked=known.audience != "public",
+        before=request_fields.search_key(request.query, "before"),
+        limit=request_fields.number(request.query, "limit", least=1, most=MOST_SHOWN) or HITS_PER_PAGE,
+    )
+    hits = [wire.hit_payload(hit) for hit in found.hits]
+    return await json_reply(request, {"hits": hits, "next": found.next and str(found.next)})
 
 
 async def _page(request: web.Request, known: Known) -> HistoryPage | None:

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from aiohttp import web
 
+from shared.core.memory.search import SearchKey
 from shared.core.values.errors import BadInput
 from web.protocol.wire import clean
 
@@ -75,6 +76,16 @@ def moment(query: Mapping[str, str], name: str) -> datetime | None:
         found = None
     if found is None or found.tzinfo is None or not 1970 < found.year < 9999:
         raise BadField(f"`{name}` is a moment such as 2026-11-03T00:00:00Z.")
+    return found
+
+
+def search_key(query: Mapping[str, str], name: str) -> SearchKey | None:
+    """Where a page of a search goes on."""
+    raw = query.get(name)
+    if raw is None:
+        return None
+    if (found := SearchKey.parse(raw)) is None:
+        raise BadField(f"`{name}` is the `next` of the page before.")
     return found
 
 

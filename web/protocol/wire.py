@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import Any, Never
 
 from shared.core.commands.public_messages import PUBLIC_ADVICE, advice_for_public
+from shared.core.memory.search import MessageHit
+from shared.core.session.client_payloads import iso
 from shared.core.session.events import Accepted, ContextMeasured, Organizing, RunEnded
 from shared.core.values.errors import BadInput, EvertalkError, UnreadableMessage
 
@@ -474,3 +476,16 @@ def welcome(
     if identified:
         frame["identified"] = identified
     return {**frame, "token": token} if token else frame
+
+
+def hit_payload(hit: MessageHit) -> dict[str, Any]:
+    """A message that a search found."""
+    return {
+        "mid": hit.mid,
+        "session_id": hit.session,
+        "here": hit.here,
+        "turn": hit.turn,
+        "role": hit.author,
+        "at": iso(hit.at),
+        "excerpt": [{"text": part.text, "hit": part.hit} for part in hit.excerpt],
+    }

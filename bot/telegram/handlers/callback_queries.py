@@ -11,6 +11,7 @@ from bot.telegram.handlers.access_requests import AccessRequests
 from bot.telegram.handlers.command_handler import BotCommandRunner
 from bot.telegram.handlers.memory_list import MemoryList
 from bot.telegram.handlers.quick_actions import CONTINUE_PROMPT, SHORTEN_PROMPT, QuickActions
+from bot.telegram.handlers.search_results import SearchResults
 from bot.telegram.inbound.bot_context import BotContext, get_chat_texts
 from bot.telegram.inbound.chat_access import ChatAccessPolicy
 from bot.telegram.inbound.updates import CallbackQuery
@@ -71,6 +72,7 @@ class CallbackQueryHandler:
         wishes: QuickActions,
         admins: GroupAdmins,
         remembered: MemoryList,
+        searching: SearchResults,
         forgetting: ErasureConfirmer,
         delivery: AnswerRedelivery,
         requests: AccessRequests,
@@ -84,6 +86,7 @@ class CallbackQueryHandler:
         self._wishes = wishes
         self._admins = admins
         self._remembered = remembered
+        self._searching = searching
         self._forgetting = forgetting
         self._delivery = delivery
         self._requests = requests
@@ -154,6 +157,10 @@ class CallbackQueryHandler:
                 await self._remembered.archive(place, press, pressed)
             case ButtonAction.BRING_BACK:
                 await self._remembered.restore(place, press, pressed)
+            case ButtonAction.LEAD_TO:
+                await self._searching.lead(place, press, pressed)
+            case ButtonAction.SEARCH_ON:
+                await self._searching.show_page(place, press, pressed)
             case ButtonAction.FORGET_ALL:
                 await self._forget_all(place, pressed)
             case ButtonAction.KEEP_ALL:

@@ -10,6 +10,7 @@ import structlog
 from bot.telegram.client.group_admins import GroupAdmins
 from bot.telegram.handlers.memory_list import MemoryList
 from bot.telegram.handlers.quick_actions import QuickActions
+from bot.telegram.handlers.search_results import SearchResults
 from bot.telegram.inbound.bot_context import BotContext, get_chat_texts
 from bot.telegram.inbound.updates import IncomingMessage
 from bot.telegram.outbound.buttons import build_erase_buttons, build_settings_buttons, build_summary_buttons
@@ -65,6 +66,7 @@ class TelegramCommandHandler:
         wishes: QuickActions,
         admins: GroupAdmins,
         remembered: MemoryList,
+        searching: SearchResults,
         demo: bool,
         offered: frozenset[str],
     ) -> None:
@@ -85,6 +87,7 @@ class TelegramCommandHandler:
             "unpin": self._unpin,
             "export": self._export,
             "memory": self._memory,
+            "search": searching.show,
             "settings": self._settings,
             "retry": self._retry,
         }

@@ -128,9 +128,9 @@ def _pressed(query: types.CallbackQuery, number: int) -> IncomingUpdate:
         return IgnoredUpdate(update_id=number, reason="a button without data")
     message = query.message
     accessible = isinstance(message, Message)
-    where = None
+    where, replied = None, None
     if isinstance(message, Message):
-        where = parse_chat_ref(message)
+        where, replied = parse_chat_ref(message), message.reply_to_message
     elif message is not None:
         where = build_chat_ref(message.chat)
     return CallbackQuery(
@@ -141,6 +141,7 @@ def _pressed(query: types.CallbackQuery, number: int) -> IncomingUpdate:
         chat=where,
         message_id=None if message is None else message.message_id,
         accessible=accessible,
+        replied_text="" if replied is None else replied.text or "",
     )
 
 

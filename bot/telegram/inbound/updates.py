@@ -157,6 +157,8 @@ class CallbackQuery:
     message_id: int | None
     accessible: bool
     """False when the message is too old to be shown or edited."""
+    replied_text: str = ""
+    """Of the message that the one with the button replies to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

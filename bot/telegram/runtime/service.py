@@ -18,6 +18,7 @@ from bot.telegram.handlers.callback_queries import CallbackQueryHandler
 from bot.telegram.handlers.command_handler import TelegramCommandHandler
 from bot.telegram.handlers.memory_list import MemoryList
 from bot.telegram.handlers.quick_actions import QuickActions
+from bot.telegram.handlers.search_results import SearchResults
 from bot.telegram.handlers.update_handler import UpdateHandler
 from bot.telegram.inbound.batching_driver import MessageBatcher
 from bot.telegram.inbound.bot_context import BotContext
@@ -245,16 +246,17 @@ class TelegramService:
         admins = GroupAdmins(desk.api)
         wishes = QuickActions(app.sessions, self._stores.edits, self._answering.dispatch)
         remembered = MemoryList(desk, voice=voice, notes=app.stores.notes, announcer=app.announcer)
+        searching = SearchResults(desk, voice=voice, timezone=self._settings.timezone)
         commanding = TelegramCommandHandler(
             desk, voice=voice, commands=app.commands, exporting=app.exporter, wishes=wishes, admins=admins,
-            remembered=remembered, demo=app.models.offline, offered=self._offered,
+            remembered=remembered, searching=searching, demo=app.models.offline, offered=self._offered,
         )  # fmt: skip
         requests = self._requests[bot_id] = AccessRequests(
             desk, voice=voice, alert_chats=self._settings.alert_telegram_chats
         )
         pressing = CallbackQueryHandler(
             desk, door=door, voice=voice, commands=app.commands, conversation=app.sessions,
-            wishes=wishes, admins=admins, remembered=remembered, forgetting=app.erasure,
+            wishes=wishes, admins=admins, remembered=remembered, searching=searching, forgetting=app.erasure,
             delivery=self._delivery, requests=requests, offered=self._offered,
         )  # fmt: skip
         hearing = UpdateHandler(

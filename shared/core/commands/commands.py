@@ -129,6 +129,13 @@ COMMANDS: tuple[Command, ...] = (
         audiences=_ALL_AUDIENCES,
     ),
     Command(
+        name="search",
+        description="Search everything that was said here",
+        args="<words>",
+        named=(Argument(name="words", description="what to look for", required=True),),
+        audiences=_ALL_AUDIENCES,
+    ),
+    Command(
         name="memory",
         description="Show or search what I remember about you",
         args="[words]",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from shared.core.identity.api_keys import Scope
+from shared.core.memory.search import QUERY_CHARS
 from web.api.spec.admin_operations import FOR_HOUSE
 from web.api.spec.alerts_operations import FOR_ALERTS
 from web.api.spec.job_operations import FOR_WORK
@@ -103,6 +104,25 @@ _PEOPLE = (
             number("after", "the number of the last event that you know", least=0),
         ),
         answers={200: "Events"},
+        refusals=(404,),
+    ),
+    Operation(
+        method="GET",
+        path=f"{V1}/sessions/{{id}}/search",
+        name="searchMessages",
+        group="conversations",
+        told="Messages that say all of these words, newest first, summarised ones too.",
+        more="An excerpt is text in parts; `hit` marks what was searched for. For frequent words, `next` may "
+        "come with few hits or none: the next page looks further back.",
+        visitor=True,
+        scope="sessions:read",
+        parameters=(
+            SESSION,
+            LIMIT,
+            some_words("q", "the words", QUERY_CHARS),
+            some_words("before", "`next` of the page before", 60),
+        ),
+        answers={200: "Found"},
         refusals=(404,),
     ),
     Operation(

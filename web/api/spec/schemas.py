@@ -45,6 +45,15 @@ _SESSION = thing(
     context_limit=MAYBE_NUMBER, context_pct=SHARE, cost_micro=MAYBE_NUMBER, compactions=NUMBER, state=TEXT,
     created_at=TIME, last_active_at=TIME,
 )  # fmt: skip
+FOUND_MESSAGE = thing(
+    mid=TEXT, session_id=ID, here={**FLAG, "description": "false: it was said before a `/link`"}, turn=NUMBER,
+    role=TEXT, at=TIME, excerpt=listed(thing(text=TEXT, hit=FLAG)),
+)  # fmt: skip
+
+_FOUND = thing(
+    mid=TEXT, session_id=ID, here={**FLAG, "description": "false: it was said before a `/link`"}, turn=NUMBER,
+    role=TEXT, at=TIME, excerpt=listed(thing(text=TEXT, hit=FLAG)),
+)  # fmt: skip
 
 SCHEMAS: dict[str, Schema] = {
     "Error": maybe(
@@ -111,6 +120,7 @@ SCHEMAS: dict[str, Schema] = {
     "Done": thing(turn=NUMBER, state={"enum": ["done", "waiting"]}),
     "Messages": thing(messages=listed(ref("Event")), before=MAYBE_NUMBER),
     "Events": thing(events=listed(ref("Event")), next=NUMBER, head=NUMBER, log_epoch=NUMBER),
+    "Found": thing(hits=listed(_FOUND), next=MAYBE_TEXT),
     "History": thing(events=listed(ref("Event")), before=MAYBE_NUMBER, after=MAYBE_NUMBER),
     "Originals": maybe(thing(messages=listed(_SHOWN_MESSAGE)), before=MAYBE_TEXT),
     "Archived": thing(

@@ -287,6 +287,10 @@ export class Chat {
 
   /** Commands act on the present, so they are never kept for later. @param {string} name @param {string} args @returns {boolean} */
   command(name, args) {
+    if (name === "search" && this.commands().some((/** @type {any} */ one) => one.name === name)) {
+      this.later((one) => one.look(this, "find", args));
+      return true;
+    }
     const cid = newId();
     if (!this.net.send({ t: "command", cid, command: name, args })) {
       this.chat.command(cid, name, "");

@@ -32,7 +32,7 @@ export const MORE = {
     signed_in: "Sie sind angemeldet: Melden Sie sich in einem beliebigen Browser an, um diese Unterhaltung wiederzufinden.", failed: "Das hat gerade nicht geklappt. Es wurde nichts geändert.",
   },
   menu: {
-    new_chat: "Neue Unterhaltung", remembered: "Was ich noch weiß", pins: "Angeheftetes", go_day: "Zu einem Datum…", human: "Mit einem Menschen sprechen", bot: "Zurück zum Assistenten", keep: "Unterhaltung behalten",
+    new_chat: "Neue Unterhaltung", remembered: "Was ich noch weiß", pins: "Angeheftetes", find: "Suchen…", go_day: "Zu einem Datum…", human: "Mit einem Menschen sprechen", bot: "Zurück zum Assistenten", keep: "Unterhaltung behalten",
     export_md: "Als Text sichern", export_json: "Als Daten sichern (JSON)", forget: "Mich vergessen…", look: "Aussehen: {look}", auto: "wie das Gerät", light: "hell", dark: "dunkel",
     begin: "Neue Unterhaltung beginnen?", begin_why: "Der Assistent sieht nur noch, was folgt. Alles oben bleibt hier lesbar, und was er über Sie weiß, bleibt auch. Das lässt sich nicht rückgängig machen.",
     begin_do: "Neu beginnen", forget_title: "Alles über Sie vergessen?", forget_why: "Das lässt sich nicht rückgängig machen.", forget_do: "Alles löschen", erasing: "Wird gelöscht…", done: "Schließen",
@@ -62,6 +62,8 @@ export const MORE = {
     kind_relation: "Beziehung", kind_instruction: "Anweisung",
     moved: "Ihre Unterhaltung geht hier weiter. Die frühere bleibt erhalten.", read_it: "Lesen", earlier: "Frühere Unterhaltungen", earlier_none: "Es gibt keine. Wenn Sie mit /link zwei Kanäle verbinden, bleibt die frühere Unterhaltung hier erhalten.",
     until: "Bis {date}",
+    find: "Suchen", find_what: "Diese Unterhaltung durchsuchen", found: "Ergebnisse", find_older: "Ältere Ergebnisse", find_none: "Zu „{words}“ wurde nichts gefunden.", find_further: "Noch nichts zu „{words}“; vielleicht in älteren Nachrichten.",
+    find_one: "1 Nachricht", find_all: "{count} Nachrichten", find_some: "Die neuesten {count} Nachrichten", find_failed: "Die Suche hat nicht geklappt.", find_before: "bevor die Kanäle verbunden wurden", team: "Team",
   },
   toast: { notes: "Neue Notizen", noted: "Gemerkt: {text}", all: "Was ich noch weiß", dismiss: "Schließen", take_back: "Rückgängig: {text}", undone: "Zurückgenommen.", undo_failed: "Das hat gerade nicht geklappt." },
 };

@@ -10,6 +10,7 @@ from shared.core.commands.texts.memory import MemoryTexts
 from shared.core.commands.texts.shown import (
     BudgetShown,
     ContextShown,
+    FoundShown,
     LimitShown,
     LinkListed,
     Markdown,
@@ -22,6 +23,7 @@ from shared.core.commands.texts.shown import (
     columns,
     excerpt,
     in_full,
+    with_hits,
 )
 
 
@@ -91,6 +93,13 @@ class CommandTexts:
     feedback_of_nothing: Markdown = "There is no answer yet that this could be about."
 
     memory: MemoryTexts = field(default_factory=MemoryTexts)
+    search_what: Markdown = "Send `/search` with the words you are looking for."
+    found_head: Markdown = "**Found, newest first**"
+    found_more: Markdown = "There are older ones. More words narrow the search."
+    speakers: Mapping[str, str] = field(
+        default_factory=lambda: {"person": "You", "assistant": "Assistant", "operator": "Team"}
+    )
+
     no_reminders: Markdown = "No reminders wait. Ask me in your own words to remind you of something."
     no_such_reminder: Markdown = "There is no such reminder. Send `/reminders` to see their numbers."
     reminders_head: Markdown = "**⏰ I will remind you**"
@@ -393,6 +402,16 @@ class CommandTexts:
 
     def reminder(self, one: ReminderShown) -> Markdown:
         return f"{one.due} ({excerpt(one.zone)}): “{excerpt(one.text)}”"
+
+    def nothing_found(self, *, words: str) -> Markdown:
+        return f"Nothing was found for “{excerpt(words)}”."
+
+    def found(self, hits: Sequence[FoundShown], *, more: bool) -> Markdown:
+        rows = "\n".join(
+            f"{number}. {one.day}, {self.speakers.get(one.author, one.author)}: {with_hits(one.excerpt)}"
+            for number, one in enumerate(hits, 1)
+        )
+        return "\n\n".join([self.found_head, rows, *([self.found_more] if more else [])])
 
     def human_is_here(self, *, name: str) -> Markdown:
         return f"{excerpt(name)} is here and reads what you write."

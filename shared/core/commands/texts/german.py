@@ -61,6 +61,7 @@ _DESCRIPTIONS: Mapping[str, str] = {
     "memory": "Zeigen, was ich mir gemerkt habe; mit Worten auch suchen",
     "remember": "Einen Satz für immer merken",
     "forget": "Löschen, was du nennst, oder mit everything alles; zeigt zuerst, was es wäre",
+    "search": "Alles durchsuchen, was hier gesagt wurde",
     "reminders": "Deine Erinnerungen zeigen oder absagen",
     "link": "Dieses Gespräch auf einem anderen Kanal weiterführen: hier einen Code holen, dort eingeben",
     "unlink": "Zwei Kanäle wieder trennen, die mit /link verbunden wurden",
@@ -175,6 +176,13 @@ class GermanCommandTexts(CommandTexts):
         "Das ist zu lang, um es Wort für Wort zu behalten. Bitte hefte etwas Kürzeres an."
     )
     which_pin: Markdown = "Mehreres ist angeheftet. Schick `/unpin` mit einer Nummer aus `/pins`."
+
+    search_what: Markdown = "Schick `/search` mit den Wörtern, nach denen du suchst."
+    found_head: Markdown = "**Gefunden, das Neueste zuerst**"
+    found_more: Markdown = "Es gibt noch ältere. Mehr Wörter grenzen die Suche ein."
+    speakers: Mapping[str, str] = field(
+        default_factory=lambda: {"person": "Du", "assistant": "Assistent", "operator": "Team"}
+    )
 
     no_reminders: Markdown = "Es steht keine Erinnerung aus. Bitte mich einfach, dich an etwas zu erinnern."
     no_such_reminder: Markdown = "Diese Erinnerung gibt es nicht. `/reminders` zeigt die Nummern."
@@ -414,6 +422,9 @@ class GermanCommandTexts(CommandTexts):
 
     def reminder(self, one: ReminderShown) -> Markdown:
         return f"{one.due} ({excerpt(one.zone)}): „{excerpt(one.text)}“"
+
+    def nothing_found(self, *, words: str) -> Markdown:
+        return f"Zu „{excerpt(words)}“ wurde nichts gefunden."
 
     def human_is_here(self, *, name: str) -> Markdown:
         return f"{excerpt(name)} ist da und liest, was du schreibst."

@@ -116,6 +116,16 @@ class ReminderShown:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FoundShown:
+    """A message that a search found; `author` as in the log."""
+
+    day: str
+    author: str
+    excerpt: Sequence[tuple[str, bool]]
+    """Parts of its text, and whether each is what was looked for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LinkListed:
     """A channel that was joined with this one."""
 
@@ -141,6 +151,12 @@ def excerpt(words: str, *, most: int = EXCERPT_CHARS) -> str:
     line = " ".join(words.split())
     short = line if len(line) <= most else line[: most - 1].rstrip() + "…"
     return _MARKS.sub(r"\\\g<0>", short)
+
+
+def with_hits(parts: Sequence[tuple[str, bool]]) -> Markdown:
+    """An excerpt, with what was looked for in bold."""
+    shown = [(_MARKS.sub(r"\\\g<0>", part), hit) for part, hit in parts]
+    return "".join(f"**{part}**" if hit else part for part, hit in shown)
 
 
 def in_full(text: str) -> Markdown:
