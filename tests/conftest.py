@@ -175,15 +175,22 @@ async def module_database_url(database_server: DatabaseServer, migrated_template
     await database_server.drop(name)
 
 
-@pytest.fixture(scope="module")
-def provider() -> Iterator[RunningFake]:
-    """A strict fake of the model's provider, a process of its own; reset it before each test."""
+@pytest.fixture(scope="session")
+def running_provider() -> Iterator[RunningFake]:
+    """A strict fake of the model's provider, one process for the run."""
     from tests.kit.fakes.messages_api import running_fake
 
     fake = running_fake(window=1_000_000)
     fake.start()
     yield fake
     fake.close()
+
+
+@pytest.fixture(scope="module")
+async def provider(running_provider: RunningFake) -> RunningFake:
+    """The fake provider, as after its start; reset it before each test."""
+    await running_provider.reset()
+    return running_provider
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -58,6 +59,21 @@ def test_a_run_of_the_night_leaves_nothing_to_the_night(ran: list[tuple[list[str
     [(command, said)] = ran
     assert "--night" in command
     assert "night" not in said
+
+
+def test_types_are_checked_beside_the_tests_and_told_after_them(
+    ran: list[tuple[list[str], str]], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    popen, words = subprocess.Popen, "import sys; print('one error of types'); sys.exit(3)"
+
+    def started(command: list[str], **more: Any) -> subprocess.Popen[bytes]:
+        ran.append((command[2:3], ""))
+        return popen([sys.executable, "-c", words], **more)
+
+    monkeypatch.setattr(subprocess, "Popen", started)
+    assert command_line.main(["test"]) == 3
+    assert [command[0] for command, _ in ran] == ["ruff", "ruff", "mypy", "pytest"]
+    assert "one error of types" in capfd.readouterr().out
 
 
 def test_what_is_here_is_not_named_and_in_ci_its_tests_must_run(monkeypatch: pytest.MonkeyPatch) -> None:
