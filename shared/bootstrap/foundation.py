@@ -16,8 +16,7 @@ import structlog
 from shared.adapters.files.workspace_files import WorkspaceFiles
 from shared.adapters.mcp.tools import KNOWN_FILE, KnownMcpTools, McpTools, configured_servers
 from shared.adapters.models.breaker import BreakerState
-from shared.adapters.models.routing import Models
-from shared.adapters.models.selection import models_of
+from shared.adapters.models.routing import Models, models_of
 from shared.adapters.models.token_counter import VocabularyCounter
 from shared.adapters.postgres.db.pool import longest_wait_of, open_pool
 from shared.adapters.postgres.db.wellness import storage_limiter

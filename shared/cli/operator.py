@@ -16,9 +16,7 @@ from shared.core.identity.operators import ROLES
 from shared.core.values.errors import EvertalkError
 
 AUDIT_ACTOR = "command line"
-PrintOperatorLine = Callable[[str], None]
-BuildLoginUrl = Callable[[str], str]
-"""The address of a login, of its token."""
+Say = Callable[[str], None]
 
 
 def read_operator_arguments(arguments: Sequence[str]) -> argparse.Namespace:
@@ -45,12 +43,14 @@ async def run_operator(
     wish: argparse.Namespace,
     *,
     database_url: str,
-    say: PrintOperatorLine,
-    tell: PrintOperatorLine,
+    say: Say,
+    tell: Say,
     ask: Callable[[], str],
-    url: BuildLoginUrl,
+    url: Callable[[str], str],
 ) -> int:
-    """0 when it was done; the link alone goes to `say`, words about it to `tell`; `ask` reads a password."""
+    """0 when it was done; the link alone goes to `say`, words about it to `tell`; `ask` reads a password,
+    `url` makes the address of a login of its token.
+    """
     pool = await open_pool(database_url, size=2)
     roster = build_stores(pool).operator_admin
     try:
@@ -76,9 +76,9 @@ async def _add(
     roster: OperatorAdmin,
     wish: argparse.Namespace,
     *,
-    say: PrintOperatorLine,
-    tell: PrintOperatorLine,
-    url: BuildLoginUrl,
+    say: Say,
+    tell: Say,
+    url: Callable[[str], str],
 ) -> int:
     invited = await roster.invite(wish.name, wish.role, by=AUDIT_ACTOR)
     tell(
@@ -89,7 +89,7 @@ async def _add(
 
 
 async def _password(
-    roster: OperatorAdmin, operators: Operators, name: str, *, tell: PrintOperatorLine, ask: Callable[[], str]
+    roster: OperatorAdmin, operators: Operators, name: str, *, tell: Say, ask: Callable[[], str]
 ) -> int:
     try:
         operator = await roster.with_password(await roster.named(name))
@@ -106,13 +106,13 @@ async def _password(
     return 0
 
 
-async def _revoke(roster: OperatorAdmin, name: str, tell: PrintOperatorLine) -> int:
+async def _revoke(roster: OperatorAdmin, name: str, tell: Say) -> int:
     await roster.change(await roster.named(name), by=AUDIT_ACTOR, locked=True)
     tell(f"{name} is locked out, and every login of theirs has ended. The page Operators unlocks.")
     return 0
 
 
-async def _reset(pool: Pool, roster: OperatorAdmin, name: str, *, tell: PrintOperatorLine) -> int:
+async def _reset(pool: Pool, roster: OperatorAdmin, name: str, *, tell: Say) -> int:
     operator = await roster.with_password(await roster.named(name))
     if not await reset_factor(pool, operator, by=AUDIT_ACTOR):
         tell(f"{name} has no second factor; nothing was changed.")
@@ -121,7 +121,7 @@ async def _reset(pool: Pool, roster: OperatorAdmin, name: str, *, tell: PrintOpe
     return 0
 
 
-def _list(operators: Sequence[dict[str, Any]], say: PrintOperatorLine) -> int:
+def _list(operators: Sequence[dict[str, Any]], say: Say) -> int:
     if not operators:
         say("There are no operators. ./evertalk operator add NAME --role admin lets somebody in.")
     for operator in operators:
