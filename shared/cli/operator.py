@@ -56,36 +56,34 @@ async def run_operator(
     try:
         match wish.verb:
             case "add":
-                return await _add(roster, wish, say=say, tell=tell, url=url)
+                invited = await roster.invite(wish.name, wish.role, by=AUDIT_ACTOR)
+                tell(
+                    f"{invited.name} is in as {wish.role}. This link logs them in once, within "
+                    f"{INVITATION_HOURS} hours:"
+                )
+                say(url(invited.token))
             case "passwd":
                 return await _password(roster, build_operators(pool), wish.name, tell=tell, ask=ask)
             case "list":
-                return _list(await roster.all(), say)
+                operators = await roster.all()
+                if not operators:
+                    say("There are no operators. ./evertalk operator add NAME --role admin lets somebody in.")
+                for operator in operators:
+                    say("  ".join(_cells(operator)))
             case "totp":
                 return await _reset(pool, roster, wish.name, tell=tell)
             case _:
-                return await _revoke(roster, wish.name, tell)
+                await roster.change(await roster.named(wish.name), by=AUDIT_ACTOR, locked=True)
+                tell(
+                    f"{wish.name} is locked out, and every login of theirs has ended. "
+                    "The page Operators unlocks."
+                )
+        return 0
     except EvertalkError as error:
         tell(error.advice)
         return 1
     finally:
         await pool.close()
-
-
-async def _add(
-    roster: OperatorAdmin,
-    wish: argparse.Namespace,
-    *,
-    say: Say,
-    tell: Say,
-    url: Callable[[str], str],
-) -> int:
-    invited = await roster.invite(wish.name, wish.role, by=AUDIT_ACTOR)
-    tell(
-        f"{invited.name} is in as {wish.role}. This link logs them in once, within {INVITATION_HOURS} hours:"
-    )
-    say(url(invited.token))
-    return 0
 
 
 async def _password(
@@ -106,26 +104,12 @@ async def _password(
     return 0
 
 
-async def _revoke(roster: OperatorAdmin, name: str, tell: Say) -> int:
-    await roster.change(await roster.named(name), by=AUDIT_ACTOR, locked=True)
-    tell(f"{name} is locked out, and every login of theirs has ended. The page Operators unlocks.")
-    return 0
-
-
 async def _reset(pool: Pool, roster: OperatorAdmin, name: str, *, tell: Say) -> int:
     operator = await roster.with_password(await roster.named(name))
     if not await reset_factor(pool, operator, by=AUDIT_ACTOR):
         tell(f"{name} has no second factor; nothing was changed.")
         return 1
     tell(f"The second factor of {name} is gone. Their password opens alone, until they set up another.")
-    return 0
-
-
-def _list(operators: Sequence[dict[str, Any]], say: Say) -> int:
-    if not operators:
-        say("There are no operators. ./evertalk operator add NAME --role admin lets somebody in.")
-    for operator in operators:
-        say("  ".join(_cells(operator)))
     return 0
 
 
