@@ -453,6 +453,8 @@ def _unreadable_text(texts: Texts, reason: str, name: str, kind: str) -> str:
             return texts.file_too_large(name=name, limit_mb=20)
         case "cannot_hear" | "cannot_watch" | "cannot_see_sticker":
             return texts.cannot(kind=kind)
+        case "file_locked":
+            return texts.file_locked(name=name)
         case "file_unavailable":
             return texts.not_now
         case _:

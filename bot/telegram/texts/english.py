@@ -209,7 +209,11 @@ class Texts:
         return f"{escape_markdown(name)} is too large: I can read files of up to {limit_mb} MB."
 
     def file_unreadable(self, *, name: str) -> Markdown:
-        return f"I cannot read {escape_markdown(name)}. Pictures, PDFs with text, and text files work."
+        words = "Pictures, PDFs with text, office files, e-books and text files work."
+        return f"I cannot read {escape_markdown(name)}. {words}"
+
+    def file_locked(self, *, name: str) -> Markdown:
+        return f"{escape_markdown(name)} is locked by a password. Please send it without one."
 
     def file_shortened(self, *, name: str) -> Markdown:
         return f"{escape_markdown(name)} is long, so I read only its beginning."

@@ -302,7 +302,11 @@ class GermanTexts(Texts):
         return f"{escape_markdown(name)} ist zu groß: Ich kann Dateien bis {limit_mb} MB lesen."
 
     def file_unreadable(self, *, name: str) -> Markdown:
-        return f"{escape_markdown(name)} kann ich nicht lesen. Bilder, PDFs mit Text und Textdateien gehen."
+        words = "Bilder, PDFs mit Text, Office-Dateien, E-Books und Textdateien gehen."
+        return f"{escape_markdown(name)} kann ich nicht lesen. {words}"
+
+    def file_locked(self, *, name: str) -> Markdown:
+        return f"{escape_markdown(name)} ist mit einem Passwort gesperrt. Bitte schick die Datei ohne."
 
     def file_shortened(self, *, name: str) -> Markdown:
         return f"{escape_markdown(name)} ist lang, darum lese ich nur den Anfang."

@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from tests.kit.fakes.bot_api import USERNAME
-from tests.kit.sample_files import pdf
+from tests.kit.sample_files import OLD_OFFICE, open_document, pdf, xlsx
 from tests.kit.telegram.bot_process import BOT_ID
 from tests.kit.telegram.deployment import MINE, Deployment, deployment, has_button
 
@@ -187,13 +187,23 @@ async def test_documents_are_read_and_what_cannot_be_is_said(here: Deployment) -
     assert "The train leaves at nine" in json.dumps(
         (await here.prompts(holding="My ticket"))[0]["messages"][-1]
     )
+    row = "<row><c r='A1' t='str'><v>Ferry</v></c><c r='B1'><v>17.5</v></c></row>"
+    await ada.send_file("costs.xlsx", xlsx(row), caption="My costs")
+    await here.answered(ada.id, 3)
+    assert "| Ferry | 17.5 |" in json.dumps((await here.prompts(holding="My costs"))[0]["messages"][-1])
+    await ada.send_file("diary.odt", open_document("", manifest="<encryption-data/>"))
+    await ada.sees("diary.odt is locked by a password. Please send it without one.")
+    await ada.send_file("old.doc", OLD_OFFICE)
+    await ada.sees(
+        "I cannot read old.doc. Pictures, PDFs with text, office files, e-books and text files work."
+    )
     files = len(await here.api.calls("getFile"))
     await ada.send_file("film.pdf", size=21 * 1024 * 1024, media_type="application/pdf")
     await ada.sees("film.pdf is too large: I can read files of up to 20 MB.")
     await ada.send_voice()
     await ada.sees("I cannot listen to voice messages yet.")
     assert len(await here.api.calls("getFile")) == files, "refused before it was asked for"
-    assert await here.house.one(f"SELECT count(*) FROM turns t {MINE}", str(ada.id)) == 2
+    assert await here.house.one(f"SELECT count(*) FROM turns t {MINE}", str(ada.id)) == 3
 
 
 # -- what goes out ------------------------------------------------------------------------------------------
