@@ -167,9 +167,21 @@ class ToolImage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ToolFile:
+    """A file for the person, brought with the answer of the turn; `width` and `height` of a picture."""
+
+    name: str
+    mime: str
+    body: bytes
+    width: int | None = None
+    height: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ToolOutput:
     text: str = ""
     images: tuple[ToolImage, ...] = ()
+    files: tuple[ToolFile, ...] = ()
 
 
 class ToolFailed(Exception):

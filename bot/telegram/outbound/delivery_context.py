@@ -46,6 +46,8 @@ BuildKeyboard = Callable[[ChatRow, int, str], "InlineKeyboardMarkup | None"]
 FindQuestion = Callable[[int, int], Awaitable[int | None]]
 """Of a session and a turn: the message that asked, where the answer shall quote it."""
 WantsForm = Callable[[ChatRow, AnswerForm], bool]
+LoadFile = Callable[[int, str], Awaitable[bytes | None]]
+"""Of a session and a file's public id; None when it is gone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +61,7 @@ class DeliveryContext:
     texts: DeliveryTexts
     keyboard: BuildKeyboard
     question: FindQuestion
+    files: LoadFile
     wants: WantsForm
     clock: ScaledClock = field(default_factory=ScaledClock)
     latches: dict[int, FormSupport] = field(default_factory=dict)

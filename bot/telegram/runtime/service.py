@@ -286,6 +286,7 @@ class TelegramService:
             texts=ChatDeliveryTexts(self._desks.get),
             keyboard=build_answer_buttons,
             question=self._stores.telegram_chats.question,
+            files=self._stores.attachments.body,
             wants=self._wants,
             crash_point=self._app.crash_point,
             tracer=self._app.tracer,

@@ -34,7 +34,7 @@ MOST_FAILED = 1_000
 _SENDERS_BEFORE_TIDYING = 10_000
 ROOT = Path(__file__).resolve().parents[3]
 
-Kind = Literal["picture"] | DocumentKind
+Kind = Literal["picture", "chart"] | DocumentKind
 Opened = tuple[dict[str, Any] | None, bytes]
 
 

@@ -87,6 +87,13 @@ def paper(content: bytes) -> tuple[dict[str, Any], bytes]:
     return head, text.encode("utf-8", "replace")
 
 
+def chart(content: bytes) -> tuple[dict[str, Any], bytes]:
+    """The numbers of a chart, as JSON, drawn as a PNG."""
+    from shared.adapters.files.charts import HEIGHT, WIDTH, draw_chart
+
+    return {"mime": "image/png", "width": WIDTH, "height": HEIGHT}, draw_chart(json.loads(content))
+
+
 def _decoded_page(content: bytes) -> str:
     try:
         return content.decode("utf-8-sig")
@@ -98,7 +105,7 @@ def _decoded_page(content: bytes) -> str:
             return content.decode("utf-8", "replace")
 
 
-_OPENERS = {"picture": picture, "pdf": pdf, "page": page, "paper": paper}
+_OPENERS = {"picture": picture, "pdf": pdf, "page": page, "paper": paper, "chart": chart}
 
 
 def main(kind: str, cpu_seconds: int) -> int:
