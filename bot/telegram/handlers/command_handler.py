@@ -25,6 +25,7 @@ from shared.core.commands.commands import (
 )
 from shared.core.commands.texts import command_texts, described
 from shared.core.privacy.export import ExportFormat
+from shared.services.commands.command_call import ReportProgress
 from shared.services.privacy.export import DataExporter
 
 log = structlog.get_logger(__name__)
@@ -46,6 +47,7 @@ class BotCommandRunner(Protocol):
         name: str,
         args: str = "",
         cid: str | None = None,
+        progress: ReportProgress | None = None,
         channel: Channel = "web",
         audience: Audience = "personal",
         language: str = "",
@@ -136,10 +138,9 @@ class TelegramCommandHandler:
 
     async def _shared(self, place: ChatRow, name: str, args: str) -> None:
         texts = get_chat_texts(place)
-        if name == "compact":
-            await self._voice.send(get_chat_target(place), texts.summarising, silent=True)
         outcome = await self._commands.run(
             session_id=place.session_id, address_id=place.address_id, name=name, args=args,
+            progress=self._tell_progress(place) if name == "compact" else None,
             channel="telegram", audience=self._desk.audience, language=texts.language,
         )  # fmt: skip
         buttons = None
@@ -154,6 +155,18 @@ class TelegramCommandHandler:
             asked = outcome.result != command_texts(texts.language).nothing_to_forget
             buttons = build_erase_buttons(place) if asked else None
         await self._voice.send(get_chat_target(place), outcome.result, keyboard=buttons)
+
+    def _tell_progress(self, place: ChatRow) -> ReportProgress:
+        """Once, and only of what takes a while: where there is nothing to do, that is all that is said."""
+        told = False
+
+        async def tell(message: str, percent: int | None) -> None:
+            nonlocal told
+            if not told:
+                told = True
+                await self._voice.send(get_chat_target(place), get_chat_texts(place).summarising, silent=True)
+
+        return tell
 
     async def _start(self, place: ChatRow, spoken: IncomingMessage) -> None:
         words = get_chat_texts(place).hello(
