@@ -295,7 +295,7 @@ class Sender:
         method = SetMessageReaction(chat_id=chat_id, message_id=message_id, reaction=wanted)
         return await self.call(
             method, chat_id=chat_id, priority=Priority.NOTICE, patience=EDIT_PATIENCE_SECONDS,
-            repeatable=True, counts=False,
+            repeatable=True, counts=False, message=(chat_id, message_id),
         )  # fmt: skip
 
     async def answer_callback(self, query_id: str, *, text: str = "", alert: bool = False) -> CallOutcome:

@@ -132,7 +132,7 @@ class TelegramCommandHandler:
         return commands_for(channel="telegram", audience=self._desk.audience)
 
     async def _may(self, place: ChatRow, spoken: IncomingMessage, name: str) -> bool:
-        if may_in_group(name, admin=False):
+        if may_in_group(name, admin=False) or spoken.chat.kind == "channel":  # only administrators post
             return True
         return await self._admins.is_admin(place.chat_id, spoken.sender.user_id)
 

@@ -211,6 +211,7 @@ class FinalDelivery:
             job = replace(job, letter=replace(job.letter, blocks=None), ended=now or job.ended)
         if job.letter.blocks is None:
             await self._bring_parts(job)
+        self._post.show_working(place, ended.turn, self._tasks, ended=True)
         if is_notice(ended):
             self.record_told(place, ended.error_code)
         if job.keyboard is not None and ended.turn > 1:

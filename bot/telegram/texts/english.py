@@ -100,6 +100,8 @@ class Texts:
     stopping: Plain = "Stopping …"
     nothing_to_retry: Markdown = "There is no message that I could answer again."
     answering_again: Plain = "Answering again …"
+    inline_start: Plain = "Write to me in a chat of our own first"
+    inline_later: Plain = "The answer comes in our chat"
     unknown_button: Plain = "This button is out of date."
     others_button: Plain = "This button is for somebody else."
     admins_only: Markdown = "In a group only its administrators may do that."

@@ -200,6 +200,8 @@ class GermanTexts(Texts):
     stopping: Plain = "Ich halte an …"
     nothing_to_retry: Markdown = "Es gibt keine Nachricht, die ich noch einmal beantworten könnte."
     answering_again: Plain = "Ich antworte noch einmal …"
+    inline_start: Plain = "Schreib mir zuerst in unserem eigenen Chat"
+    inline_later: Plain = "Die Antwort kommt in unserem Chat"
     unknown_button: Plain = "Dieser Knopf gilt nicht mehr."
     others_button: Plain = "Dieser Knopf ist für jemand anderen."
     admins_only: Markdown = "In einer Gruppe dürfen das nur die Administratoren."
