@@ -167,11 +167,23 @@ class ToolImage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ToolFile:
+    """A file for the person, brought with the answer of the turn; `width` and `height` of a picture."""
+
+    name: str
+    mime: str
+    body: bytes
+    width: int | None = None
+    height: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ToolOutput:
     text: str = ""
     images: tuple[ToolImage, ...] = ()
     kept: tuple[Image, ...] = ()
     """Pictures that are files of the conversation already."""
+    files: tuple[ToolFile, ...] = ()
 
 
 class ToolFailed(Exception):

@@ -8,6 +8,7 @@ from shared.services.commands.account_links import AccountLinkCommands
 from shared.services.commands.agents import SettingsCommands
 from shared.services.commands.budget import BudgetCommands
 from shared.services.commands.command_service import CommandService
+from shared.services.commands.context import CompactionForecast
 from shared.services.commands.export_erase import EraseEverythingCommand, ExportCommand
 from shared.services.commands.feedback import FeedbackCommands
 from shared.services.commands.handover import HandoverCommands
@@ -20,7 +21,12 @@ from shared.services.privacy.export import DataExporter
 
 
 def build_commands(
-    base: Foundation, turns: TurnServices, *, erasure: ErasureService, exporter: DataExporter
+    base: Foundation,
+    turns: TurnServices,
+    *,
+    forecast: CompactionForecast,
+    erasure: ErasureService,
+    exporter: DataExporter,
 ) -> CommandService:
     settings, stores, announcer = base.settings, base.stores, base.announcer
     return CommandService(
@@ -31,6 +37,7 @@ def build_commands(
         requests=turns.requests,
         announcer=announcer,
         doorbell=base.doorbell,
+        forecast=forecast,
         caps=base.caps,
         model_name=base.models.chat,
         humans=settings.has_handover,

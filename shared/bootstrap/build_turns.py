@@ -21,6 +21,7 @@ from shared.services.tools.current_time import CurrentTimeTool
 from shared.services.tools.handover import AskHumanTool, HandoverExpiry
 from shared.services.tools.look_at_picture import LookAtPictureTool
 from shared.services.tools.reminders import ReminderScheduler, ReminderTool
+from shared.services.tools.send_file import SendFileTool
 from shared.services.turns.agent_loop import AgentLoop
 from shared.services.turns.artifacts import ArtifactReader, OpenArtifactTool
 from shared.services.turns.delegate_tool import DelegateTool
@@ -100,6 +101,7 @@ def _build_toolbox(base: Foundation, requests: RequestBuilder, more: Sequence[To
         CalculatorTool(),
         FetchUrl(),
         ReminderTool(stores.reminders, base.clock, timezone=settings.timezone),
+        SendFileTool(partial(opened_elsewhere, "chart")),
         *([handover] if settings.has_handover else ()),
         *more,
         OpenArtifactTool(artifacts),

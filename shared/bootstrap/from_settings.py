@@ -26,13 +26,14 @@ from shared.services.tools.calculator import CALCULATE
 from shared.services.tools.current_time import CURRENT_TIME
 from shared.services.tools.handover import ASK_HUMAN
 from shared.services.tools.reminders import REMIND_ME
+from shared.services.tools.send_file import SEND_FILE
 from shared.services.turns.delegate_tool import DELEGATE
 
 WORKSPACES_FOLDER = "workspaces"
 """In the data folder: where agents' folders lie unless their rows say otherwise."""
 BUILT_IN_TOOLS = (
     SAVE_MEMORY, SEARCH_MEMORY, UPDATE_MEMORY, FORGET_MEMORY, RECALL, CURRENT_TIME, CALCULATE, FETCH_URL,
-    REMIND_ME, ASK_HUMAN, DELEGATE, OPEN_ARTIFACT, LOOK_AT_PICTURE,
+    REMIND_ME, SEND_FILE, ASK_HUMAN, DELEGATE, OPEN_ARTIFACT, LOOK_AT_PICTURE,
 )  # fmt: skip
 """What every agent may use unless its configuration says otherwise."""
 VISITORS_OF_A_NETWORK = 3

@@ -20,6 +20,7 @@ from shared.core.values.files import (
     FILES,
     MOST_BYTES,
     MOST_FILE_CHARS,
+    PAPER_MIMES,
     PDF,
     PICTURE_MIMES,
     PLAIN,
@@ -59,8 +60,9 @@ HOUR_SECONDS = 3_600.0
 
 _REASONS = {
     "file_empty": "There is nothing in this file that could be read.",
-    "file_unreadable": "This file is damaged, locked or too large to be opened.",
-    "file_unknown_kind": "Pictures, texts and PDF can be read; this is something else.",
+    "file_unreadable": "This file is damaged or too large to be opened.",
+    "file_locked": "This file is locked by a password. Please send it without one.",
+    "file_unknown_kind": "Pictures, texts, PDF, office files and e-books can be read, and this is none.",
 }
 
 
@@ -101,7 +103,11 @@ class Uploads:
         said = known.site.config.uploads
         if not (known.audience == "personal" if said is None else said):
             return None
-        return {"most": MOST_AT_ONCE, "bytes": self.most_bytes, "mimes": [*PICTURE_MIMES, PDF, PLAIN]}
+        return {
+            "most": MOST_AT_ONCE,
+            "bytes": self.most_bytes,
+            "mimes": [*PICTURE_MIMES, PDF, *PAPER_MIMES, PLAIN],
+        }
 
     @property
     def receiving(self) -> int:

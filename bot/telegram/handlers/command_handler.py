@@ -26,6 +26,7 @@ from shared.core.commands.commands import (
 )
 from shared.core.commands.texts import command_texts, described
 from shared.core.privacy.export import ExportFormat
+from shared.services.commands.command_call import ReportProgress
 from shared.services.privacy.export import DataExporter
 
 log = structlog.get_logger(__name__)
@@ -47,6 +48,7 @@ class BotCommandRunner(Protocol):
         name: str,
         args: str = "",
         cid: str | None = None,
+        progress: ReportProgress | None = None,
         channel: Channel = "web",
         audience: Audience = "personal",
         language: str = "",
@@ -133,16 +135,15 @@ class TelegramCommandHandler:
         return commands_for(channel="telegram", audience=self._desk.audience)
 
     async def _may(self, place: ChatRow, spoken: IncomingMessage, name: str) -> bool:
-        if may_in_group(name, admin=False):
+        if may_in_group(name, admin=False) or spoken.chat.kind == "channel":  # only administrators post
             return True
         return await self._admins.is_admin(place.chat_id, spoken.sender.user_id)
 
     async def _shared(self, place: ChatRow, name: str, args: str) -> None:
         texts = get_chat_texts(place)
-        if name == "compact":
-            await self._voice.send(get_chat_target(place), texts.summarising, silent=True)
         outcome = await self._commands.run(
             session_id=place.session_id, address_id=place.address_id, name=name, args=args,
+            progress=self._tell_progress(place) if name == "compact" else None,
             channel="telegram", audience=self._desk.audience, language=texts.language,
         )  # fmt: skip
         buttons = None
@@ -157,6 +158,18 @@ class TelegramCommandHandler:
             asked = outcome.result != command_texts(texts.language).nothing_to_forget
             buttons = build_erase_buttons(place) if asked else None
         await self._voice.send(get_chat_target(place), outcome.result, keyboard=buttons)
+
+    def _tell_progress(self, place: ChatRow) -> ReportProgress:
+        """Once, and only of what takes a while: where there is nothing to do, that is all that is said."""
+        told = False
+
+        async def tell(message: str, percent: int | None) -> None:
+            nonlocal told
+            if not told:
+                told = True
+                await self._voice.send(get_chat_target(place), get_chat_texts(place).summarising, silent=True)
+
+        return tell
 
     async def _start(self, place: ChatRow, spoken: IncomingMessage) -> None:
         words = get_chat_texts(place).hello(

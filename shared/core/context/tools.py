@@ -12,7 +12,9 @@ from shared.core.context.memory_tools import FLUSH_TOOLS
 from shared.core.values.model import ToolSpec
 from shared.core.values.tokens import Count, estimate_tools
 
-BRIEF_TOOLS = FLUSH_TOOLS | {"calculate", "current_time", "remind_me", "ask_human", "look_at_picture"}
+BRIEF_TOOLS = FLUSH_TOOLS | {
+    "calculate", "current_time", "remind_me", "send_file", "ask_human", "look_at_picture",
+}  # fmt: skip
 """Their results are never so long that they would be set aside."""
 PROVIDER_TOOLS_AT_MOST = 16
 WINDOW_SHARE = 0.2
@@ -30,7 +32,7 @@ LOOK_AT_PICTURE = ToolSpec(
 )
 _RANK = (
     "save_memory", "open_artifact", "recall", "search_memory", "current_time", "fetch_url", "calculate",
-    "forget_memory", "update_memory", "ask_human", "remind_me", "look_at_picture", "delegate",
+    "forget_memory", "update_memory", "ask_human", "remind_me", "send_file", "look_at_picture", "delegate",
 )  # fmt: skip
 """What a small window is offered first; tools of others come behind these."""
 

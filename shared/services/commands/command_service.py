@@ -27,7 +27,12 @@ from shared.services.commands.command_call import (
     Ephemeral,
     ReportProgress,
 )
-from shared.services.commands.context import COMPACT_WAIT_SECONDS, ContextCommands, ContextCommandStore
+from shared.services.commands.context import (
+    COMPACT_WAIT_SECONDS,
+    CompactionForecast,
+    ContextCommands,
+    ContextCommandStore,
+)
 from shared.services.commands.pins import PinCommands, PinStore
 from shared.services.commands.usage import SessionStatsStore, UsageCommands
 from shared.services.turns.request_builder import RequestBuilder
@@ -67,6 +72,7 @@ class CommandService:
         requests: RequestBuilder,
         announcer: Announcer,
         doorbell: Doorbell,
+        forecast: CompactionForecast,
         caps: Caps,
         model_name: str,
         humans: bool = True,
@@ -78,7 +84,7 @@ class CommandService:
         self._conversation = conversation
         self._announcer = announcer
         views = ContextCommands(
-            store=store, conversation=conversation, announcer=announcer, doorbell=doorbell
+            store=store, conversation=conversation, announcer=announcer, doorbell=doorbell, forecast=forecast
         )
         measures = UsageCommands(
             store=store, figures=figures, conversation=conversation, caps=caps, model_name=model_name

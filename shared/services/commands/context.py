@@ -14,7 +14,7 @@ from shared.core.session.policy import ContradictoryPolicy
 from shared.core.session.session import View
 from shared.core.session.session_state import ChangeRefused, CompactionStored, SessionState
 from shared.core.session.turns import JobOrder
-from shared.core.values.errors import ModelError
+from shared.core.values.errors import EvertalkError, ModelError
 from shared.ports import Announcer, Doorbell
 from shared.services.commands.command_call import (
     CommandHandler,
@@ -57,6 +57,19 @@ class ContextCommandStore(Protocol):
     async def find_due_job(self, session_id: int) -> int | None: ...
 
 
+class Foreseen(Protocol):
+    @property
+    def possible(self) -> bool: ...
+    @property
+    def reason(self) -> str: ...
+    @property
+    def detail(self) -> str: ...
+
+
+class CompactionForecast(Protocol):
+    async def estimate_compaction(self, session_id: int, *, force: bool = False) -> Foreseen: ...
+
+
 class ContextCommands:
     def __init__(
         self,
@@ -65,7 +78,9 @@ class ContextCommands:
         conversation: SessionService,
         announcer: Announcer,
         doorbell: Doorbell,
+        forecast: CompactionForecast,
     ) -> None:
+        self._forecast = forecast
         self._store = store
         self._conversation = conversation
         self._announcer = announcer
@@ -147,6 +162,8 @@ class ContextCommands:
 
     async def _compact(self, call: CommandInvocation) -> CommandReply:
         wish = compact_arguments(call.args)
+        if (nothing := await self._nothing_to_compact(call, force=wish.force)) is not None:
+            return True, nothing
         key = f"compact:{call.session_id}:manual"
         order = JobOrder(
             kind="compact", key=key, trigger="manual", payload={"force": wish.force, "focus": wish.focus}
@@ -161,6 +178,16 @@ class ContextCommands:
         ended = await self._wait_for_job(job_id)
         return (
             (True, call.texts.compact_goes_on) if ended is None else describe_compaction(call.texts, *ended)
+        )
+
+    async def _nothing_to_compact(self, call: CommandInvocation, *, force: bool) -> str | None:
+        """Said at once, without a job. What cannot be foreseen, the job finds out."""
+        try:
+            found = await self._forecast.estimate_compaction(call.session_id, force=force)
+        except EvertalkError:
+            return None
+        return (
+            None if found.possible else call.texts.nothing_compacted(reason=found.reason, detail=found.detail)
         )
 
     async def _flush(self, call: CommandInvocation) -> CommandReply:

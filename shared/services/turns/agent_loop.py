@@ -43,7 +43,7 @@ from shared.services.turns.request_builder import (
 )
 from shared.services.turns.retrieval import Retriever
 from shared.services.turns.spend_tracker import CallCosts, TurnSpendStore
-from shared.services.turns.tool_rounds import ToolRounds, ToolRoundStore
+from shared.services.turns.tool_rounds import ToolRounds, ToolRoundStore, list_sent_files
 from shared.services.turns.toolbox import Toolbox
 from shared.services.turns.turn_attempt import (
     ContextMeter,
@@ -197,7 +197,7 @@ class AgentLoop:
             await self._wait_for_compaction(state)
             prepared, reply = await self._run_rounds(state)
         except TurnStopped as stopped:
-            return self._build_stopped(state, stopped)
+            return await self._with_files(state, self._build_stopped(state, stopped))
         except (CapReached, ContextBudgetExceeded, ContradictoryPolicy) as error:
             if isinstance(error, ContradictoryPolicy):
                 log.error(
@@ -217,7 +217,7 @@ class AgentLoop:
                 turn_tokens=state.count_turn_tokens(0),
                 view_epoch=state.view.view_epoch,
             )
-        answered = self._build_answer(state, prepared, reply)
+        answered = await self._with_files(state, self._build_answer(state, prepared, reply))
         if not state.pictures:
             return answered
         unseen = find_undescribed(state.view.entries, whose=self._picture_owner(claim), turn=claim.turn)
@@ -485,6 +485,15 @@ class AgentLoop:
             cache_seconds=state.given.cache_life.total_seconds(),
         )
         return None if wish is None else wish.order
+
+    async def _with_files(self, state: TurnAttempt, ended: TurnResult) -> TurnResult:
+        """What tools have made for the person is announced with the answer, and never before it."""
+        made = list_sent_files(state.view)
+        if not made or ended.outcome.blocks is None:
+            return ended
+        shown = [file.shown() for file in await self._pictures.list_files(made)]
+        screen = {**ended.outcome.screen, "attachments": shown}
+        return replace(ended, outcome=replace(ended.outcome, screen=screen))
 
     def _build_stopped(self, state: TurnAttempt, stopped: TurnStopped) -> TurnResult:
         audit, parts = audit_stop(state)

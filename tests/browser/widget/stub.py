@@ -9,7 +9,7 @@ import itertools
 import json
 import threading
 import weakref
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
@@ -737,10 +737,18 @@ class Stub:
                 session.events.append(event | {"at": at, "event_seq": len(session.events) + 1})
         session.turn = turns
 
-    async def push(self, session: Session, text: str) -> None:
-        """An answer nobody asked for, whole."""
+    async def push(
+        self, session: Session, text: str, *, files: Sequence[tuple[str, str, bytes]] = ()
+    ) -> None:
+        """An answer nobody asked for, whole; with `files` of a name, a kind and bytes."""
         session.turn += 1
-        await self._say(session, session.turn, text)
+        told = []
+        for name, mime, content in files:
+            ident = f"f{next(self._ids)}"
+            shown = {"id": ident, "name": name, "mime": mime, "size": len(content)}
+            told.append({**shown, "url": f"/api/v1/attachments/{ident}"})
+            session.files[ident] = (told[-1], content)
+        await self._say(session, session.turn, text, **({"attachments": told} if told else {}))
 
     async def _say(self, session: Session, turn: int, text: str, **more: Any) -> None:
         event = {

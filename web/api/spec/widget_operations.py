@@ -86,7 +86,7 @@ FOR_WIDGETS: tuple[Operation, ...] = (
         path=f"{V1}/uploads",
         name="upload",
         group="files",
-        told="Send a picture, a text or a PDF, for a message to refer to.",
+        told="Send a picture, a text, a PDF, an office file or an e-book, for a message to refer to.",
         more="The file is the body; what it really is decides, not what it is called. "
         "The same bytes again are the same file.",
         visitor=True,

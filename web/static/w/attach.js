@@ -23,7 +23,7 @@ const FILE_CSS = /* css */ `
 .file-words { min-width: 0; flex: 1; } .file-name { display: block; overflow: hidden; text-overflow: ellipsis; white-space: nowrap; unicode-bidi: isolate; }
 .file[data-state="failed"] { border-color: var(--crit); } .file[data-state="failed"] .muted { color: var(--crit); }
 .file .icon { flex: none; width: 28px; height: 28px; } .file .meter { flex: none; width: 100%; margin-top: 3px; }
-.person .files { justify-content: flex-end; align-items: flex-end; margin-top: 4px; max-width: 85%; }
+.assistant .files { margin-top: 6px; } .person .files { justify-content: flex-end; align-items: flex-end; margin-top: 4px; max-width: 85%; }
 .sent-file { cursor: pointer; } .sent-file.seen { flex-direction: column; align-items: stretch; padding: 4px; gap: 3px; max-width: 260px; }
 .sent-file.seen canvas { width: auto; height: auto; max-width: 100%; max-height: 260px; border-radius: 6px; object-fit: contain; align-self: center; }
 .drop { position: absolute; inset: 8px; z-index: 5; display: grid; place-items: center; font-weight: 600; color: var(--fg); background: var(--card); opacity: .95;

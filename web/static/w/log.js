@@ -136,16 +136,20 @@ export function timeline(tools) {
   function person(item, article, body, meta) {
     set(article, { class: "person", "aria-label": t("you"), data: { status: item.status, queued: String(Boolean(item.queued)), mid: item.mid ?? "" } });
     show(body, item.text);
-    const files = article.querySelector(":scope > .files");
-    const { attachments } = item;
-    body.hidden = Boolean(attachments?.length) && !item.text;
-    if (!attachments?.length) files?.remove();
-    else if (!files) { const place = h("div", { class: "files" }); body.after(place); growing.observe(place); tools.attached(place, attachments); }
+    files(item, article, body);
     if (item.status === "failed") {
       show(meta, h("span", { class: "bad", role: "alert" }, [t("failed"), item.error || (!item.refused && t("not_confirmed")), item.advice,
         item.retryAfter && t("wait", { seconds: Math.ceil(item.retryAfter) })].filter(Boolean).join(" · ")),
       button(t("retry"), () => tools.retry(item.cid)), item.refused && button(t("discard"), () => tools.discard(item.cid)));
     } else show(meta, item.status === "sending" ? t("sending") : item.queued ? t("queued") : time(item.at));
+  }
+
+  /** @param {any} item @param {HTMLElement} article @param {HTMLElement} body */
+  function files({ attachments, text }, article, body) {
+    const there = article.querySelector(":scope > .files");
+    body.hidden = Boolean(attachments?.length) && !text;
+    if (!attachments?.length) there?.remove();
+    else if (!there) { const place = h("div", { class: "files" }); body.after(place); growing.observe(place); tools.attached(place, attachments); }
   }
 
   /** @param {any} item @param {HTMLElement} article @param {HTMLElement} body @param {any} meta */
@@ -158,6 +162,7 @@ export function timeline(tools) {
     dots?.remove();
     const more = draft ? {} : adorned()?.under(item, article, body) ?? {};
     write(body, more.told ?? item.text ?? "");
+    if (!draft) files(item, article, body);
     if (draft && !item.text) body.append(waiting());
     if (draft) return show(meta, item.text && tools.chat.run?.state === "tool" && working());
     const failed = item.error && !more.told && h("span", { class: "bad" }, typeof item.error === "string" && /\s/.test(item.error) ? item.error : item.error.message ?? t("answer_failed"));

@@ -20,8 +20,8 @@ export const MORE = {
     sends_then: "Die Nachricht geht hinaus, sobald die Dateien da sind.", sends_online: "Sie sind offline. Die Dateien bleiben hier, und die Nachricht geht mit ihnen hinaus, wenn Sie wieder verbunden sind.",
     remove_first: "Entfernen Sie die Datei, mit der es nicht geklappt hat, oder versuchen Sie es nochmals.", most_files: "Mit einer Nachricht gehen höchstens {most} Dateien.",
     lost_files: "Beim Neuladen der Seite nicht behalten, bitte nochmals anfügen: {names}", save_file: "{name} speichern, {size}", file_gone: "Diese Datei konnte nicht geladen werden.", file_cut: "nur der Anfang wird gelesen",
-    file_too_large: "größer als {mb} MB", file_empty: "darin ist nichts zu lesen", file_unreadable: "beschädigt, gesperrt oder zu groß zum Öffnen",
-    file_unknown_kind: "nur Bilder, Texte und PDF können gelesen werden", rate_limited: "zu viele auf einmal, gleich nochmals versuchen", too_many_files: "zu viele Dateien für einen Tag",
+    file_too_large: "größer als {mb} MB", file_empty: "darin ist nichts zu lesen", file_unreadable: "beschädigt oder zu groß zum Öffnen", file_locked: "mit einem Passwort gesperrt",
+    file_unknown_kind: "nur Bilder, Texte, PDF, Office-Dateien und E-Books können gelesen werden", rate_limited: "zu viele auf einmal, gleich nochmals versuchen", too_many_files: "zu viele Dateien für einen Tag",
     files_not_allowed: "Dateien können hier nicht gesendet werden", not_taken: "sie konnte nicht gesendet werden",
   },
   keep: {

@@ -212,6 +212,13 @@ _LOG = {
     "I1: an artifact is not the text that its id stands for": f"""
         SELECT {_at("session=session_id", "artifact=id")} FROM artifacts
          WHERE sha256 <> sha256(convert_to(body, 'UTF8'))""",
+    "I1: a file that an answer announces is not stored": f"""
+        SELECT {_at("session=v.session_id", "turn=v.turn_no", "file=f ->> 'id'")} FROM events v
+          JOIN entries e ON e.session_id = v.session_id AND e.seq = v.seq AND e.author = 'assistant'
+          CROSS JOIN LATERAL jsonb_array_elements(v.payload -> 'attachments') AS f
+         WHERE v.kind = 'msg' AND v.payload ? 'attachments' AND NOT EXISTS (
+               SELECT FROM attachments a WHERE a.session_id = v.session_id
+                  AND a.public_id = (f ->> 'id')::uuid AND a.body IS NOT NULL)""",
     "I4: a result that was shortened is shown longer again": f"""
         SELECT {_at("session=session_id", "seq=seq")} FROM (
           SELECT session_id, seq, strength,
