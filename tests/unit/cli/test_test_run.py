@@ -88,47 +88,37 @@ def test_what_is_here_is_not_named_and_in_ci_its_tests_must_run(monkeypatch: pyt
 
 
 def test_files_that_wait_stand_among_those_that_compute_and_quick_ones_at_the_end() -> None:
-    names = [
-        "unit/a",
-        "faults/a",
-        "acceptance/a",
-        "browser/a",
-        "faults/b",
-        "integration/a",
-        "bench/a",
-        "browser/b",
-    ]
+    names = ["unit/a", "faults/a", "acceptance/a", "browser/a", "faults/b", "integration/a", "browser/b"]
     ordered = in_order_of_weight([TESTS / name for name in names], TESTS)
     told = " ".join(path.relative_to(TESTS).as_posix() for path in ordered)
-    assert told == "browser/a browser/b acceptance/a faults/a integration/a faults/b bench/a unit/a"
+    assert told == "browser/a browser/b acceptance/a faults/a faults/b integration/a unit/a"
 
 
 def test_tests_of_the_night_are_left_out_until_they_are_asked_for(tmp_path: Path) -> None:
     sample = tmp_path / "test_sample.py"
     sample.write_text("import pytest\n@pytest.mark.night\ndef test_long(): pass\ndef test_short(): pass\n")
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = night\n")
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "--co",
-        "-q",
-        "-p",
-        "tests.conftest",
-        "-c",
-        tmp_path / "pytest.ini",
-    ]
+    command = [sys.executable, "-m", "pytest", "--co", "-q", "-p", "tests.conftest", "-c", "pytest.ini"]
     bare = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": str(TESTS.parent)}
 
-    def chosen(*words: str | Path) -> str:
-        return subprocess.check_output([*command, *words], cwd=tmp_path, env=bare, text=True, timeout=100)
+    def chosen(*words: str) -> str:
+        done = subprocess.run(
+            [*command, *words],
+            cwd=tmp_path,
+            env=bare,
+            capture_output=True,
+            text=True,
+            timeout=100,
+            check=True,
+        )
+        return done.stdout
 
-    by_day = chosen(tmp_path)
+    by_day = chosen()
     assert "test_short" in by_day
     assert "test_long" not in by_day
     assert "1 deselected" in by_day
-    assert "test_long" in chosen("--night", tmp_path)
-    assert "test_long" in chosen(sample)
+    assert "test_long" in chosen("--night")
+    assert "test_long" in chosen(str(sample))
 
 
 def test_each_row_of_faults_and_controls_has_a_test_by_day() -> None:
