@@ -162,11 +162,12 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command(
         name="reminders",
-        description="Show or cancel your reminders",
-        args="[cancel number]",
+        description="Show, pause or cancel your reminders",
+        args="[cancel | pause | resume number]",
         example="cancel 2",
-        named=(
-            Argument(name="cancel", kind="number", description="its number in the list", typed="cancel {}"),
+        named=tuple(
+            Argument(name=verb, kind="number", description="its number in the list", typed=f"{verb} {{}}")
+            for verb in ("cancel", "pause", "resume")
         ),
     ),
     Command(
