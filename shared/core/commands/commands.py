@@ -132,6 +132,7 @@ COMMANDS: tuple[Command, ...] = (
         name="search",
         description="Search everything that was said here",
         args="<words>",
+        example="the hotel in Lisbon",
         named=(Argument(name="words", description="what to look for", required=True),),
         audiences=_ALL_AUDIENCES,
     ),
