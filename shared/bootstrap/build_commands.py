@@ -51,7 +51,7 @@ def build_commands(
             ExportCommand(exporter),
             RetryCommand(stores.edits, announcer),
             SettingsCommands(store=stores.session_settings, requests=turns.requests),
-            ReminderCommands(stores.reminders, timezone=settings.timezone),
+            ReminderCommands(stores.reminders, base.clock, timezone=settings.timezone),
             FeedbackCommands(stores.feedback),
             HandoverCommands(stores.handovers, announcer, enabled=settings.has_handover),
             AccountLinkCommands(stores.account_links, announcer, crash_point=base.crash_point),

@@ -7,7 +7,7 @@ import json
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 from urllib.parse import quote, urlsplit
 
 from aiohttp import web
@@ -25,7 +25,6 @@ from shared.services.admin.context_inspector import ContextInspector
 from shared.services.admin.job_admin import JobAdmin
 from shared.services.privacy.erasure import ErasureAnnouncer
 from shared.services.tools.handover import HandoverService
-from web.dashboard.commands import CommandsLike
 from web.server.origins import Proxies
 
 if TYPE_CHECKING:
@@ -54,6 +53,22 @@ HEADERS = {
     "Cache-Control": "no-store",
 }
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+
+
+class CommandsLike(Protocol):
+    """What the dashboard asks of the commands: to run one for a session."""
+
+    async def run(
+        self,
+        *,
+        session_id: int,
+        address_id: int | None,
+        name: str,
+        args: str,
+        cid: str | None,
+        progress: Callable[..., Awaitable[None]] | None,
+    ) -> Any:
+        """What came of it: a mapping, or a value with `success`, `result` and `error`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,13 +28,13 @@ from web.dashboard import (
     operators,
     pairing,
     people,
+    search,
     session,
     sites,
     work,
 )
 from web.dashboard import settings as settings_page
-from web.dashboard.access import AuthedRequest, DashboardContext, Route, guarded
-from web.dashboard.commands import CommandsLike
+from web.dashboard.access import AuthedRequest, CommandsLike, DashboardContext, Route, guarded
 from web.dashboard.live import DashboardNews, live_handler, live_of
 from web.dashboard.metrics import metrics_handler
 from web.dashboard.sign_in import login, oidc, second_factor
@@ -72,6 +72,7 @@ def route_table() -> tuple[Route, ...]:
         get("/dashboard", "viewer", first_page),
         get("/dashboard/sessions", "viewer", page),
         get("/dashboard/sessions/{id}", "viewer", page),
+        get("/dashboard/search", "viewer", page),
         get("/dashboard/costs", "viewer", page),
         get("/dashboard/waiting", "viewer", page),
         get("/dashboard/jobs", "viewer", page),
@@ -93,6 +94,7 @@ def route_table() -> tuple[Route, ...]:
         post("/api/v1/sessions/{id}/handover", "operator", handover.handover),
         post("/api/v1/sessions/{id}/replies", "operator", handover.reply),
         get("/api/v1/attachments/{id}", "viewer", api.attachment),
+        *search.routes(),
         *session.routes(),
         *work.routes(),
         get(access.LIVE, "viewer", live_handler()),

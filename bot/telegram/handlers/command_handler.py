@@ -13,7 +13,12 @@ from bot.telegram.handlers.quick_actions import QuickActions
 from bot.telegram.handlers.search_results import SearchResults
 from bot.telegram.inbound.bot_context import BotContext, get_chat_texts
 from bot.telegram.inbound.updates import IncomingMessage
-from bot.telegram.outbound.buttons import build_erase_buttons, build_settings_buttons, build_summary_buttons
+from bot.telegram.outbound.buttons import (
+    build_erase_buttons,
+    build_reminder_buttons,
+    build_settings_buttons,
+    build_summary_buttons,
+)
 from bot.telegram.outbound.notifier import Notifier, get_chat_target
 from shared.adapters.postgres.telegram.chats import ChatRow
 from shared.core.commands.commands import (
@@ -26,6 +31,7 @@ from shared.core.commands.commands import (
 )
 from shared.core.commands.texts import command_texts, described
 from shared.core.privacy.export import ExportFormat
+from shared.core.tools.reminders import Reminder
 from shared.services.commands.command_call import ReportProgress
 from shared.services.privacy.export import DataExporter
 
@@ -157,6 +163,8 @@ class TelegramCommandHandler:
         if outcome.success and name == "forget" and args.strip().casefold() == "everything":
             asked = outcome.result != command_texts(texts.language).nothing_to_forget
             buttons = build_erase_buttons(place) if asked else None
+        if outcome.success and name == "reminders":
+            buttons = build_reminder_buttons(place, await list_reminders(self._desk, place))
         await self._voice.send(get_chat_target(place), outcome.result, keyboard=buttons)
 
     def _tell_progress(self, place: ChatRow) -> ReportProgress:
@@ -254,3 +262,9 @@ class TelegramCommandHandler:
     async def _retry(self, place: ChatRow, spoken: IncomingMessage) -> None:
         if not await self._wishes.retry(place, update_id=spoken.update_id):
             await self._voice.send(get_chat_target(place), get_chat_texts(place).nothing_to_retry)
+
+
+async def list_reminders(desk: BotContext, place: ChatRow) -> list[Reminder]:
+    """Those that wait, in the order of their numbers."""
+    found = await desk.stores.reminders.list_for_session(place.session_id)
+    return [one for one in found if one.state == "pending"]

@@ -10,6 +10,7 @@ from bot.telegram.outbound.keyboards import Button, ButtonAction, ButtonPress, b
 from bot.telegram.texts import Texts
 from shared.adapters.postgres.telegram.chats import ChatRow
 from shared.core.memory.search import MessagesFound
+from shared.core.tools.reminders import Reminder
 
 if TYPE_CHECKING:
     from aiogram.types import InlineKeyboardMarkup
@@ -83,6 +84,18 @@ def build_search_buttons(
         word = rest.replace("-", "_")
         ways.append(_button(place, int(at), texts.following, ButtonAction.SEARCH_ON, word))
     return build_keyboard([*rows, ways])
+
+
+def build_reminder_buttons(place: ChatRow, waiting: Sequence[Reminder]) -> InlineKeyboardMarkup | None:
+    """A row for each, in the order of their numbers: what repeats can pause, and all can be cancelled."""
+    rows = []
+    for number, one in enumerate(waiting, 1):
+        pause = ("▶", "resume") if one.paused else ("⏸", "pause")
+        ways = [pause, ("🗑", "cancel")] if one.repeat else [("🗑", "cancel")]
+        rows.append(
+            [_button(place, one.id, f"{sign} {number}", ButtonAction.REMINDER, verb) for sign, verb in ways]
+        )
+    return build_keyboard(rows)
 
 
 def build_erase_buttons(place: ChatRow) -> InlineKeyboardMarkup | None:

@@ -132,6 +132,7 @@ COMMANDS: tuple[Command, ...] = (
         name="search",
         description="Search everything that was said here",
         args="<words>",
+        example="the hotel in Lisbon",
         named=(Argument(name="words", description="what to look for", required=True),),
         audiences=_ALL_AUDIENCES,
     ),
@@ -162,11 +163,12 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command(
         name="reminders",
-        description="Show or cancel your reminders",
-        args="[cancel number]",
+        description="Show, pause or cancel your reminders",
+        args="[cancel | pause | resume number]",
         example="cancel 2",
-        named=(
-            Argument(name="cancel", kind="number", description="its number in the list", typed="cancel {}"),
+        named=tuple(
+            Argument(name=verb, kind="number", description="its number in the list", typed=f"{verb} {{}}")
+            for verb in ("cancel", "pause", "resume")
         ),
     ),
     Command(

@@ -15,7 +15,7 @@ from shared.services.admin.context_inspector import ContextInspector
 from shared.services.admin.job_admin import JobAdmin
 from shared.services.tools.handover import HandoverService
 from web.dashboard import add_dashboard
-from web.dashboard.commands import CommandsLike
+from web.dashboard.access import CommandsLike
 from web.dashboard.live import DashboardNews
 
 STATIC = Path(__file__).resolve().parents[3] / "web" / "static"

@@ -59,6 +59,13 @@ _MEMORY = (
 
 _PEOPLE = (
     seen(
+        "/search", "searchConversations", "What people said, by words; the last active conversation first.",
+        "FoundConversations",
+        some_words("q", "the words"), Parameter(name="session", told="only this one", schema=ID), CURSOR,
+        more="Each conversation comes with its newest messages that say the words; with `session`, with a "
+        "page of them. The search is audited as reading.", refusals=(404,),
+    ),
+    seen(
         "/people", "listPeople", "Who there is; the last ones seen first.", "People",
         some_words("q", "a part of a name, a place or an id"),
         some_words("channel", "where they came from", 50),

@@ -45,7 +45,7 @@ _SESSION = thing(
     context_limit=MAYBE_NUMBER, context_pct=SHARE, cost_micro=MAYBE_NUMBER, compactions=NUMBER, state=TEXT,
     created_at=TIME, last_active_at=TIME,
 )  # fmt: skip
-FOUND_MESSAGE = thing(
+_FOUND = thing(
     mid=TEXT, session_id=ID, here={**FLAG, "description": "false: it was said before a `/link`"}, turn=NUMBER,
     role=TEXT, at=TIME, excerpt=listed(thing(text=TEXT, hit=FLAG)),
 )  # fmt: skip
@@ -121,6 +121,10 @@ SCHEMAS: dict[str, Schema] = {
     "Messages": thing(messages=listed(ref("Event")), before=MAYBE_NUMBER),
     "Events": thing(events=listed(ref("Event")), next=NUMBER, head=NUMBER, log_epoch=NUMBER),
     "Found": thing(hits=listed(_FOUND), next=MAYBE_TEXT),
+    "FoundConversations": thing(
+        sessions=listed(maybe(thing(id=ID, hits=listed(_FOUND)), person=MAYBE_TEXT, kind=MAYBE_TEXT)),
+        next=MAYBE_TEXT,
+    ),
     "History": thing(events=listed(ref("Event")), before=MAYBE_NUMBER, after=MAYBE_NUMBER),
     "Originals": maybe(thing(messages=listed(_SHOWN_MESSAGE)), before=MAYBE_TEXT),
     "Archived": thing(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import Any
 
 import asyncpg
 
@@ -38,7 +39,8 @@ class SessionHits:
     """A conversation in which the words were said, with the newest of those messages."""
 
     session: str
-    person: str
+    person: Mapping[str, Any]
+    """Their name and kind, as the list of conversations shows them."""
     hits: tuple[MessageHit, ...]
 
 
@@ -103,7 +105,8 @@ class PostgresMessageSearch:
                 before = SearchKey(at=row["last_active_at"], session_id=row["id"], seq=0)
                 if row["session"] in by_session:
                     mine = tuple(by_session[row["session"]])
-                    found.append(SessionHits(session=row["session"], person=row["person"], hits=mine))
+                    person = {name: row[name] for name in ("person", "kind", "anonymous")}
+                    found.append(SessionHits(session=row["session"], person=person, hits=mine))
                     if len(found) == limit:
                         return tuple(found), before
             if len(scope) < SESSIONS_AT_ONCE:

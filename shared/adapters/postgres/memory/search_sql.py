@@ -8,10 +8,10 @@ from typing import Any
 from shared.core.memory.search import SearchWord
 
 SESSIONS_AT_MOST = 32
-LOOKED_AT = 10_000
+LOOKED_AT = 3_000
 """Of a word that is everywhere, so many of the newest passages are looked at for one page."""
-USUAL = 20_000
-"""What more passages say is not looked up in the index: going back in time finds it sooner."""
+USUAL = 5_000
+"""What more passages seem to say is not looked up in the index: going back in time finds it sooner."""
 FORMS_AT_MOST = 200
 PER_SESSION = 3
 """Where many conversations are searched, each shows so many of its messages."""
@@ -29,7 +29,7 @@ UNION ALL
 
 NEXT_SESSIONS = """
 SELECT l.id, l.public_id::text AS session, true AS here, l.last_active_at,
-       coalesce(nullif(s.person_name, ''), '') AS person
+       s.person_name AS person, s.person_kind AS kind, s.person_anonymous AS anonymous
   FROM session_list l JOIN sessions s ON s.id = l.id
  WHERE ($1::timestamptz IS NULL OR (l.last_active_at, l.id) < ($1, $2))
  ORDER BY l.last_active_at DESC, l.id DESC LIMIT $3
@@ -54,7 +54,9 @@ WITH w AS MATERIALIZED (
    WHERE w.wide <> '' AND NOT w.small
 )
 SELECT w.word, w.small, w.stem, coalesce(k.often, 0) AS often, coalesce(k.lexemes, '{{}}') AS lexemes,
-       coalesce(k.keys, '{{}}') AS keys
+       coalesce(k.keys, '{{}}') AS keys,
+       (SELECT coalesce(sum(passages), 0)::bigint FROM recall_words
+         WHERE lane = 'said' AND owner = ANY ($1) AND lexeme = '') AS passages
   FROM w LEFT JOIN LATERAL (
     SELECT sum(passages)::bigint AS often, array_agg(DISTINCT lexeme) AS lexemes,
            array_agg(owner || ':' || lexeme) AS keys
@@ -98,9 +100,11 @@ def hits(
         else _says(argument(row["lexemes"], "text[]"))
         for row, pattern in zip(found, patterns, strict=True)
     ]
-    indexed = [at for at, row in enumerate(found) if not row["small"]]
-    lead = min(indexed, key=lambda at: found[at]["often"], default=0)
-    by_key = bool(indexed) and found[lead]["often"] <= USUAL
+    leads = sorted(
+        (at for at, row in enumerate(found) if not row["small"]), key=lambda at: found[at]["often"]
+    )
+    by_key = _narrow(found, leads)
+    lead = (by_key or leads or [0])[0]
     conditions = [says[lead].format("p")] + [
         f"""EXISTS (SELECT FROM passages y WHERE y.session_id = p.session_id AND y.seq = p.seq
                        AND {said.format("y")})"""
@@ -115,7 +119,8 @@ def hits(
             "EXISTS (SELECT FROM turn_entries te WHERE te.session_id = p.session_id AND te.seq = p.seq)",
         ]
     )
-    source = _FOUND.format(keys=argument(found[lead]["keys"], "text[]")) if by_key else _LOOKED
+    keys = [argument(found[at]["keys"], "text[]") for at in by_key]
+    source = _FOUND + " AND ".join(f"{_KEYS} && {one}" for one in keys) if keys else _LOOKED
     each = LOOKED_AT_EACH if grouped else LOOKED_AT
     live = " AND ".join(f"x.plain ~ {pattern}" for pattern in patterns)
     statement = _HITS.format(
@@ -128,6 +133,16 @@ def hits(
     return statement, given
 
 
+def _narrow(found: Sequence[Any], leads: Sequence[int]) -> list[int]:
+    """The words by whose keys few passages are found: the rarest, or the two rarest together; else none."""
+    if not leads or found[leads[0]]["often"] <= USUAL:
+        return list(leads[:1])
+    first, total = found[leads[0]], max(1, found[0]["passages"])
+    if len(leads) > 1 and first["often"] * found[leads[1]]["often"] // total <= USUAL:
+        return list(leads[:2])
+    return []
+
+
 def _says(lexemes: str) -> str:
     """The day and the speaker stand at the head of what is indexed: they do not count."""
     return f"""EXISTS (SELECT FROM unnest({{0}}.vector) u WHERE u.lexeme = ANY ({lexemes})
@@ -135,8 +150,8 @@ def _says(lexemes: str) -> str:
            - ({{0}}.speaker = '')::int)"""
 
 
-_FOUND = """SELECT p.* FROM s JOIN passages p ON p.session_id = s.id
-      WHERE recall_keys(p.session_id, p.vector) && {keys}"""
+_KEYS = "recall_keys(p.session_id, p.vector)"
+_FOUND = "SELECT p.* FROM s JOIN passages p ON p.session_id = s.id WHERE "
 _LOOKED = """SELECT p.* FROM s CROSS JOIN LATERAL (
         SELECT * FROM passages x WHERE x.session_id = s.id AND x.at <= $2 ORDER BY x.at DESC, x.seq DESC
          LIMIT {each}) p

@@ -126,6 +126,11 @@ _LOG = {
                SELECT FROM entries e JOIN turn_entries te USING (session_id, seq)
                 WHERE e.session_id = r.session_id AND te.turn_no = r.turn_no
                   AND e.dedupe_key = 'reminder:' || r.id AND e.author = 'program')""",
+    "I2: a reminder that repeats waits twice": f"""
+        SELECT {_at("party=r.party_id", "reminder=r.id")} FROM reminders r JOIN reminders o
+            ON regexp_replace(o.key, '@[0-9]+$', '') = regexp_replace(r.key, '@[0-9]+$', '')
+         WHERE o.id < r.id AND r.state = 'pending' AND o.state = 'pending' AND r.repeat <> ''
+           AND o.party_id = r.party_id""",
     "I2: the program began a turn that no reminder asked for": f"""
         SELECT {_at("session=e.session_id", "seq=e.seq")} FROM entries e
           JOIN turn_entries o USING (session_id, seq) JOIN sessions s ON s.id = e.session_id

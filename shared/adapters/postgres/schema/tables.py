@@ -1315,6 +1315,13 @@ class Reminder(SQLModel, table=True):
         CheckConstraint(
             "(ended_at IS NULL) = (state IN ('pending', 'claimed'))", name="reminder_end_has_a_time"
         ),
+        CheckConstraint(
+            "repeat ~ '^((day|week|month)/[0-9]{1,2}/[a-z0-9,]*/[0-2][0-9]:[0-5][0-9])?$'",
+            name="reminder_repeat_is_a_rule",
+        ),
+        CheckConstraint(
+            "paused_at IS NULL OR (state = 'pending' AND repeat <> '')", name="reminder_pauses_while_it_waits"
+        ),
         Index("reminders_due", "tell_at", postgresql_where=text("state = 'pending'")),
         Index("reminders_claimed", "id", postgresql_where=text("state = 'claimed'")),
         Index("reminders_of_party", "party_id", "due_at"),
@@ -1338,6 +1345,9 @@ class Reminder(SQLModel, table=True):
     created_at: datetime = field(moment())
     claimed_at: datetime | None = field(moment(null=True))
     ended_at: datetime | None = field(moment(null=True))
+    repeat: str = field(words(default=""))
+    """When it comes again; each time is a row of its own, added when the one before begins its turn."""
+    paused_at: datetime | None = field(moment(null=True))
 
 
 class Handover(SQLModel, table=True):

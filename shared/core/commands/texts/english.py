@@ -25,6 +25,7 @@ from shared.core.commands.texts.shown import (
     in_full,
     with_hits,
 )
+from shared.core.tools.repeating import WEEKDAYS, Repeat
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +94,8 @@ class CommandTexts:
     feedback_of_nothing: Markdown = "There is no answer yet that this could be about."
 
     memory: MemoryTexts = field(default_factory=MemoryTexts)
+    comes_once: Markdown = "This reminder comes only once. `/reminders cancel` removes it."
+
     search_what: Markdown = "Send `/search` with the words you are looking for."
     found_head: Markdown = "**Found, newest first**"
     found_more: Markdown = "There are older ones. More words narrow the search."
@@ -401,7 +404,25 @@ class CommandTexts:
         return "\n\n".join((*blocks, *more))
 
     def reminder(self, one: ReminderShown) -> Markdown:
-        return f"{one.due} ({excerpt(one.zone)}): “{excerpt(one.text)}”"
+        again = f", {self.repeats(one.repeat)}" if one.repeat else ""
+        paused = f" ⏸ {self.paused}" if one.paused else ""
+        return f"{one.due} ({excerpt(one.zone)}){again}: “{excerpt(one.text)}”{paused}"
+
+    paused: str = "paused"
+    weekday_names: Sequence[str] = (
+        "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday",
+    )  # fmt: skip
+
+    def repeats(self, rule: Repeat) -> str:
+        """When something comes again, without the time, which stands before it."""
+        if rule.unit == "month":
+            if rule.every % 12 == 0:
+                return "every year" if rule.every == 12 else f"every {rule.every // 12} years"
+            return "every month" if rule.every == 1 else f"every {rule.every} months"
+        if rule.unit == "day":
+            return "every day" if rule.every == 1 else f"every {rule.every} days"
+        days = ", ".join(self.weekday_names[WEEKDAYS.index(day)] for day in rule.weekdays)
+        return f"every {days}" if rule.every == 1 else f"every {rule.every} weeks on {days}"
 
     def nothing_found(self, *, words: str) -> Markdown:
         return f"Nothing was found for “{excerpt(words)}”."
@@ -415,6 +436,12 @@ class CommandTexts:
 
     def human_is_here(self, *, name: str) -> Markdown:
         return f"{excerpt(name)} is here and reads what you write."
+
+    def reminder_paused(self, *, words: str) -> Markdown:
+        return f"Paused: “{excerpt(words)}” `/reminders resume` and its number starts it again."
+
+    def reminder_resumed(self, *, one: ReminderShown) -> Markdown:
+        return f"On again: {self.reminder(one)}"
 
     def reminder_cancelled(self, *, words: str) -> Markdown:
         return f"Cancelled: “{excerpt(words)}”"

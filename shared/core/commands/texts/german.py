@@ -21,6 +21,7 @@ from shared.core.commands.texts.shown import (
     excerpt,
     in_full,
 )
+from shared.core.tools.repeating import WEEKDAYS, Repeat
 
 _ARGUMENTS: Mapping[str, str] = {
     "help.command": "der Name eines Befehls, etwa compact",
@@ -62,7 +63,7 @@ _DESCRIPTIONS: Mapping[str, str] = {
     "remember": "Einen Satz für immer merken",
     "forget": "Löschen, was du nennst, oder mit everything alles; zeigt zuerst, was es wäre",
     "search": "Alles durchsuchen, was hier gesagt wurde",
-    "reminders": "Deine Erinnerungen zeigen oder absagen",
+    "reminders": "Deine Erinnerungen zeigen, anhalten oder absagen",
     "link": "Dieses Gespräch auf einem anderen Kanal weiterführen: hier einen Code holen, dort eingeben",
     "unlink": "Zwei Kanäle wieder trennen, die mit /link verbunden wurden",
     "human": "Einen Menschen aus dem Team rufen; `cancel` nimmt es zurück",
@@ -176,6 +177,8 @@ class GermanCommandTexts(CommandTexts):
         "Das ist zu lang, um es Wort für Wort zu behalten. Bitte hefte etwas Kürzeres an."
     )
     which_pin: Markdown = "Mehreres ist angeheftet. Schick `/unpin` mit einer Nummer aus `/pins`."
+
+    comes_once: Markdown = "Diese Erinnerung kommt nur einmal. `/reminders cancel` sagt sie ab."
 
     search_what: Markdown = "Schick `/search` mit den Wörtern, nach denen du suchst."
     found_head: Markdown = "**Gefunden, das Neueste zuerst**"
@@ -421,13 +424,36 @@ class GermanCommandTexts(CommandTexts):
         return f"**📌 Angeheftet: Das behalte ich Wort für Wort**\n\n{rows}"
 
     def reminder(self, one: ReminderShown) -> Markdown:
-        return f"{one.due} ({excerpt(one.zone)}): „{excerpt(one.text)}“"
+        again = f", {self.repeats(one.repeat)}" if one.repeat else ""
+        paused = f" ⏸ {self.paused}" if one.paused else ""
+        return f"{one.due} ({excerpt(one.zone)}){again}: „{excerpt(one.text)}“{paused}"
+
+    paused: str = "angehalten"
+    weekday_names: Sequence[str] = (
+        "Montag", "Dienstag", "Mittwoch", "Donnerstag", "Freitag", "Samstag", "Sonntag",
+    )  # fmt: skip
+
+    def repeats(self, rule: Repeat) -> str:
+        if rule.unit == "month":
+            if rule.every % 12 == 0:
+                return "jedes Jahr" if rule.every == 12 else f"alle {rule.every // 12} Jahre"
+            return "jeden Monat" if rule.every == 1 else f"alle {rule.every} Monate"
+        if rule.unit == "day":
+            return "jeden Tag" if rule.every == 1 else f"alle {rule.every} Tage"
+        days = ", ".join(self.weekday_names[WEEKDAYS.index(day)] for day in rule.weekdays)
+        return f"jeden {days}" if rule.every == 1 else f"alle {rule.every} Wochen am {days}"
 
     def nothing_found(self, *, words: str) -> Markdown:
         return f"Zu „{excerpt(words)}“ wurde nichts gefunden."
 
     def human_is_here(self, *, name: str) -> Markdown:
         return f"{excerpt(name)} ist da und liest, was du schreibst."
+
+    def reminder_paused(self, *, words: str) -> Markdown:
+        return f"Angehalten: „{excerpt(words)}“ `/reminders resume` und die Nummer setzt sie fort."
+
+    def reminder_resumed(self, *, one: ReminderShown) -> Markdown:
+        return f"Geht weiter: {self.reminder(one)}"
 
     def reminder_cancelled(self, *, words: str) -> Markdown:
         return f"Abgesagt: „{excerpt(words)}“"

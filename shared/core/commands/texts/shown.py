@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from shared.core.tools.repeating import Repeat
+
 Markdown: TypeAlias = str
 """Read by the widget and by Telegram's renderer alike."""
 
@@ -113,6 +115,8 @@ class ReminderShown:
     due: str
     """By the person's clock, whose zone is `zone`."""
     zone: str
+    repeat: Repeat | None = None
+    paused: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -271,7 +271,7 @@ async def test_a_public_site_shows_a_plain_chat(starter: Starter) -> None:
     assert welcome["ctx"] is None
     assert welcome["model"] == {"name": "", "offline": True}
     assert {command["name"] for command in welcome["commands"]} == {
-        "help", "new", "stop", "feedback", "forget", "human", "export",
+        "help", "new", "stop", "feedback", "search", "forget", "human", "export",
     }  # fmt: skip
     session_id = await server.session_id(welcome["session"])
     number = await server.conversation.store_event(session_id, "compaction", {"id": "x", "summary": "secret"})

@@ -69,9 +69,9 @@ def test_names_are_unique_and_described() -> None:
 
 def test_visitors_of_a_public_page_see_only_the_plain_ones() -> None:
     names = [command.name for command in commands_for(channel="web", audience="public")]
-    assert names == ["help", "new", "stop", "feedback", "forget", "human", "export"]
+    assert names == ["help", "new", "stop", "feedback", "search", "forget", "human", "export"]
     names = [command.name for command in commands_for(channel="telegram", audience="public")]
-    assert names == ["help", "new", "stop", "feedback", "forget", "human", "export"]
+    assert names == ["help", "new", "stop", "feedback", "search", "forget", "human", "export"]
     assert len(commands_for(channel="telegram", audience="personal")) == len(COMMANDS)
 
 
