@@ -6,9 +6,10 @@ import argparse
 from collections.abc import Callable, Sequence
 
 from shared.adapters.postgres.db.pool import open_pool
-from shared.adapters.postgres.people.api_keys import ApiKey, PostgresApiKeys, UnknownLimit
+from shared.adapters.postgres.people.api_key_admin import ApiKeyAdmin
+from shared.adapters.postgres.people.api_keys import ApiKey
 from shared.bootstrap.stores import build_stores
-from shared.core.identity.api_keys import SCOPES, BadKey, check_days, check_name, check_scopes
+from shared.core.identity.api_keys import SCOPES, BadKey, UnknownLimit, check_days, check_name, check_scopes
 
 PrintKeyLine = Callable[[str], None]
 
@@ -41,7 +42,7 @@ async def run_key(
     """0 when it was done; the key alone goes to `say`, words about it to `tell`."""
     pool = await open_pool(database_url, size=2)
     try:
-        keys = build_stores(pool).api_keys
+        keys = build_stores(pool).api_key_admin
         match wish.verb:
             case "create":
                 return await _create(keys, wish, say=say, tell=tell)
@@ -54,7 +55,7 @@ async def run_key(
 
 
 async def _create(
-    keys: PostgresApiKeys, wish: argparse.Namespace, *, say: PrintKeyLine, tell: PrintKeyLine
+    keys: ApiKeyAdmin, wish: argparse.Namespace, *, say: PrintKeyLine, tell: PrintKeyLine
 ) -> int:
     try:
         token = await keys.create(
@@ -78,7 +79,7 @@ async def _create(
     return 0
 
 
-async def _revoke(keys: PostgresApiKeys, name: str, tell: PrintKeyLine) -> int:
+async def _revoke(keys: ApiKeyAdmin, name: str, tell: PrintKeyLine) -> int:
     if not await keys.revoke(name):
         tell(f"No living key is called {name}; ./evertalk key list shows all.")
         return 1
