@@ -417,6 +417,8 @@ def _stores() -> frozenset[str]:
 
 
 def _takes_pool(made: ast.ClassDef) -> bool:
+    if any(isinstance(base, ast.Name) and base.id in ("PoolStore", "AdminStore") for base in made.bases):
+        return True
     return any(
         isinstance(node, ast.FunctionDef)
         and node.name == "__init__"

@@ -145,7 +145,7 @@ async def open_foundation(settings: Settings, *, role: Role) -> Foundation:
     workspaces = WorkspaceFiles(
         settings.data_dir / WORKSPACES_FOLDER, poll_seconds=settings.workspace_poll_seconds
     )
-    await workspaces.preload(filter(None, (await stores.agents.folders()).values()))
+    await workspaces.preload(filter(None, (await stores.agent_folders.folders()).values()))
     return Foundation(
         settings=settings,
         role=role,

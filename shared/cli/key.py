@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Sequence
 
-from shared.adapters.postgres.people.api_keys import ApiKey, PostgresApiKeys, UnknownLimit
+from shared.adapters.postgres.people.api_key_admin import ApiKeyAdmin
+from shared.adapters.postgres.people.api_keys import ApiKey
 from shared.bootstrap.stores import open_stores
-from shared.core.identity.api_keys import SCOPES, BadKey, check_days, check_name, check_scopes
+from shared.core.identity.api_keys import SCOPES, BadKey, UnknownLimit, check_days, check_name, check_scopes
 
 Say = Callable[[str], None]
 
@@ -39,15 +40,15 @@ async def run_key(wish: argparse.Namespace, *, database_url: str, say: Say, tell
     async with open_stores(database_url) as stores:
         match wish.verb:
             case "create":
-                return await _create(stores.api_keys, wish, say=say, tell=tell)
+                return await _create(stores.api_key_admin, wish, say=say, tell=tell)
             case "list":
-                keys = await stores.api_keys.all()
+                keys = await stores.api_key_admin.all()
                 if not keys:
                     say("There are no keys. ./evertalk key create NAME --scope SCOPE makes one.")
                 for key in keys:
                     say("  ".join(_cells(key)))
                 return 0
-        if not await stores.api_keys.revoke(wish.name):
+        if not await stores.api_key_admin.revoke(wish.name):
             tell(f"No living key is called {wish.name}; ./evertalk key list shows all.")
             return 1
         tell(f"{wish.name} is revoked.")
@@ -55,7 +56,7 @@ async def run_key(wish: argparse.Namespace, *, database_url: str, say: Say, tell
 
 
 async def _create(
-    keys: PostgresApiKeys,
+    keys: ApiKeyAdmin,
     wish: argparse.Namespace,
     *,
     say: Say,

@@ -7,12 +7,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from shared.adapters.postgres.db.pool import open_pool
-from shared.adapters.postgres.people.operator_admin import INVITATION_HOURS, OperatorAdmin, Pool
+from shared.adapters.postgres.db.store import Pool
+from shared.adapters.postgres.people.operator_admin import OperatorAdmin
 from shared.adapters.postgres.people.operator_auth import Operators, WeakPassword
 from shared.adapters.postgres.people.second_factors import reset_factor
 from shared.bootstrap.dashboard_stores import build_operators
 from shared.bootstrap.stores import build_stores
-from shared.core.identity.operators import ROLES
+from shared.core.identity.operators import INVITATION_HOURS, ROLES
 from shared.core.values.errors import EvertalkError
 
 AUDIT_ACTOR = "command line"

@@ -12,12 +12,20 @@ from typing import Any
 
 from shared.adapters.encryption import Encryption
 from shared.adapters.postgres.people.agents import PostgresAgents
-from shared.adapters.postgres.people.sites import PostgresSites, SiteShown, secret_about, site_from, whole_of
+from shared.adapters.postgres.people.sites import PostgresSites
 from shared.bootstrap.stores import open_stores
 from shared.cli.editor_session import EditorSession, Terminal, format_columns, format_json, quote_name
 from shared.config.agents import AGENT_NAME
 from shared.config.bots import DEFAULT_AGENT
-from shared.config.sites import AUDIENCES, BadSiteConfig, check_site
+from shared.config.sites import (
+    AUDIENCES,
+    BadSiteConfig,
+    SiteShown,
+    check_site,
+    secret_about,
+    site_from,
+    whole_of,
+)
 
 _COLUMNS = (14, 14, 8, 8, 8, 20)
 _TEXT_FLAGS = (
@@ -182,8 +190,8 @@ class SiteEditor:
 
     async def _secret(self, name: str, what: str, secret_id: str) -> int:
         if what == "list":
-            for one in await self.sites.secrets(name):
-                self.say(f"{one.id}  made {one.created_at:%Y-%m-%d %H:%M} UTC")
+            for found, at in await self.sites.secrets(name):
+                self.say(f"{found}  made {at:%Y-%m-%d %H:%M} UTC")
             return 0
         if what == "add":
             return await self._add_secret(name)

@@ -13,10 +13,9 @@ import structlog
 from aiohttp import web
 
 from shared.adapters.encryption import CannotUnseal, Encryption
-from shared.adapters.postgres.people.sites import secret_about
 from shared.adapters.postgres.people.visitors import SiteRow, VisitorRow, new_token, token_hash
 from shared.config.settings import Settings, resolve_secret_key
-from shared.config.sites import BadSiteConfig, SiteConfig, build_public_config, read_site_config
+from shared.config.sites import BadSiteConfig, SiteConfig, build_public_config, read_site_config, secret_about
 from shared.core.identity.identity_claims import Identity
 from shared.core.values.errors import BadInput
 from web.auth.site_tokens import BadIdentity, IdentityExpired, IdentityRequired, StillAnswering, read_identity

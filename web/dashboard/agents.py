@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
-from shared.adapters.postgres.people.agents import AgentRow
 from shared.bootstrap.from_settings import build_agent_defaults
 from shared.config.agents import (
     MOST_CHARS,
@@ -24,6 +23,9 @@ from shared.core.values.errors import EvertalkError
 from web.dashboard.access import AuthedRequest, DashboardRefusal, Route, answer
 from web.dashboard.requests.etag import new_name, seen_version, stale, told
 from web.dashboard.requests.request_json import read_json
+
+if TYPE_CHECKING:
+    from shared.adapters.postgres.people.agents import AgentRow
 
 AGENTS = "/api/v1/agents"
 AGENT = f"{AGENTS}/{{name}}"

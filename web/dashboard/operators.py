@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from aiohttp import web
 
-from shared.adapters.postgres.people.operator_admin import Invitation, OperatorAdmin
 from shared.core.session.client_payloads import iso
 from web.dashboard.access import AuthedRequest, DashboardRefusal, Handler, Need, Route, answer, cookie_name
 from web.dashboard.requests.params import typed
 from web.dashboard.requests.request_json import read_json
+
+if TYPE_CHECKING:
+    from shared.adapters.postgres.people.operator_admin import Invitation, OperatorAdmin
 
 BODY_BYTES = 8192
 

@@ -11,10 +11,19 @@ from typing import Any
 from aiohttp import web
 
 from shared.adapters.encryption import Encryption
-from shared.adapters.postgres.people.sites import SiteShown, secret_about, site_from, whole_of
 from shared.config.bots import DEFAULT_AGENT
 from shared.config.settings import BadSettings, resolve_secret_key
-from shared.config.sites import ROW_FIELDS, BadSiteConfig, build_public_config, check_site, read_site_config
+from shared.config.sites import (
+    ROW_FIELDS,
+    BadSiteConfig,
+    SiteShown,
+    build_public_config,
+    check_site,
+    read_site_config,
+    secret_about,
+    site_from,
+    whole_of,
+)
 from shared.core.session.client_payloads import iso
 from web.dashboard.access import HEADERS, AuthedRequest, DashboardRefusal, Route, answer
 from web.dashboard.requests.etag import new_name, seen_version, stale, told
@@ -155,7 +164,7 @@ async def _whole(visit: AuthedRequest, row: SiteShown) -> dict[str, Any]:
         "settings": whole_of(row),
         "version": row.version,
         "visitors": row.visitors,
-        "secrets": [{"id": one.id, "created_at": iso(one.created_at)} for one in found],
+        "secrets": [{"id": secret_id, "created_at": iso(at)} for secret_id, at in found],
         "snippet": f'<script src="{place}/widget.js" data-site="{row.name}" async></script>',
         "agents": [agent.name for agent in await visit.desk.stores.agents.all()],
     }

@@ -12,6 +12,7 @@ Role = Literal["viewer", "operator", "admin"]
 ROLES: tuple[Role, ...] = ("viewer", "operator", "admin")
 """Each may do what the ones before may."""
 MOST_NAME_CHARS = 64
+INVITATION_HOURS = 24
 _NAME = re.compile(r"[\w][\w.@+ \-]*")
 _TAKEN_BY_THE_PROGRAM = frozenset({"nobody", "command line", "identity provider", "retention", "person"})
 """The audit log calls others so; names of keys have a colon, which no operator's has."""

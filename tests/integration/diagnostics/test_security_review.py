@@ -14,7 +14,7 @@ import asyncpg
 import pytest
 
 from shared.adapters.postgres.db.pool import open_pool
-from shared.adapters.postgres.people.api_keys import PostgresApiKeys
+from shared.adapters.postgres.people.api_key_admin import ApiKeyAdmin
 from shared.config.settings import Settings, load_settings
 from shared.core.identity.api_keys import SCOPES
 from shared.core.ops.backups import name_of
@@ -190,7 +190,7 @@ async def test_what_rows_tell_is_found(
            SELECT 'admin' || n, 'admin', 'x', now() - make_interval(days => n * 40)
              FROM generate_series(1, 4) n"""
     )
-    keys = PostgresApiKeys(pool)
+    keys = ApiKeyAdmin(pool)
     await keys.create("all", tuple(SCOPES))
     await keys.create("all for a while", tuple(SCOPES), days=30)
     await keys.create("reader", ("sessions:read",))

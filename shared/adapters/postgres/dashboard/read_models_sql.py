@@ -143,11 +143,9 @@ SESSIONS = f"""
 WITH page AS ({{page}}),
 placed AS (SELECT *, row_number() OVER () AS place FROM page)
 SELECT json_agg(json_build_object('row', s.id, 'key', s.key::text, {_FACTS.replace(STATE, "{state}")}) ORDER BY s.place)::text
-  FROM placed s {{joined}} JOIN agents a ON a.id = s.agent_id
+  FROM placed s LEFT JOIN session_totals t ON t.session_id = s.id JOIN agents a ON a.id = s.agent_id
 """
-"""Whose state is known already, by order or by filter, is not looked at again; nor is what led to it."""
-TOTALS = "LEFT JOIN session_totals t ON t.session_id = s.id"
-TOTALS_OF_PAGE = "CROSS JOIN LATERAL (SELECT (s.totals).*) t"
+"""Whose state is known already, by order or by filter, is not looked at again."""
 
 NEWEST_CALL = f"""(
   SELECT x.* FROM turn_context_audit x WHERE (x.session_id, x.turn_id) < (s.id, {2**62}) AND x.session_id >= s.id

@@ -13,6 +13,7 @@ import asyncpg
 
 from shared.adapters.encryption import Sealed
 from shared.adapters.postgres.db.pool import store_method
+from shared.adapters.postgres.db.store import PoolStore
 
 TOKEN_BYTES = 32
 YEARS = 1
@@ -52,11 +53,8 @@ def new_token() -> str:
     return secrets.token_urlsafe(TOKEN_BYTES)
 
 
-class PostgresVisitors:
+class PostgresVisitors(PoolStore):
     """Each method is one transaction; raises StorageUnavailable."""
-
-    def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
-        self._pool = pool
 
     @store_method
     async def sites(self) -> dict[str, SiteRow]:

@@ -11,6 +11,7 @@ from uuid import UUID
 import asyncpg
 
 from shared.adapters.postgres.db.pool import store_method
+from shared.adapters.postgres.db.store import PoolStore
 from shared.adapters.postgres.people.account_links_sql import ONE_AT_A_TIME
 from shared.adapters.postgres.turns.feedback import PostgresFeedback
 
@@ -76,11 +77,8 @@ class Figures:
     spent_usd: Decimal | None
 
 
-class PostgresTelegramChats:
+class PostgresTelegramChats(PoolStore):
     """Each method is one transaction; raises StorageUnavailable."""
-
-    def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
-        self._pool = pool
 
     @store_method
     async def enrol(
