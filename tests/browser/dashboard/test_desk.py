@@ -11,7 +11,7 @@ import pytest
 from playwright.async_api import Browser, FilePayload, Page, Route, expect
 
 from shared.config.settings import load_settings
-from tests.browser.axe import FINDINGS, LOAD
+from tests.browser.axe import look_for_faults
 from tests.browser.dashboard.house import House, open_house
 from tests.browser.dashboard.news import without_news
 from tests.browser.dashboard.place import fits
@@ -289,8 +289,7 @@ async def test_axe_finds_nothing_at_the_desk(house: House, scheme: Any, width: i
     found: dict[str, Any] = {}
 
     async def look(state: str) -> None:
-        await page.evaluate(LOAD)
-        found[state] = await page.evaluate(FINDINGS)
+        found[state] = await look_for_faults(page)
         await fits(page)
 
     await expect(page.locator(".waiting-grid tbody tr")).to_be_visible()

@@ -24,6 +24,6 @@ function cells(one) {
   return [
     h("a", { class: "row-link", href: `/dashboard/people/${one.id}`, dir: "auto" }, nameOf(one)),
     h("span", null, one.channels.length ? one.channels.map(channelBadge) : "–"), number(one.sessions), number(one.turns),
-    h("a", { class: "over", href: `/dashboard/memory?person=${one.id}`, "aria-label": `${one.notes} notes of ${nameOf(one)}` }, number(one.notes)), money(one.cost_micro, one.cost_unknown_calls), time(one.last_active_at),
+    h("a", { class: "over", href: `/dashboard/memory?person=${one.id}`, "aria-label": `${number(one.notes)} notes of ${nameOf(one)}` }, number(one.notes)), money(one.cost_micro, one.cost_unknown_calls), time(one.last_active_at),
   ];
 }
