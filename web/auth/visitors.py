@@ -48,6 +48,15 @@ class UnknownSite(BadInput):
     advice = "This page is not allowed to use the chat. Its operator can add it to the site's list."
 
 
+class NobodyYet(Exception):
+    """Somebody who was never here looks in: until they do anything, nothing is kept of them."""
+
+    def __init__(self, site: Site, audience: Literal["public", "personal"]) -> None:
+        super().__init__("nobody yet")
+        self.site = site
+        self.audience = audience
+
+
 class VisitorStore(Protocol):
     async def sites(self) -> Mapping[str, SiteRow]: ...
     async def find(self, token: str, *, network: str | None = None) -> VisitorRow | None: ...
@@ -176,7 +185,8 @@ class Visitors:
     ) -> Known:
         """`wait` tells how long somebody who was never here has to; 0 lets them in.
 
-        Raises UnknownToken, UnknownSite, BadIdentity, StillAnswering, RateLimited, StorageUnavailable.
+        Raises UnknownToken, UnknownSite, BadIdentity, StillAnswering, RateLimited, StorageUnavailable, and
+        NobodyYet unless the hello wants to begin.
         """
         network = self._network_of(request)
         known = await self._greet(request, hello, network=network, wait=wait)
@@ -198,6 +208,9 @@ class Visitors:
         if site.config.verified == "required" and cookie is None:
             raise IdentityRequired
         token = cookie or new_token()
+        is_known = cookie is not None and await self._store.find(cookie, network=network) is not None
+        if not (hello.begin or is_known or site.config.verified == "required"):
+            raise NobodyYet(site, self._audience(site.audience))
         row = await self._find_or_create(token, site, hello.tz, network=network, wait=wait)
         return self._known(site, row, key=token, token=None if cookie else token)
 
@@ -370,11 +383,13 @@ class Visitors:
             raise IdentityRequired
         if site.config.verified == "off" and row.identified:
             raise UnknownToken
-        public = "public" in (self._settings.profile, row.audience)
         return Known(
-            row=row, audience="public" if public else "personal", site=site, token=token, key=key,
+            row=row, audience=self._audience(row.audience), site=site, token=token, key=key,
             admitted_by=token_hash(key) if key else None,
         )  # fmt: skip
+
+    def _audience(self, said: str) -> Literal["public", "personal"]:
+        return "public" if "public" in (self._settings.profile, said) else "personal"
 
 
 def _zone(name: str) -> str | None:
