@@ -32,6 +32,7 @@ DESK_HEADER = "X-Evertalk-Desk"
 """Which of our pages asks, where cookies say who it is."""
 YEAR_SECONDS = 365 * 24 * 3600
 SITES_SECONDS = 10.0
+MOST_ORIGIN_CHARS = 200
 
 
 class UnknownToken(BadInput):
@@ -64,6 +65,7 @@ class VisitorStore(Protocol):
         self, token: str, *, site: str, timezone: str | None = None, network: str | None = None
     ) -> VisitorRow | None: ...
     async def revoke(self, token: str) -> None: ...
+    async def note_refused(self, site: str, origin: str) -> None: ...
 
 
 class IdentityStore(Protocol):
@@ -174,6 +176,11 @@ class Visitors:
         if origin is None:
             return any(one.config.webview for one in asked)
         return any(origin_matches(origin, pattern) for one in asked for pattern in one.allowed_origins)
+
+    async def note_refused(self, site: str, origin: str) -> None:
+        """For the site's operators, who may have forgotten it; raises StorageUnavailable."""
+        if len(origin) <= MOST_ORIGIN_CHARS and parse_origin(origin) is not None:
+            await self._store.note_refused(site, origin)
 
     def _is_admitted_anywhere(self, request: web.Request, origin: Origin) -> bool:
         if self._proxies.is_same_origin(request, origin):

@@ -117,7 +117,7 @@ function cells(job, change, act) {
   return [
     h("span", null, KINDS[/** @type {keyof typeof KINDS} */ (job.kind)] ?? job.kind, h("span", { class: "muted" }, ` #${job.id}`)),
     h("span", { class: `state ${job.cancelled ? "idle" : LOOKS[/** @type {keyof typeof LOOKS} */ (job.state)] ?? ""}` }, job.cancelled ? "Cancelled" : job.state === "due" && job.error ? "Trying again" : STATES[/** @type {keyof typeof STATES} */ (job.state)]),
-    h("a", { class: "row-link", href: `/dashboard/sessions/${job.session}`, dir: "auto" }, personOf({ person: job.person, id: job.session, kind: job.session_kind, anonymous: job.anonymous })),
+    h("a", { class: "row-link", href: `/dashboard/sessions/${job.session}`, dir: "auto" }, personOf({ ...job, kind: job.session_kind })),
     job.trigger, number(job.attempt), duration(job.duration_ms), time(job.ended_at ?? job.started_at ?? job.due_at),
     job.error ? h("span", { class: "error-text" }, job.error) : DASH, ...(act ? [doing] : []),
   ];

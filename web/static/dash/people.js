@@ -1,6 +1,6 @@
 /** Who there is: searched and paged, the last ones seen first. */
-import { channelBadge, empty, h, money, number, table, time } from "./parts.js";
-import { listPage, nameOf } from "./lists.js";
+import { channelBadge, empty, h, money, nameOf, number, table, time } from "./parts.js";
+import { listPage } from "./lists.js";
 
 const COLUMNS = [{ label: "Person" }, { label: "Channels" }, { label: "Conversations", num: true }, { label: "Turns", num: true }, { label: "Notes", num: true }, { label: "Spent", num: true }, { label: "Last seen" }];
 

@@ -89,9 +89,10 @@ class PostgresHandovers:
                 await _record(connection, session, operator_id, "take")
                 return moved
             await connection.execute(sql.TAKE, there["id"], operator_id, name)
-            event_seq = await _tell(connection, session_id, event_payload("human", name=name))
+            shown: str = await connection.fetchval(sql.SHOWN_NAME, operator_id) or NAMELESS
+            event_seq = await _tell(connection, session_id, event_payload("human", name=shown))
             await _record(connection, session, operator_id, "take")
-        return Moved(session_id=session_id, state="human", name=name or NAMELESS, event_seq=event_seq)
+        return Moved(session_id=session_id, state="human", name=shown, event_seq=event_seq)
 
     @store_method
     async def release(
@@ -137,9 +138,9 @@ class PostgresHandovers:
             there = await connection.fetchrow(sql.OPEN, session_id)
             if there is None or there["state"] != "human":
                 raise NotTaken
-            name = there["operator_name"] or NAMELESS
+            name = there["shown_name"] or NAMELESS
             if there["operator_id"] != operator_id:
-                raise TakenByOther(name)
+                raise TakenByOther(there["operator_name"] or NAMELESS)
             place = await _place_of_reply(connection, session, there)
             row = place and await connection.fetchrow(
                 sql.REPLY, session_id, place["from_turn"], place["through_turn"], place["channel"],
@@ -181,7 +182,8 @@ class PostgresHandovers:
     async def list_handovers(self, state: Literal["waiting", "human"] | None = None) -> tuple[Listed, ...]:
         """All that are open, the longest first."""
         rows = await self._pool.fetch(sql.LISTED, state)
-        return tuple(Listed(**{**dict(row), "session": str(row["session"])}) for row in rows)
+        ids = ("session", "person_id")
+        return tuple(Listed(**{**dict(row), **{name: str(row[name]) for name in ids}}) for row in rows)
 
     @store_method
     async def find_session(self, public_id: UUID) -> int | None:
@@ -242,7 +244,7 @@ async def _record(
 
 def _as_it_is(session_id: int, there: Record) -> Moved:
     state: State = "bot" if there["state"] == "ended" else there["state"]
-    name = (there["operator_name"] or NAMELESS) if state == "human" else ""
+    name = (there["shown_name"] or NAMELESS) if state == "human" else ""
     return Moved(session_id=session_id, state=state, name=name)
 
 
@@ -259,11 +261,11 @@ async def _begin(
     await connection.execute(
         sql.BEGIN, session_id, address, new.asked_by, new.reason, new.key, *(operator or (None, ""))
     )
-    name = operator[1] if operator else ""
-    state: Literal["waiting", "human"] = "human" if operator else "waiting"
-    payload = event_payload(state, name=name, reason=new.reason, asked_by=new.asked_by)
-    event_seq = await _tell(connection, session_id, payload)
+    name = operator and await connection.fetchval(sql.SHOWN_NAME, operator[0])
     shown = (name or NAMELESS) if operator else ""
+    state: Literal["waiting", "human"] = "human" if operator else "waiting"
+    payload = event_payload(state, name=shown, reason=new.reason, asked_by=new.asked_by)
+    event_seq = await _tell(connection, session_id, payload)
     return Moved(session_id=session_id, state=state, name=shown, event_seq=event_seq)
 
 

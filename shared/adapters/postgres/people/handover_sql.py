@@ -13,8 +13,10 @@ SELECT id, public_id, archived_at, turn_epoch, answered_turn, next_turn, held_af
 """
 """A message, a claim or an answer waits for the end of this, and then reads the row as it is."""
 
-OPEN = "SELECT * FROM handovers WHERE session_id = $1 AND ended_at IS NULL"
-BY_KEY = "SELECT * FROM handovers WHERE call_key = $1"
+SHOWN_NAME = "SELECT display_name FROM operators WHERE id = $1"
+_WITH_NAME = f"SELECT h.*, ({SHOWN_NAME.replace('$1', 'h.operator_id')}) AS shown_name FROM handovers h"
+OPEN = f"{_WITH_NAME} WHERE session_id = $1 AND ended_at IS NULL"
+BY_KEY = f"{_WITH_NAME} WHERE call_key = $1"
 ASKED_LATELY = """
 SELECT count(*) FROM handovers
  WHERE session_id = $1 AND asked_by <> 'operator' AND asked_at > now() - interval '1 hour'
@@ -148,6 +150,7 @@ SELECT {_OVER.format(waiting="$2::float8", silence="$3::float8")} AS over
 
 LISTED = """
 SELECT s.public_id AS session, h.state, h.asked_by, h.reason, h.operator_name AS operator, p.display_name AS who,
+       coalesce((SELECT public_id FROM parties WHERE id = p.merged_into), p.public_id) AS person_id, p.kind, p.anonymous,
        a.channel, g.name AS agent, h.asked_at, h.taken_at,
        (SELECT t.opened_at FROM turns t WHERE t.session_id = s.id AND t.turn_no = s.answered_turn + 1) AS waits_since
   FROM handovers h JOIN sessions s ON s.id = h.session_id JOIN parties p ON p.id = s.party_id

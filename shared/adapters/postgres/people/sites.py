@@ -38,6 +38,14 @@ class SecretShown:
     created_at: datetime
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefusedOrigin:
+    origin: str
+    refused: int
+    """How often."""
+    last_at: datetime
+
+
 class PostgresSites:
     """Each method is one transaction; raises StorageUnavailable."""
 
@@ -93,6 +101,31 @@ class PostgresSites:
                     connection, actor=_BY, action="site.changed", about=name, detail={"agent": agent_id}
                 )
         return agent_id is not None
+
+    @store_method
+    async def refused(self, name: str) -> list[RefusedOrigin]:
+        """Pages that asked for the chat and may not have it, the latest first."""
+        rows = await self._pool.fetch(
+            "SELECT origin, refused, last_at FROM refused_origins WHERE site = $1 ORDER BY last_at DESC", name
+        )
+        return [RefusedOrigin(**row) for row in rows]
+
+    @store_method
+    async def allow(self, name: str, origin: str, *, by: str) -> None:
+        """One more origin of a site; what is allowed already stays so."""
+        async with self._pool.acquire() as connection, connection.transaction():
+            version = await connection.fetchval(
+                """UPDATE sites SET allowed_origins = allowed_origins || $2::text, version = version + 1
+                    WHERE name = $1 AND NOT allowed_origins @> ARRAY[$2::text] RETURNING version""",
+                name, origin,
+            )  # fmt: skip
+            await connection.execute(
+                "DELETE FROM refused_origins WHERE site = $1 AND origin = $2", name, origin
+            )
+            if version is not None:
+                await append_audit(
+                    connection, actor=by, action="site.origin_allowed", about=name, detail={"origin": origin}
+                )
 
     @store_method
     async def secrets(self, name: str) -> list[SecretShown]:
