@@ -146,9 +146,10 @@ def weight(file: File | None) -> int:
 
 
 def asked(stub: Stub) -> dict[str, int]:
-    """The files a browser has fetched, each once, and their weights."""
-    assert len(stub.requests) == len(set(stub.requests))
-    names = [path.removeprefix(f"/static-{FILES.digest}/") for path in stub.requests]
+    """The scripts a browser has fetched, each once, and their weights; a page has an icon, too."""
+    scripts = [path for path in stub.requests if path.endswith(".js")]
+    assert len(scripts) == len(set(scripts))
+    names = [path.removeprefix(f"/static-{FILES.digest}/") for path in scripts]
     return {
         name: weight(FILES.widget if name == "/widget.js" else FILES.get(name, packed=True)) for name in names
     }
