@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import secrets
+from contextlib import suppress
 
 from aiohttp import web
 
 from shared.config.sites import build_public_config
 from shared.core.identity.recovery import CHARS, code_hash, code_of, plain_code
+from shared.core.values.errors import StorageUnavailable
 from web.api.rest import caller, check_rate, json_reply
 from web.parts import PARTS
 from web.protocol import wire
@@ -18,6 +20,8 @@ SITE = "/api/v1/sites/{name}"
 CODES = "/api/v1/recovery-code"
 RECOVER = "/api/v1/recover"
 _SHOWN = "public, max-age=300"
+_REFUSALS = 120
+"""Pages noted in a minute at most: an address can be made up."""
 _FROM_ALL = 1_000
 """Tries in a minute from all addresses together: a code is beyond guessing, this spares the database."""
 _PREFIX = 8
@@ -43,6 +47,9 @@ async def site(request: web.Request) -> web.StreamResponse:
         raise HttpRefusal(404, "not_found", "There is no such site.")
     origin = request.headers.get("Origin")
     if origin is not None and not await visitors.admits(request, site=name):
+        if not request.app[PARTS].address_windows.take("refused origins", _REFUSALS):
+            with suppress(StorageUnavailable):
+                await visitors.note_refused(name, origin)
         readable = {"Access-Control-Allow-Origin": origin, "Vary": "Origin"}
         message = "This page is not allowed to use the chat."
         raise HttpRefusal(403, "foreign_origin", message, headers=readable)

@@ -35,7 +35,7 @@ from shared.core.values.messages import Block, Text
 from web.api.responses import BEARER, caller, json_reply
 from web.auth.api_key_auth import KEY, reached_by_key, record
 from web.auth.operator_auth import OPERATORS
-from web.auth.visitors import Known
+from web.auth.visitors import Known, Site
 from web.parts import PARTS, Parts
 from web.protocol.wire import RateLimited
 from web.security import HttpRefusal, cross_origin_headers, preflight
@@ -98,10 +98,10 @@ class Uploads:
         """That hold over all processes; bytes and places are counted by each alone."""
         return {"uploads": self._asked, "files": self._shown}
 
-    def offered(self, known: Known) -> dict[str, Any] | None:
+    def offered(self, site: Site, audience: str) -> dict[str, Any] | None:
         """For a welcome; None where this site takes no files."""
-        said = known.site.config.uploads
-        if not (known.audience == "personal" if said is None else said):
+        said = site.config.uploads
+        if not (audience == "personal" if said is None else said):
             return None
         return {
             "most": MOST_AT_ONCE,
@@ -244,7 +244,7 @@ async def upload(request: web.Request) -> web.StreamResponse:
     about = f"session:{known.row.session_public_id}"
     # A program sends for many people: each of them has the room that a browser's address has.
     address = about if KEY in request else parts.proxies.client_key(request)
-    if parts.uploads.offered(known) is None:
+    if parts.uploads.offered(known.site, known.audience) is None:
         raise HttpRefusal(403, "files_not_allowed", "Files cannot be sent here.")
     await record(request, "files.send", about=about)
     attached = await parts.uploads.take(request, known, parts.limits_for(request), address)

@@ -25,6 +25,7 @@ async def me(visit: AuthedRequest) -> web.StreamResponse:
     return answer(
         {
             "name": who.name,
+            "display_name": who.display_name,
             "role": who.role,
             "has_password": who.has_password,
             "by_provider": who.by_provider,

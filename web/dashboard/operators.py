@@ -58,6 +58,13 @@ async def operators(visit: AuthedRequest) -> web.StreamResponse:
     return answer({"operators": found, "provider": visit.desk.settings.oidc_issuer})
 
 
+async def show_as(visit: AuthedRequest) -> web.StreamResponse:
+    """`{display_name}`: what people see of whoever asks; empty takes it back."""
+    name = _text(await read_json(visit, most=BODY_BYTES), "display_name")
+    await _roster(visit).show_as(visit.operator.operator_id, name, by=visit.operator.name)
+    return answer({"success": True})
+
+
 async def invite(visit: AuthedRequest) -> web.StreamResponse:
     """`{name, role}`; the link in the answer is shown this once."""
     body = await read_json(visit, most=BODY_BYTES)

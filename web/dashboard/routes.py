@@ -81,6 +81,7 @@ def route_table() -> tuple[Route, ...]:
         get("/dashboard/account", "viewer", page),
         get("/api/v1/me", "viewer", api.me),
         post("/api/v1/me/password", "viewer", login.set_password),
+        post("/api/v1/me/display-name", "viewer", operators.show_as),
         get("/api/v1/overview", "viewer", api.overview),
         get("/api/v1/sessions", "viewer", api.sessions),
         get("/api/v1/sessions/{id}", "viewer", api.session),

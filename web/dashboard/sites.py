@@ -50,6 +50,7 @@ def routes() -> tuple[Route, ...]:
         Route(method="GET", path=SETTINGS, need="viewer", handler=site),
         Route(method="PUT", path=SETTINGS, need="admin", handler=change),
         Route(method="POST", path=f"{SITES}/{{name}}/check", need="viewer", handler=check),
+        Route(method="POST", path=f"{SITES}/{{name}}/origins", need="admin", handler=allow),
         Route(method="POST", path=SECRETS, need="admin", handler=add_secret),
         Route(method="DELETE", path=f"{SECRETS}/{{id}}", need="admin", handler=revoke_secret),
     )
@@ -103,6 +104,18 @@ async def change(visit: AuthedRequest) -> web.StreamResponse:
     wanted = site_from(row.name, settings, version=seen)
     if await visit.desk.stores.sites.change(wanted, by=visit.operator.name) is None:
         return stale(visit, yours=settings, theirs=await _whole(visit, await _row(visit)))
+    return answer(await _whole(visit, await _row(visit)))
+
+
+async def allow(visit: AuthedRequest) -> web.StreamResponse:
+    """`{"origin"}`: one more that may use the chat; a running Evertalk follows within ten seconds."""
+    row, origin = await _row(visit), (await read_json(visit)).get("origin")
+    settings = whole_of(row)
+    if not isinstance(origin, str) or await _problems(
+        visit, {**settings, "origins": [*settings["origins"], origin]}
+    ):
+        raise DashboardRefusal(422, "bad_site_config", "This is no origin such as https://shop.example.")
+    await visit.desk.stores.sites.allow(row.name, origin, by=visit.operator.name)
     return answer(await _whole(visit, await _row(visit)))
 
 
@@ -165,6 +178,10 @@ async def _whole(visit: AuthedRequest, row: SiteShown) -> dict[str, Any]:
         "version": row.version,
         "visitors": row.visitors,
         "secrets": [{"id": secret_id, "created_at": iso(at)} for secret_id, at in found],
+        "refused": [
+            {"origin": one.origin, "count": one.refused, "last_at": iso(one.last_at)}
+            for one in await visit.desk.stores.sites.refused(row.name)
+        ],
         "snippet": f'<script src="{place}/widget.js" data-site="{row.name}" async></script>',
         "agents": [agent.name for agent in await visit.desk.stores.agents.all()],
     }

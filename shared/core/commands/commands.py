@@ -12,6 +12,7 @@ from shared.core.commands.arguments import Argument, BadArguments, arguments_sch
 Channel = Literal["web", "telegram", "rest"]
 Audience = Literal["personal", "public"]
 Who = Literal["person", "operator"]
+CommandSection = Literal["talk", "context", "memory", "manner", "data"]
 Members = Literal["everyone", "admins"]
 """Who of a group's members may; alone with the assistant everybody may."""
 
@@ -42,6 +43,8 @@ class Command:
     audiences: frozenset[Audience] = _PERSONAL
     who: Who = "person"
     groups: Members = "everyone"
+    section: CommandSection = "talk"
+    """What it stands among in help and in lists."""
 
     @property
     def arguments(self) -> tuple[Argument, ...]:
@@ -80,7 +83,7 @@ COMMANDS: tuple[Command, ...] = (
         description="Start a new conversation; old messages are kept",
         audiences=_ALL_AUDIENCES,
     ),
-    Command(name="separator", description="Hide everything above from the assistant"),
+    Command(name="separator", description="Hide everything above from the assistant", section="context"),
     Command(name="stop", description="Stop the current answer", audiences=_ALL_AUDIENCES),
     Command(name="retry", description="Answer your last message again"),
     Command(
@@ -95,12 +98,13 @@ COMMANDS: tuple[Command, ...] = (
             ),
         ),
         groups="admins",
+        section="context",
     ),
-    Command(name="undo", description="Undo the last summary", groups="admins"),
-    Command(name="status", description="Show the state of this conversation"),
-    Command(name="context", description="Show what fills the assistant's context"),
-    Command(name="usage", description="Show the tokens and cost of this conversation"),
-    Command(name="budget", description="Show what is spent and left today"),
+    Command(name="undo", description="Undo the last summary", groups="admins", section="context"),
+    Command(name="status", description="Show the state of this conversation", section="context"),
+    Command(name="context", description="Show what fills the assistant's context", section="context"),
+    Command(name="usage", description="Show the tokens and cost of this conversation", section="context"),
+    Command(name="budget", description="Show what is spent and left today", section="context"),
     Command(
         name="pin",
         description="Keep a message word for word; as a reply, or alone for the newest answer",
@@ -110,6 +114,7 @@ COMMANDS: tuple[Command, ...] = (
             Argument(name="message", description="a message's id, such as m12; without it the newest answer"),
         ),
         groups="admins",
+        section="context",
     ),
     Command(
         name="unpin",
@@ -118,8 +123,9 @@ COMMANDS: tuple[Command, ...] = (
         example="2",
         named=(Argument(name="message", description="a message's id, such as m12, or its number in /pins"),),
         groups="admins",
+        section="context",
     ),
-    Command(name="pins", description="Show pinned messages"),
+    Command(name="pins", description="Show pinned messages", section="context"),
     Command(
         name="feedback",
         description="Comment on the last answer",
@@ -127,6 +133,7 @@ COMMANDS: tuple[Command, ...] = (
         example="That was too long",
         named=(Argument(name="text", description="what you think", required=True),),
         audiences=_ALL_AUDIENCES,
+        section="data",
     ),
     Command(
         name="search",
@@ -142,6 +149,7 @@ COMMANDS: tuple[Command, ...] = (
         args="[words]",
         example="garden",
         named=(Argument(name="words", description="what to look for"),),
+        section="memory",
     ),
     Command(
         name="remember",
@@ -149,6 +157,7 @@ COMMANDS: tuple[Command, ...] = (
         args="<text>",
         example="My sister is called Anna",
         named=(Argument(name="text", description="the sentence", required=True),),
+        section="memory",
     ),
     Command(
         name="forget",
@@ -160,6 +169,7 @@ COMMANDS: tuple[Command, ...] = (
         ),
         audiences=_ALL_AUDIENCES,
         groups="admins",
+        section="memory",
     ),
     Command(
         name="reminders",
@@ -170,6 +180,7 @@ COMMANDS: tuple[Command, ...] = (
             Argument(name=verb, kind="number", description="its number in the list", typed=f"{verb} {{}}")
             for verb in ("cancel", "pause", "resume")
         ),
+        section="memory",
     ),
     Command(
         name="link",
@@ -177,6 +188,7 @@ COMMANDS: tuple[Command, ...] = (
         args="[code]",
         example="K7Q2-M9XD",
         named=(Argument(name="code", description="what the other channel has shown", most_chars=40),),
+        section="data",
     ),
     Command(
         name="unlink",
@@ -184,6 +196,7 @@ COMMANDS: tuple[Command, ...] = (
         args="[number]",
         example="1",
         named=(Argument(name="number", kind="number", description="its number in the list"),),
+        section="data",
     ),
     Command(
         name="human",
@@ -200,6 +213,7 @@ COMMANDS: tuple[Command, ...] = (
         example="Plan our trip to Lisbon",
         named=(Argument(name="text", description="what it is for; `-` takes it back"),),
         groups="admins",
+        section="manner",
     ),
     Command(
         name="mode",
@@ -208,6 +222,7 @@ COMMANDS: tuple[Command, ...] = (
         example="brief",
         named=(Argument(name="name", description="of a mode; `-` takes it back", most_chars=80),),
         groups="admins",
+        section="manner",
     ),
     Command(
         name="model",
@@ -216,6 +231,7 @@ COMMANDS: tuple[Command, ...] = (
         example="claude-haiku-5-5",
         named=(Argument(name="name", description="of a model; `-` takes it back", most_chars=80),),
         groups="admins",
+        section="manner",
     ),
     Command(
         name="export",
@@ -224,8 +240,11 @@ COMMANDS: tuple[Command, ...] = (
         example="json",
         named=(Argument(name="format", description="without it Markdown", one_of=("json",)),),
         audiences=_ALL_AUDIENCES,
+        section="data",
     ),
-    Command(name="settings", description="Change how I behave in this chat", groups="admins"),
+    Command(
+        name="settings", description="Change how I behave in this chat", groups="admins", section="manner"
+    ),
 )
 _BY_NAME = {command.name: command for command in COMMANDS}
 

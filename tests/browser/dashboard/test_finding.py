@@ -12,7 +12,7 @@ from playwright.async_api import BrowserContext, Locator, Page, expect
 
 from shared.adapters.postgres.db.pool import open_pool
 from shared.config.settings import load_settings
-from tests.browser.axe import FINDINGS, LOAD
+from tests.browser.axe import look_for_faults
 from tests.browser.dashboard.place import Place, fits, log_in
 from tests.kit.dashboard import seed
 from tests.kit.dashboard.fixtures import RunCommands
@@ -133,8 +133,7 @@ async def test_a_name_leads_to_a_conversation_and_words_to_a_search(page: Page, 
     )  # fmt: skip
     await page.keyboard.press("ArrowDown")
     await expect(options.nth(1)).to_have_attribute("aria-selected", "true")
-    await page.evaluate(LOAD)
-    assert await page.evaluate(FINDINGS) == []
+    assert await look_for_faults(page) == []
     await photograph(page, "finder-name")
     await page.keyboard.press("ArrowUp")
     await page.keyboard.press("Enter")
@@ -163,8 +162,7 @@ async def test_the_finder_goes_away_and_is_in_the_menu_of_a_telephone(page: Page
     await page.get_by_role("button", name="Menu").click()
     await page.get_by_role("button", name="Go to").click()
     await expect(page.get_by_role("combobox", name="Go to")).to_be_focused()
-    await page.evaluate(LOAD)
-    assert await page.evaluate(FINDINGS) == []
+    assert await look_for_faults(page) == []
 
 
 async def test_older_summaries_come_page_after_page_until_the_first(page: Page, place: Place) -> None:
@@ -184,8 +182,7 @@ async def test_older_summaries_come_page_after_page_until_the_first(page: Page, 
     await last.locator("summary").first.click()
     await expect(last.get_by_text("Summary number 1", exact=True)).to_be_visible()
     await expect(last.get_by_text("Turns 1 – 3")).to_be_visible()
-    await page.evaluate(LOAD)
-    assert await page.evaluate(FINDINGS) == []
+    assert await look_for_faults(page) == []
 
 
 async def test_light_or_dark_is_chosen_once_for_this_browser(page: Page, place: Place) -> None:
@@ -206,8 +203,7 @@ async def test_light_or_dark_is_chosen_once_for_this_browser(page: Page, place: 
     await theme.click()
     await expect(theme).to_have_text("Theme dark")
     assert await page.evaluate(background) == dark
-    await page.evaluate(LOAD)
-    assert await page.evaluate(FINDINGS) == []
+    assert await look_for_faults(page) == []
     await photograph(page, "theme")
     await theme.click()
     await expect(theme).to_have_text("Theme as the system")
@@ -241,8 +237,7 @@ async def test_a_view_is_saved_opened_and_removed_in_this_browser(page: Page, pl
         await page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
         await page.set_viewport_size({"width": width, "height": 900})
         await fits(page)
-        await page.evaluate(LOAD)
-        assert await page.evaluate(FINDINGS) == []
+        assert await look_for_faults(page) == []
         if folder := os.environ.get("PICTURES_FOLDER"):
             await page.screenshot(path=Path(folder) / f"views-{scheme}-{width}.png")
     await view.click()

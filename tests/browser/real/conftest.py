@@ -55,7 +55,8 @@ async def url(database_url: str, redis_url: str) -> AsyncIterator[str]:
 @pytest.fixture
 async def page(url: str, browser: Browser) -> AsyncIterator[Page]:
     complaints: list[str] = []
-    opened = await browser.new_page(locale="en-US")  # in a context of its own, which ends with it
+    own = await browser.new_context(locale="en-US")
+    opened = await own.new_page()
     opened.set_default_timeout(WAIT_MS)
     opened.on(
         "console", lambda one: complaints.append(one.text) if one.type in {"error", "warning"} else None
@@ -63,7 +64,7 @@ async def page(url: str, browser: Browser) -> AsyncIterator[Page]:
     opened.on("pageerror", lambda error: complaints.append(str(error)))
     await opened.goto(f"{url}/chat")
     yield opened
-    await opened.close()
+    await own.close()
     assert complaints == []
 
 

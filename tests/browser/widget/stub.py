@@ -67,7 +67,7 @@ XSS = """<script>alert(1)</script> <img src=x onerror=alert(2)> <svg onload=aler
 [good](https://good.invalid/) [mail](mailto:a@b.invalid) [call](tel:+123) [bank.com](https://evil.invalid/)"""
 
 FRAMES: dict[str, tuple[set[str], set[str]]] = {
-    "hello": ({"v", "site", "last_seq", "locale", "tz"}, {"session", "token", "identity"}),
+    "hello": ({"v", "site", "last_seq", "locale", "tz"}, {"session", "token", "identity", "begin"}),
     "msg": ({"cid", "text"}, {"attachments"}),
     "command": ({"cid", "command", "args"}, set()),
     "stop": (set(), {"mid"}),
@@ -234,6 +234,8 @@ class Stub:
         self.hold_progress.set()
         self.epoch = 1
         self.heartbeat_ms = 25_000
+        self.replies: dict[str, str] = {}
+        """What else is answered to these words."""
         self.release = threading.Event()
         self.requests: list[str] = []
         self._ids = itertools.count(1)
@@ -826,7 +828,7 @@ class Stub:
             await self.send(session, {"t": "ctx"} | ctx(session.used))
 
     async def _answer(self, session: Session, turn: int, text: str) -> None:
-        whole = {"md": MARKDOWN, "xss": XSS}.get(text, f"You said: {text}")
+        whole = ({"md": MARKDOWN, "xss": XSS} | self.replies).get(text, f"You said: {text}")
         if text.startswith(("slow", "drop", "long")):
             whole = "\n\n".join(f"Line {number} of the answer 😀." for number in range(40))
         if text == "fail":

@@ -83,7 +83,7 @@ def test_picked_pasted_and_dropped_files_go_out_with_the_message(desk: Desk, stu
     expect(chips(page)).to_have_count(0)
     bubble = log(page).locator(".person")
     expect(bubble).to_contain_text("Look at these")
-    expect(bubble.get_by_role("button", name="Save a.txt, 1 kB")).to_be_visible()
+    expect(bubble.get_by_role("button", name="Save a.txt 1 kB")).to_be_visible()
     expect(bubble.get_by_role("button", name="Save shot.png")).to_be_visible()
     expect(bubble.locator("canvas")).to_have_count(2)
     (frame,) = arrived(page, stub, "msg", 1)

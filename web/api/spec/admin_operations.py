@@ -132,6 +132,10 @@ _SET_UP = (
         "SiteJudged", _SITE, role="viewer", body="SiteSettings", refusals=(404, 413),
     ),
     done(
+        "POST", "/sites/{name}/origins", "allowOrigin", "Let the pages of an origin use a site's chat.",
+        "SiteWhole", _SITE, role="admin", body="SiteOrigin", refusals=(422,),
+    ),
+    done(
         "POST", "/sites/{name}/secrets", "makeSiteSecret", "A secret that signs people in, shown this once.",
         "SiteSecret", _SITE, role="admin", refusals=(404, 409, 503),
     ),

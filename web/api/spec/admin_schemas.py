@@ -77,7 +77,10 @@ HOUSE_SCHEMAS: dict[str, Schema] = {
     "NewName": form("name", name={**TEXT, "pattern": "^[a-z0-9][a-z0-9_-]{0,39}$"}),
     "Made": thing(name=TEXT),
     "Sites": thing(sites=listed(THING)),
-    "SiteWhole": thing(name=TEXT, settings=THING, version=NUMBER, secrets=listed(THING), snippet=TEXT),
+    "SiteWhole": thing(
+        name=TEXT, settings=THING, version=NUMBER, secrets=listed(THING), refused=listed(THING), snippet=TEXT
+    ),
+    "SiteOrigin": form("origin", origin=words(300, least=1)),
     "SiteSettings": form("settings", settings=THING, language=words(40)),
     "SiteJudged": thing(problems=listed(TEXT), look={"type": ["object", "null"]}),
     "SiteSecret": thing(id=TEXT, secret=TEXT),

@@ -28,6 +28,10 @@ FOR_OPERATORS: tuple[Operation, ...] = (
         "DELETE", "/me/logins/{login}", "endOwnLogin", "End another of one's logins.", "Ended", _LOGIN,
         role="viewer", refusals=_ENDS,
     ),
+    done(
+        "POST", "/me/display-name", "setDisplayName", "What people see of oneself; empty takes it back.",
+        "Success", role="viewer", body="DisplayName",
+    ),
     seen("/me/second-factor", "seeSecondFactor", "Whether one's own login needs a code.", "SecondFactor"),
     done(
         "POST", "/me/second-factor", "beginSecondFactor", "A key for an authenticator app, shown this once.",

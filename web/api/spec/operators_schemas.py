@@ -35,6 +35,7 @@ OPERATOR_SCHEMAS: dict[str, Schema] = {
             "type": ["object", "null"], "description": "the same for a camera: `size` in modules, SVG `path`",
         },
     ),
+    "DisplayName": form("display_name", display_name=words(60)),
     "FactorCode": form("code", code=words(100, least=1)),
     "RecoveryCodes": thing(codes=listed({**TEXT, "description": "opens once; shown this once"})),
     "Logins": thing(logins=listed(ref("Login"))),

@@ -41,7 +41,7 @@ _NOTE = thing(
 _SHOWN_MESSAGE = thing(mid=TEXT, role=TEXT, text=TEXT, at=TIME)
 _LINE = thing(seq=NUMBER, turn=NUMBER, step=NUMBER, author=TEXT, blocks=listed(THING), at=TIME)
 _SESSION = thing(
-    id=ID, person=MAYBE_TEXT, kind=TEXT, agent=TEXT, turns=NUMBER, context_tokens=MAYBE_NUMBER,
+    id=ID, person=MAYBE_TEXT, person_id=ID, kind=TEXT, agent=TEXT, turns=NUMBER, context_tokens=MAYBE_NUMBER,
     context_limit=MAYBE_NUMBER, context_pct=SHARE, cost_micro=MAYBE_NUMBER, compactions=NUMBER, state=TEXT,
     created_at=TIME, last_active_at=TIME,
 )  # fmt: skip
@@ -82,6 +82,7 @@ SCHEMAS: dict[str, Schema] = {
             event_seq=MAYBE_NUMBER,
         ),
         cid=TEXT,
+        choices=listed(thing(label=TEXT, args=TEXT)),
     ),
     "Progress": maybe(thing(command=TEXT, message=TEXT), percent=NUMBER),
     "NewSession": form(
@@ -210,6 +211,9 @@ SCHEMAS: dict[str, Schema] = {
                 reason=TEXT,
                 operator=TEXT,
                 who=TEXT,
+                person_id=ID,
+                kind=TEXT,
+                anonymous=FLAG,
                 channel=TEXT,
                 agent=TEXT,
                 asked_at=TIME,
@@ -232,7 +236,9 @@ SCHEMAS: dict[str, Schema] = {
         "properties": {"cid": words(100, least=1), "text": {**words(8_000, least=1), "pattern": r"\S"}},
         "required": ["cid", "text"],
     },
-    "Me": thing(name=TEXT, role=TEXT, has_password=FLAG, by_provider=FLAG, can_run_commands=FLAG),
+    "Me": thing(
+        name=TEXT, display_name=TEXT, role=TEXT, has_password=FLAG, by_provider=FLAG, can_run_commands=FLAG
+    ),
     "Password": {
         "type": "object",
         "properties": {"password": words(1_000, least=10)},

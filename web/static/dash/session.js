@@ -251,7 +251,7 @@ function auditTable(audit, see) {
   const columns = ["Turn", "Before", "After summary", "After shortening", "Reported", "Context", "Budget"].map((label) => ({ label, num: true }));
   const place = h("div", { class: "scroll calls", role: "region", "aria-label": "Model calls", tabindex: 0 });
   show(place, table({ caption: "What each turn's call was given, newest first", className: "plain", columns: [...columns, { label: "Model" }, { label: "Done to make it fit" }, { label: "When" }], rows: audit.calls.map((/** @type {any} */ call) => [
-    h("button", { type: "button", class: "link turn-link", "aria-label": `Turn ${call.turn}: what the model saw`, onclick: () => see(call.turn) }, number(call.turn)), number(call.before), number(call.after_summary), number(call.after_prune), number(call.reported), number(call.context), number(call.budget), call.model,
+    h("button", { type: "button", class: "link turn-link", "aria-label": `Turn ${number(call.turn)}: what the model saw`, onclick: () => see(call.turn) }, number(call.turn)), number(call.before), number(call.after_summary), number(call.after_prune), number(call.reported), number(call.context), number(call.budget), call.model,
     [call.summary && "summarised", call.prune && "shortened", call.overflow && "refused"].filter(Boolean).join(", ") || DASH, time(call.at)]) }));
   return place;
 }

@@ -42,7 +42,8 @@ function offers(chat) {
     ["look", true, () => dye(chat)],
     ["forget", names.has("forget"), () => void forget(chat), "danger"],
   ];
-  return all.filter(([, offered]) => offered).map(([key, , run, look]) => [key, run, look]);
+  const begun = Boolean(chat.chat.session);
+  return all.filter(([key, offered]) => offered && (begun || /^(human|look)$/.test(key))).map(([key, , run, look]) => [key, run, look]);
 }
 
 /** @param {Chat} chat */

@@ -3,7 +3,7 @@
 /** @type {Record<string, Record<string, string>>} By part. */
 export const MORE = {
   acts: {
-    again: "Nochmals antworten", pinned: "Angeheftet", unpinned: "Gelöst", earlier_answer: "Frühere Antwort", good: "Gute Antwort", poor: "Schlechte Antwort", joined: "{name} ist da", somebody: "Jemand aus unserem Team",
+    again: "Nochmals antworten", pinned: "Angeheftet", unpinned: "Gelöst", earlier_answer: "Frühere Antwort", good: "Gute Antwort", poor: "Schlechte Antwort", joined: "{name} ist da", cut_new: "Neue Unterhaltung: Der Assistent sieht nicht mehr an, was darüber steht", cut_separator: "Der Assistent sieht nicht mehr an, was darüber steht", somebody: "Jemand aus unserem Team",
     waiting_person: "Wartet auf einen Menschen…", with_person: "Sie sprechen mit {name}.", with_assistant: "Der Assistent antwortet wieder.",
     tool_fetch_url: "Sieht {subject} an…", tool_mcp: "Fragt {subject}…", tool_calculate: "Rechnet…", tool_current_time: "Sieht auf die Uhr…", tool_open_artifact: "Liest weiter…", tool_recall: "Blickt zurück…", tool_search_memory: "Erinnert sich…",
     handover_returned: "Hier antwortet wieder der Assistent.",
@@ -15,11 +15,11 @@ export const MORE = {
     tab_summary: "Zusammenfassung", tab_original: "Original", undoing: "Wird rückgängig gemacht…", undo_older: "Eine spätere Zusammenfassung baut auf dieser auf.", undo_no: "Das lässt sich nicht mehr rückgängig machen.",
   },
   files: {
-    files: "Dateien zum Senden", drop_here: "Dateien hier ablegen", remove_file: "{name} entfernen", again_file: "Nochmals versuchen: {name}", file_progress: "{name} wird gesendet",
+    files: "Dateien zum Senden", drop_here: "Dateien hier ablegen", remove_file: "{name} entfernen", file_progress: "{name} wird gesendet",
     file_ready: "{name} ist bereit zum Senden.", file_failed: "{name}: {why}", file_removed: "{name} wurde entfernt.", file_waits: "wartet auf die Verbindung",
     sends_then: "Die Nachricht geht hinaus, sobald die Dateien da sind.", sends_online: "Sie sind offline. Die Dateien bleiben hier, und die Nachricht geht mit ihnen hinaus, wenn Sie wieder verbunden sind.",
     remove_first: "Entfernen Sie die Datei, mit der es nicht geklappt hat, oder versuchen Sie es nochmals.", most_files: "Mit einer Nachricht gehen höchstens {most} Dateien.",
-    lost_files: "Beim Neuladen der Seite nicht behalten, bitte nochmals anfügen: {names}", save_file: "{name} speichern, {size}", file_gone: "Diese Datei konnte nicht geladen werden.", file_cut: "nur der Anfang wird gelesen",
+    lost_files: "Beim Neuladen der Seite nicht behalten, bitte nochmals anfügen: {names}", save_file: "Speichern: {name} {words}", file_gone: "Diese Datei konnte nicht geladen werden.", file_cut: "nur der Anfang wird gelesen",
     file_too_large: "größer als {mb} MB", file_empty: "darin ist nichts zu lesen", file_unreadable: "beschädigt oder zu groß zum Öffnen", file_locked: "mit einem Passwort gesperrt",
     file_unknown_kind: "nur Bilder, Texte, PDF, Office-Dateien und E-Books können gelesen werden", rate_limited: "zu viele auf einmal, gleich nochmals versuchen", too_many_files: "zu viele Dateien für einen Tag",
     files_not_allowed: "Dateien können hier nicht gesendet werden", not_taken: "sie konnte nicht gesendet werden",

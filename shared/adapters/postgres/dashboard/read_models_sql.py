@@ -118,6 +118,8 @@ by its copy in `session_list`, all else by itself; what is shown of a row is alw
 """
 
 _SHOWN_PERSON = """
+  'person_id', (SELECT r.public_id FROM parties o JOIN parties r ON r.id = coalesce(o.merged_into, o.id)
+                 WHERE o.id = s.party_id),
   'person', nullif(coalesce(s.person_name, (SELECT display_name FROM parties WHERE id = s.party_id)), ''),
   'kind', coalesce(s.person_kind, (SELECT kind FROM parties WHERE id = s.party_id)),
   'anonymous', coalesce(s.person_anonymous, (SELECT anonymous FROM parties WHERE id = s.party_id)),

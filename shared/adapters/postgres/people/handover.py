@@ -88,9 +88,10 @@ class PostgresHandovers(PoolStore):
                 await _record(connection, session, operator_id, "take")
                 return moved
             await connection.execute(_TAKE, there["id"], operator_id, name)
-            event_seq = await _tell(connection, session_id, event_payload("human", name=name))
+            shown: str = await connection.fetchval(_SHOWN_NAME, operator_id) or NAMELESS
+            event_seq = await _tell(connection, session_id, event_payload("human", name=shown))
             await _record(connection, session, operator_id, "take")
-        return Moved(session_id=session_id, state="human", name=name or NAMELESS, event_seq=event_seq)
+        return Moved(session_id=session_id, state="human", name=shown, event_seq=event_seq)
 
     @store_method
     async def release(
@@ -136,9 +137,9 @@ class PostgresHandovers(PoolStore):
             there = await connection.fetchrow(_OPEN, session_id)
             if there is None or there["state"] != "human":
                 raise NotTaken
-            name = there["operator_name"] or NAMELESS
+            name = there["shown_name"] or NAMELESS
             if there["operator_id"] != operator_id:
-                raise TakenByOther(name)
+                raise TakenByOther(there["operator_name"] or NAMELESS)
             place = await _place_of_reply(connection, session, there)
             row = place and await connection.fetchrow(
                 *_REPLY(
@@ -183,7 +184,8 @@ class PostgresHandovers(PoolStore):
     async def list_handovers(self, state: Literal["waiting", "human"] | None = None) -> tuple[Listed, ...]:
         """All that are open, the longest first."""
         rows = await self._pool.fetch(_LISTED, state)
-        return tuple(Listed(**{**dict(row), "session": str(row["session"])}) for row in rows)
+        ids = ("session", "person_id")
+        return tuple(Listed(**{**dict(row), **{name: str(row[name]) for name in ids}}) for row in rows)
 
     @store_method
     async def find_session(self, public_id: UUID) -> int | None:
@@ -244,7 +246,7 @@ async def _record(
 
 def _as_it_is(session_id: int, there: Record) -> Moved:
     state: State = "bot" if there["state"] == "ended" else there["state"]
-    name = (there["operator_name"] or NAMELESS) if state == "human" else ""
+    name = (there["shown_name"] or NAMELESS) if state == "human" else ""
     return Moved(session_id=session_id, state=state, name=name)
 
 
@@ -264,10 +266,11 @@ async def _begin(
         operator_id=operator_id, name=name,
     )  # fmt: skip
     await connection.execute(*begun)
+    shown_name = operator and await connection.fetchval(_SHOWN_NAME, operator_id)
+    shown = (shown_name or NAMELESS) if operator else ""
     state: Literal["waiting", "human"] = "human" if operator else "waiting"
-    payload = event_payload(state, name=name, reason=new.reason, asked_by=new.asked_by)
+    payload = event_payload(state, name=shown, reason=new.reason, asked_by=new.asked_by)
     event_seq = await _tell(connection, session_id, payload)
-    shown = (name or NAMELESS) if operator else ""
     return Moved(session_id=session_id, state=state, name=shown, event_seq=event_seq)
 
 
@@ -330,8 +333,10 @@ SELECT id, public_id, archived_at, turn_epoch, answered_turn, next_turn, held_af
 """
 """A message, a claim or an answer waits for the end of this, and then reads the row as it is."""
 
-_OPEN = "SELECT * FROM handovers WHERE session_id = $1 AND ended_at IS NULL"
-_BY_KEY = "SELECT * FROM handovers WHERE call_key = $1"
+_SHOWN_NAME = "SELECT display_name FROM operators WHERE id = $1"
+_WITH_NAME = f"SELECT h.*, ({_SHOWN_NAME.replace('$1', 'h.operator_id')}) AS shown_name FROM handovers h"
+_OPEN = f"{_WITH_NAME} WHERE session_id = $1 AND ended_at IS NULL"
+_BY_KEY = f"{_WITH_NAME} WHERE call_key = $1"
 _ASKED_LATELY = """
 SELECT count(*) FROM handovers
  WHERE session_id = $1 AND asked_by <> 'operator' AND asked_at > now() - interval '1 hour'
@@ -477,7 +482,8 @@ SELECT {_OVER.format(waiting=":waiting::float8", silence=":silence::float8")} AS
 
 _LISTED = """
 SELECT s.public_id AS session, h.state, h.asked_by, h.reason, h.operator_name AS operator,
-  p.display_name AS who,
+  p.display_name AS who, p.kind, p.anonymous,
+       coalesce((SELECT public_id FROM parties WHERE id = p.merged_into), p.public_id) AS person_id,
        a.channel, g.name AS agent, h.asked_at, h.taken_at,
        (SELECT t.opened_at FROM turns t WHERE t.session_id = s.id
          AND t.turn_no = s.answered_turn + 1) AS waits_since

@@ -34,6 +34,7 @@ from shared.core.identity.operators import (
     Role,
     StaleOperator,
     UnknownOperator,
+    check_display_name,
     check_operator_name,
     check_role,
 )
@@ -67,6 +68,16 @@ class OperatorAdmin(AdminStore):
         text = await self._pool.fetchval(_OWN, operator_id, digest_of(token))
         found: list[dict[str, Any]] = json.loads(text)
         return found
+
+    @store_method
+    async def show_as(self, operator_id: int, name: str, *, by: str) -> None:
+        """The name that people see of an operator, from their next word on; raises BadOperator."""
+        shown = check_display_name(name)
+        async with self._pool.acquire(timeout=SECONDS) as connection, connection.transaction():
+            await connection.execute(
+                "UPDATE operators SET display_name = $2 WHERE id = $1", operator_id, shown
+            )
+            await append_audit(connection, actor=by, action="operator.display_name", about=by)
 
     @store_method
     async def invite(self, name: str, role: str, *, by: str) -> Invitation:

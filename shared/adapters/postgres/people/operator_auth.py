@@ -54,6 +54,8 @@ class SignedIn:
     name: str
     role: Role
     has_password: bool
+    display_name: str = ""
+    """What people see."""
     by_provider: bool = False
     """Known to an identity provider, which alone lets them in."""
 
@@ -213,7 +215,7 @@ class Operators:
         """Whose token this is. `present=False` (a screen refreshing itself) does not keep it alive."""
         row = await self._pool.fetchrow(
             f"""WITH found AS (
-                  SELECT s.token_hash, s.seen_at, o.id, o.name, o.role,
+                  SELECT s.token_hash, s.seen_at, o.id, o.name, o.role, o.display_name,
                          o.password_hash IS NOT NULL AS has_password, o.issuer IS NOT NULL AS by_provider
                     FROM operator_sessions s JOIN operators o ON o.id = s.operator_id
                    WHERE s.token_hash = $1 AND s.expires_at > now() AND o.disabled_at IS NULL
@@ -230,7 +232,7 @@ class Operators:
             return None
         return SignedIn(
             operator_id=row["id"], name=row["name"], role=row["role"], has_password=row["has_password"],
-            by_provider=row["by_provider"],
+            by_provider=row["by_provider"], display_name=row["display_name"],
         )  # fmt: skip
 
     @store_method

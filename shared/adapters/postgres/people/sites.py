@@ -12,7 +12,7 @@ from sqlmodel import col, delete, select
 from shared.adapters.encryption import Sealed
 from shared.adapters.postgres.db.pool import store_method
 from shared.adapters.postgres.people.admin_store import AdminSession, AdminStore
-from shared.adapters.postgres.schema.administration import Agent, Site, SiteSecret
+from shared.adapters.postgres.schema.administration import Agent, RefusedOrigin, Site, SiteSecret
 from shared.config.sites import SiteShown
 
 _BY = "cli"
@@ -71,6 +71,27 @@ class PostgresSites(AdminStore):
             site.agent_id, site.version = agent_id, site.version + 1
             await session.audit("site.changed", by=_BY, about=name, detail={"agent": agent_id})
         return True
+
+    @store_method
+    async def refused(self, name: str) -> Sequence[RefusedOrigin]:
+        """Pages that asked for the chat and may not have it, the latest first."""
+        theirs = select(RefusedOrigin).where(RefusedOrigin.site == name)
+        async with self._begin() as session:
+            return (await session.exec(theirs.order_by(col(RefusedOrigin.last_at).desc()))).all()
+
+    @store_method
+    async def allow(self, name: str, origin: str, *, by: str) -> None:
+        """One more origin of a site; what is allowed already stays so."""
+        gone = delete(RefusedOrigin).where(
+            col(RefusedOrigin.site) == name, col(RefusedOrigin.origin) == origin
+        )
+        async with self._begin() as session:
+            site = await _held(session, name)
+            await session.exec(gone)
+            if site is None or origin in site.allowed_origins:
+                return
+            site.allowed_origins, site.version = [*site.allowed_origins, origin], site.version + 1
+            await session.audit("site.origin_allowed", by=by, about=name, detail={"origin": origin})
 
     @store_method
     async def secrets(self, name: str) -> Sequence[tuple[str, datetime]]:

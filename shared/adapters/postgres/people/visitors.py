@@ -89,6 +89,12 @@ class PostgresVisitors(PoolStore):
         await self._pool.execute("DELETE FROM visitors WHERE token_hash = $1", token_hash(token))
 
     @store_method
+    async def note_refused(self, site: str, origin: str) -> None:
+        """Of each site the latest are kept."""
+        await self._pool.execute(_REFUSED, site, origin)
+        await self._pool.execute(_FORGOTTEN, site, REFUSED_KEPT)
+
+    @store_method
     async def ended(
         self, token_hashes: Iterable[bytes], key_ids: Iterable[int]
     ) -> tuple[frozenset[bytes], frozenset[int]]:
@@ -193,3 +199,14 @@ def _site(row: asyncpg.Record) -> SiteRow:
 
 def token_hash(token: str) -> bytes:
     return hashlib.sha256(token.encode()).digest()
+
+
+REFUSED_KEPT = 50
+_REFUSED = """
+INSERT INTO refused_origins (site, origin) VALUES ($1, $2)
+ON CONFLICT (site, origin) DO UPDATE SET refused = refused_origins.refused + 1, last_at = now()
+"""
+_FORGOTTEN = """
+DELETE FROM refused_origins WHERE site = $1 AND origin IN (
+  SELECT origin FROM refused_origins WHERE site = $1 ORDER BY last_at DESC OFFSET $2)
+"""

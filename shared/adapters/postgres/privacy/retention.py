@@ -113,6 +113,12 @@ RULES: Mapping[str, Rule] = {
     ),
     "agents": Stays(told="configuration"),
     "sites": Stays(told="configuration"),
+    "refused_origins": Sweep(
+        days=30,
+        key="site, origin",
+        where="last_at < now() - {age}",
+        told="30 days after they last asked",
+    ),
     "site_secrets": Stays(told="configuration"),
     "telegram_bots": Stays(told="configuration"),
     "telegram_access": Stays(told="until an operator changes it"),

@@ -62,6 +62,18 @@ class Site(SQLModel, table=True):
     version: int = field(big(default="1"))
 
 
+class RefusedOrigin(SQLModel, table=True):
+    """A page that asked for a site's chat and may not have it; of each site the latest fifty."""
+
+    __tablename__ = "refused_origins"
+    __table_args__ = (ForeignKeyConstraint(["site"], ["sites.name"], name="refused_origin_site"),)
+    site: str = field(words(key=True))
+    origin: str = field(words(key=True))
+    refused: int = field(big(default="1"))
+    """How often."""
+    last_at: datetime = field(moment())
+
+
 class SiteSecret(SQLModel, table=True):
     """Signs who a site's people are; sealed, and two at once so that one can replace the other."""
 
@@ -107,6 +119,7 @@ class Operator(SQLModel, table=True):
         CheckConstraint("(issuer IS NULL) = (subject IS NULL)", name="operator_of_a_provider"),
         CheckConstraint("issuer IS NULL OR password_hash IS NULL", name="operator_has_one_way_in"),
         UniqueConstraint("issuer", "subject", name="operator_identity"),
+        CheckConstraint("char_length(display_name) <= 60", name="operator_display_name"),
     )
     id: int = field(identity())
     name: str = field(words(unique=True))
@@ -119,6 +132,8 @@ class Operator(SQLModel, table=True):
     issuer: str | None = field(words(null=True))
     subject: str | None = field(words(null=True))
     last_login_at: datetime | None = field(moment(null=True))
+    display_name: str = field(words(default=""))
+    """What people see; nobody but operators learns a login name."""
 
 
 class OperatorSession(SQLModel, table=True):

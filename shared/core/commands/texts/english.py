@@ -48,6 +48,18 @@ class CommandTexts:
         }
     )
 
+    sections: Mapping[str, str] = field(
+        default_factory=lambda: {
+            "talk": "Talking",
+            "context": "What I see",
+            "memory": "What I remember",
+            "manner": "How I behave",
+            "data": "Your data and channels",
+        }
+    )
+    erase_all: str = "Erase all of it"
+    erase_these: str = "Erase these"
+
     hello: Markdown = (
         "Hello! Write to me about anything; I remember what we talk about. `/help` shows what else I can do."
     )

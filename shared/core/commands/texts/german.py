@@ -92,6 +92,18 @@ class GermanCommandTexts(CommandTexts):
     )
 
     memory: MemoryTexts = field(default_factory=GermanMemoryTexts)
+    sections: Mapping[str, str] = field(
+        default_factory=lambda: {
+            "talk": "Reden",
+            "context": "Was ich sehe",
+            "memory": "Was ich mir merke",
+            "manner": "Wie ich mich verhalte",
+            "data": "Deine Daten und Kanäle",
+        }
+    )
+    erase_all: str = "Alles löschen"
+    erase_these: str = "Diese löschen"
+
     hello: Markdown = (
         "Hallo! Schreib mir, worüber du magst; ich weiß noch, was wir gesagt haben. "
         "`/help` zeigt, was ich noch kann."

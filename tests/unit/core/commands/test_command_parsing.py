@@ -14,6 +14,7 @@ from shared.core.commands.commands import (
     may_in_group,
     nearest_commands,
 )
+from shared.core.commands.texts import LANGUAGES, command_texts
 
 NAMES = [command.name for command in COMMANDS]
 
@@ -86,3 +87,10 @@ def test_in_groups_only_admins_change_what_all_others_see() -> None:
     expected = {"compact", "undo", "pin", "unpin", "forget", "human", "goal", "mode", "model", "settings"}
     assert for_admins == expected
     assert all(may_in_group(command.name, admin=True) for command in COMMANDS)
+
+
+def test_every_command_stands_in_a_section_that_has_a_title() -> None:
+    for language in LANGUAGES:
+        titles = command_texts(language).sections
+        assert {command.section for command in COMMANDS} == set(titles)
+        assert all(titles.values())
