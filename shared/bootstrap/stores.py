@@ -83,8 +83,7 @@ class LateStore:
         async def ask(*arguments: object, **named: object) -> Any:
             if self._store is None:
                 module, name = self._place
-                made = getattr(await asyncio.to_thread(import_module, module), name)
-                self._store = self._store or made(self._pool)
+                self._store = getattr(await asyncio.to_thread(import_module, module), name)(self._pool)
             return await getattr(self._store, method)(*arguments, **named)
 
         return ask

@@ -106,8 +106,7 @@ async def test_words_lead_to_the_turn_in_which_they_were_said(page: Page, place:
     hit = page.locator(".hit")
     await expect(hit).to_have_count(1)
     await expect(hit).to_contain_text("person says something in turn 200")
-    await page.evaluate(LOAD)
-    assert await page.evaluate(FINDINGS) == []
+    assert await look_for_faults(page) == []
     await photograph(page, "search-messages")
     await hit.click()
     message = page.locator(".message[aria-current]")

@@ -8,7 +8,7 @@ import asyncpg
 import pytest
 from playwright.async_api import Page, expect
 
-from tests.browser.axe import FINDINGS, LOAD
+from tests.browser.axe import look_for_faults
 from tests.browser.real.test_widget import ask, choose
 from tests.kit.web.long_talk import talk_long_ago
 
@@ -39,8 +39,7 @@ async def test_a_result_leads_to_its_message_wherever_it_is(page: Page, database
     results = page.locator(".found button")
     await expect(results).to_have_count(2)  # the offline model says it again
     await expect(results.last.locator("mark")).to_have_text(["parcel", "PX"])
-    await page.evaluate(LOAD)
-    assert await page.evaluate(FINDINGS) == []
+    assert await look_for_faults(page) == []
     await results.last.click()
     message = page.locator("article.person").filter(has_text="PX-4471")
     await expect(message).to_be_in_viewport()

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import func
+from sqlalchemy import func, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlmodel import col, delete, select
 
@@ -73,11 +73,10 @@ class OperatorAdmin(AdminStore):
     async def show_as(self, operator_id: int, name: str, *, by: str) -> None:
         """The name that people see of an operator, from their next word on; raises BadOperator."""
         shown = check_display_name(name)
-        async with self._pool.acquire(timeout=SECONDS) as connection, connection.transaction():
-            await connection.execute(
-                "UPDATE operators SET display_name = $2 WHERE id = $1", operator_id, shown
-            )
-            await append_audit(connection, actor=by, action="operator.display_name", about=by)
+        change = update(Operator).where(col(Operator.id) == operator_id).values(display_name=shown)
+        async with self._begin() as session:
+            await session.exec(change)
+            await session.audit("operator.display_name", by=by, about=by)
 
     @store_method
     async def invite(self, name: str, role: str, *, by: str) -> Invitation:
