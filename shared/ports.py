@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, Protocol
 
-from shared.core.values.messages import Block, Message
+from shared.core.values.messages import Block, Image, Message
 from shared.core.values.model import Prices as Prices
 from shared.core.values.model import SystemPart as SystemPart
 from shared.core.values.model import ToolSpec as ToolSpec
@@ -167,9 +167,23 @@ class ToolImage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ToolFile:
+    """A file for the person, brought with the answer of the turn; `width` and `height` of a picture."""
+
+    name: str
+    mime: str
+    body: bytes
+    width: int | None = None
+    height: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ToolOutput:
     text: str = ""
     images: tuple[ToolImage, ...] = ()
+    kept: tuple[Image, ...] = ()
+    """Pictures that are files of the conversation already."""
+    files: tuple[ToolFile, ...] = ()
 
 
 class ToolFailed(Exception):

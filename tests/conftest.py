@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import os
 import shutil
 import sys
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.kit.needed_programs import chromium
+from tests.kit.night import NIGHT
+from tests.kit.run_order import in_order_of_weight
 from tests.kit.temp_folders import short_folder
 
 if TYPE_CHECKING:
+    import asyncpg
     from playwright.async_api import Browser
 
     from shared.adapters.embedded import EmbeddedServers
@@ -34,6 +39,7 @@ os.environ["EVERTALK_SERVERS_ACCOUNT"] = "nobody"
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
+HERE = Path(__file__).parent
 _TEMPLATE = "evertalk_template"
 _REDIS_DATABASES = 16
 _numbers = count(1)
@@ -52,6 +58,12 @@ def pytest_collection() -> Iterator[None]:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--control", metavar="S09", help="only tests that prove this row of docs/controls.md")
+    parser.addoption("--night", action="store_true", help="also tests of the night, and others at length")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--night"):
+        os.environ[NIGHT] = "1"
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -60,6 +72,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [
             item for item in items if any(wanted in mark.args for mark in item.iter_markers("control"))
         ]
+    elif not config.getoption("--night"):
+        asked_for = {Path(argument.partition("::")[0]).resolve() for argument in config.args}
+        late = {one for one in items if one.get_closest_marker("night") and one.path not in asked_for}
+        config.hook.pytest_deselected(items=list(late))
+        items[:] = [item for item in items if item not in late]
+    if hasattr(config, "workerinput"):
+        place = {path: at for at, path in enumerate(in_order_of_weight({one.path: 0 for one in items}, HERE))}
+        items.sort(key=lambda one: place[one.path])
 
 
 @pytest.fixture(scope="session")
@@ -87,11 +107,16 @@ async def servers(run_folder: Path) -> AsyncIterator[EmbeddedServers]:
     await running.stop()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class DatabaseServer:
-    """Makes databases from a migrated template: copied files take half the time of the log's way."""
+    """Makes databases from a migrated template: copied files take half the time of the log's way.
+
+    It keeps its connection: a new one for each statement costs a third of what a database costs.
+    """
 
     admin_url: str
+    _kept: asyncpg.Connection[asyncpg.Record] | None = None
+    _one_at_a_time: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def url(self, name: str) -> str:
         return self.admin_url.replace("/postgres?", f"/{name}?")
@@ -99,11 +124,10 @@ class DatabaseServer:
     async def execute(self, statement: str) -> None:
         import asyncpg
 
-        connection = await asyncpg.connect(self.admin_url, timeout=60)
-        try:
-            await connection.execute(statement, timeout=60)
-        finally:
-            await connection.close(timeout=60)
+        async with self._one_at_a_time:
+            if self._kept is None or self._kept.is_closed():
+                self._kept = await asyncpg.connect(self.admin_url, timeout=60)
+            await self._kept.execute(statement, timeout=60)
 
     async def create(self, *, template: str) -> str:
         name = f"test_{next(_numbers)}"
@@ -113,11 +137,17 @@ class DatabaseServer:
     async def drop(self, name: str) -> None:
         await self.execute(f'drop database if exists "{name}" with (force)')
 
+    async def close(self) -> None:
+        if self._kept is not None:
+            await self._kept.close(timeout=60)
+
 
 @pytest.fixture(scope="session")
-async def database_server(servers: EmbeddedServers) -> DatabaseServer:
+async def database_server(servers: EmbeddedServers) -> AsyncIterator[DatabaseServer]:
     assert servers.postgres is not None
-    return DatabaseServer(admin_url=servers.postgres.url("postgres"))
+    server = DatabaseServer(admin_url=servers.postgres.url("postgres"))
+    yield server
+    await server.close()
 
 
 @pytest.fixture(scope="session")
@@ -145,15 +175,22 @@ async def module_database_url(database_server: DatabaseServer, migrated_template
     await database_server.drop(name)
 
 
-@pytest.fixture(scope="module")
-def provider() -> Iterator[RunningFake]:
-    """A strict fake of the model's provider, a process of its own; reset it before each test."""
+@pytest.fixture(scope="session")
+def running_provider() -> Iterator[RunningFake]:
+    """A strict fake of the model's provider, one process for the run."""
     from tests.kit.fakes.messages_api import running_fake
 
     fake = running_fake(window=1_000_000)
     fake.start()
     yield fake
     fake.close()
+
+
+@pytest.fixture(scope="module")
+async def provider(running_provider: RunningFake) -> RunningFake:
+    """The fake provider, as after its start; reset it before each test."""
+    await running_provider.reset()
+    return running_provider
 
 
 @pytest.fixture
@@ -191,24 +228,15 @@ async def _emptied_redis(servers: EmbeddedServers) -> str:
 @pytest.fixture(scope="session")
 async def browser() -> AsyncIterator[Browser]:
     """The Chromium of this machine; without one browser tests are skipped, in CI they fail."""
-    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if program is None:
-        _without_chromium()
+    program = chromium()
     from playwright.async_api import async_playwright
 
     playwright = await async_playwright().start()
     options = ["--no-sandbox"] if sys.platform.startswith("linux") and os.geteuid() == 0 else []
-    chromium = await playwright.chromium.launch(executable_path=program, args=options)
-    yield chromium
-    await chromium.close()
+    opened = await playwright.chromium.launch(executable_path=program, args=options)
+    yield opened
+    await opened.close()
     await playwright.stop()
-
-
-def _without_chromium() -> None:
-    reason = "no Chromium on this machine: browser tests need one (Debian: apt-get install chromium)"
-    if os.environ.get("CI", "").lower() in ("1", "true", "yes"):
-        pytest.fail(reason)
-    pytest.skip(reason)
 
 
 @pytest.fixture(autouse=True)

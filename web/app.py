@@ -15,7 +15,7 @@ from shared.bootstrap.foundation import SystemClock
 from shared.bootstrap.stores import Stores
 from shared.config.settings import Settings
 from shared.core.commands.commands import COMMANDS
-from shared.core.commands.texts import LANGUAGES, described
+from shared.core.commands.texts import LANGUAGES, command_texts, described
 from shared.runtime.crash_points import CrashPoint
 from shared.runtime.tasks import BackgroundTasks
 from shared.services.admin.context_inspector import ContextInspector
@@ -181,6 +181,7 @@ def web_commands() -> tuple[CommandShown, ...]:
             public="public" in command.audiences,
             arguments=command.arguments,
             translated={language: described(command, language) for language in LANGUAGES},
+            sections={language: command_texts(language).sections[command.section] for language in LANGUAGES},
         )
         for command in COMMANDS
         if "web" in command.channels and command.who == "person"

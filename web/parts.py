@@ -53,6 +53,8 @@ class CommandOutcome(Protocol):
     def error(self) -> Any: ...
     @property
     def event_seq(self) -> int | None: ...
+    @property
+    def choices(self) -> Sequence[Any]: ...
 
 
 class Commanding(Protocol):
@@ -87,6 +89,8 @@ class CommandShown:
     translated: Mapping[str, str] = field(default_factory=dict)
     """Descriptions by language, two letters."""
     arguments: tuple[Argument, ...] = ()
+    sections: Mapping[str, str] = field(default_factory=dict)
+    """What it stands among in a list, by language."""
 
     def entry(self, language: str = "", *, typed: bool = False) -> dict[str, Any]:
         """`typed` for programs, which give arguments by name."""
@@ -94,6 +98,8 @@ class CommandShown:
         entry: dict[str, Any] = {"name": self.name, "description": description}
         if self.args:
             entry["args"] = self.args
+        if not typed:
+            entry["section"] = self.sections.get(language[:2].lower(), self.sections.get("en", ""))
         if typed:
             entry["arguments"] = arguments_schema(self.arguments)
             entry["required"] = [one.name for one in self.arguments if one.required]

@@ -20,6 +20,7 @@ CREATE FUNCTION audit_is_only_added() RETURNS trigger
          RAISE EXCEPTION 'the audit is only ever added to' USING ERRCODE = 'integrity_constraint_violation';
        END $$;
 
+-- How often each word occurs in a table's passages, kept in recall_words.
 CREATE FUNCTION count_words_of_knowledge() RETURNS trigger
     LANGUAGE plpgsql
     AS $$
@@ -87,6 +88,8 @@ CREATE FUNCTION entries_are_only_added() RETURNS trigger
          RAISE EXCEPTION 'the log is only ever added to' USING ERRCODE = 'integrity_constraint_violation';
        END $$;
 
+-- The log as programs know it, each row in the shortest form that reads the same. A process of a version
+-- before writes and reads it whole, by the same names, and its rows are as short.
 CREATE FUNCTION entries_are_rows() RETURNS trigger
     LANGUAGE plpgsql
     AS $$
@@ -275,6 +278,8 @@ CREATE FUNCTION recall_keys(bigint, tsvector) RETURNS text[]
     AS $_$
          SELECT array_agg($1 || ':' || lexeme) FROM unnest(tsvector_to_array($2)) AS lexeme $_$;
 
+-- A conversation is listed with its first row. Of one that is being answered the list hears with the answer,
+-- so that most turns are one change; of an answer that takes long, whoever keeps the list finds out.
 CREATE FUNCTION session_is_listed() RETURNS trigger
     LANGUAGE plpgsql
     AS $$
@@ -294,6 +299,8 @@ CREATE FUNCTION session_is_listed_by_name() RETURNS trigger
          RETURN NULL;
        END $$;
 
+-- A person's row is held until their session is there: whoever changes the name waits, and then sees it.
+-- After a change, not before it: else each change of a session, every turn's, too, would lock its row for that.
 CREATE FUNCTION session_knows_its_person() RETURNS trigger
     LANGUAGE plpgsql
     AS $$
@@ -330,6 +337,8 @@ CREATE FUNCTION totals_add_up() RETURNS trigger
          RETURN NEW;
        END $$;
 
+-- Whoever marks a part as uncertain, in this version or in one before, owes its person a word; and what was
+-- told is looked at again as soon as more is known.
 CREATE FUNCTION uncertain_parts_are_told() RETURNS trigger
     LANGUAGE plpgsql
     AS $$

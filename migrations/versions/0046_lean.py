@@ -33,6 +33,10 @@ TOTALS = (
                                               + NEW.cache_write_tokens + NEW.output_tokens)
        EXECUTE FUNCTION totals_add_up()""",
 )
+"""A program of before leaves the total as it was: it is put right after that, for a trigger that comes
+before a row is written locks it, which is a record of the log in each turn. `check_invariants` knows the
+sum, too.
+"""
 TOTALS_BEFORE = (
     "DROP TRIGGER totals_add_up ON session_totals",
     """CREATE OR REPLACE FUNCTION totals_add_up() RETURNS trigger LANGUAGE plpgsql AS $$

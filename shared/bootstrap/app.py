@@ -69,11 +69,12 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
     turns = build_turns(base, tools=tools)
     recall_indexer = RecallIndexer(stores.recall_index, crash_point=crash_point)
     erasure = ErasureService(store=stores.erasure, announcer=announcer, crash_point=crash_point)
+    inspector = build_context_inspector(base, turns)
     exporter = DataExporter(store=stores.export, clock=base.clock)
     return App(
         **{each.name: getattr(base, each.name) for each in fields(base)},
         sessions=turns.sessions,
-        commands=build_commands(base, turns, erasure=erasure, exporter=exporter),
+        commands=build_commands(base, turns, forecast=inspector, erasure=erasure, exporter=exporter),
         job_runner=build_job_runner(base, turns, indexer=recall_indexer),
         recall_indexer=recall_indexer,
         pictures=turns.pictures,
@@ -84,7 +85,7 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
             store=stores.retention, tables=tuple(RULES), forgetting=erasure, days=settings.retention_days
         ),
         handover_service=HandoverService(stores.handovers, announcer, base.counter, crash_point=crash_point),
-        context_inspector=build_context_inspector(base, turns),
+        context_inspector=inspector,
         job_admin=JobAdmin(stores.job_changes, base.doorbell, announcer, crash_point=crash_point),
         alert_monitor=build_alert_monitor(base),
         knowledge_indexer=build_knowledge_indexer(base, stores.knowledge) if role == "worker" else None,

@@ -39,7 +39,7 @@ def build_knowledge_indexer(base: Foundation, store: KnowledgeStore) -> Knowledg
     indexer = KnowledgeIndexer(
         store=store,
         shelves=KnowledgeFiles(base.settings.data_dir / WORKSPACES_FOLDER),
-        agents=base.stores.agents,
+        agents=base.stores.agent_folders,
         unreadable=UnreadableKnowledge,
         watcher=base.workspaces,
     )

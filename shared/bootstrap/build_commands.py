@@ -8,18 +8,25 @@ from shared.services.commands.account_links import AccountLinkCommands
 from shared.services.commands.agents import SettingsCommands
 from shared.services.commands.budget import BudgetCommands
 from shared.services.commands.command_service import CommandService
+from shared.services.commands.context import CompactionForecast
 from shared.services.commands.export_erase import EraseEverythingCommand, ExportCommand
 from shared.services.commands.feedback import FeedbackCommands
 from shared.services.commands.handover import HandoverCommands
 from shared.services.commands.memory import MemoryCommands
 from shared.services.commands.reminders import ReminderCommands
 from shared.services.commands.retry import RetryCommand
+from shared.services.commands.search import SearchCommand
 from shared.services.privacy.erasure import ErasureService
 from shared.services.privacy.export import DataExporter
 
 
 def build_commands(
-    base: Foundation, turns: TurnServices, *, erasure: ErasureService, exporter: DataExporter
+    base: Foundation,
+    turns: TurnServices,
+    *,
+    forecast: CompactionForecast,
+    erasure: ErasureService,
+    exporter: DataExporter,
 ) -> CommandService:
     settings, stores, announcer = base.settings, base.stores, base.announcer
     return CommandService(
@@ -30,6 +37,7 @@ def build_commands(
         requests=turns.requests,
         announcer=announcer,
         doorbell=base.doorbell,
+        forecast=forecast,
         caps=base.caps,
         model_name=base.models.chat,
         humans=settings.has_handover,
@@ -39,10 +47,11 @@ def build_commands(
                 model=base.models, caps=base.caps, clock=base.clock,
             ),
             MemoryCommands(stores.notes, everything=EraseEverythingCommand(erasure).forget),
+            SearchCommand(stores.message_search, timezone=settings.timezone),
             ExportCommand(exporter),
             RetryCommand(stores.edits, announcer),
             SettingsCommands(store=stores.session_settings, requests=turns.requests),
-            ReminderCommands(stores.reminders, timezone=settings.timezone),
+            ReminderCommands(stores.reminders, base.clock, timezone=settings.timezone),
             FeedbackCommands(stores.feedback),
             HandoverCommands(stores.handovers, announcer, enabled=settings.has_handover),
             AccountLinkCommands(stores.account_links, announcer, crash_point=base.crash_point),

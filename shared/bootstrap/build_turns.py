@@ -19,7 +19,9 @@ from shared.services.memory.recall_tool import RecallTool
 from shared.services.tools.calculator import CalculatorTool
 from shared.services.tools.current_time import CurrentTimeTool
 from shared.services.tools.handover import AskHumanTool, HandoverExpiry
+from shared.services.tools.look_at_picture import LookAtPictureTool
 from shared.services.tools.reminders import ReminderScheduler, ReminderTool
+from shared.services.tools.send_file import SendFileTool
 from shared.services.turns.agent_loop import AgentLoop
 from shared.services.turns.artifacts import ArtifactReader, OpenArtifactTool
 from shared.services.turns.delegate_tool import DelegateTool
@@ -99,6 +101,7 @@ def _build_toolbox(base: Foundation, requests: RequestBuilder, more: Sequence[To
         CalculatorTool(),
         FetchUrl(),
         ReminderTool(stores.reminders, base.clock, timezone=settings.timezone),
+        SendFileTool(partial(opened_elsewhere, "chart")),
         *([handover] if settings.has_handover else ()),
         *more,
         OpenArtifactTool(artifacts),
@@ -113,7 +116,9 @@ def _build_toolbox(base: Foundation, requests: RequestBuilder, more: Sequence[To
         caps=base.caps,
         counter=base.counter,
     )
-    return Toolbox([delegate, *plain], source=base.mcp_tools, images=images)
+    return Toolbox(
+        [delegate, LookAtPictureTool(stores.attachments), *plain], source=base.mcp_tools, images=images
+    )
 
 
 def _build_session_service(base: Foundation, agent_loop: AgentLoop) -> SessionService:

@@ -16,8 +16,7 @@ import structlog
 from shared.adapters.files.workspace_files import WorkspaceFiles
 from shared.adapters.mcp.tools import KNOWN_FILE, KnownMcpTools, McpTools, configured_servers
 from shared.adapters.models.breaker import BreakerState
-from shared.adapters.models.routing import Models
-from shared.adapters.models.selection import models_of
+from shared.adapters.models.routing import Models, models_of
 from shared.adapters.models.token_counter import VocabularyCounter
 from shared.adapters.postgres.db.pool import longest_wait_of, open_pool
 from shared.adapters.postgres.db.wellness import storage_limiter
@@ -146,7 +145,7 @@ async def open_foundation(settings: Settings, *, role: Role) -> Foundation:
     workspaces = WorkspaceFiles(
         settings.data_dir / WORKSPACES_FOLDER, poll_seconds=settings.workspace_poll_seconds
     )
-    await workspaces.preload(filter(None, (await stores.agents.folders()).values()))
+    await workspaces.preload(filter(None, (await stores.agent_folders.folders()).values()))
     return Foundation(
         settings=settings,
         role=role,

@@ -15,6 +15,7 @@ from shared.config.agents import AgentDefaults
 from shared.config.settings import BadSettings, Settings, SettingsProblem, load_policy_overrides
 from shared.core.context.memory_tools import FORGET_MEMORY, SAVE_MEMORY, SEARCH_MEMORY, UPDATE_MEMORY
 from shared.core.context.recall_query import RECALL
+from shared.core.context.tools import LOOK_AT_PICTURE
 from shared.core.identity.handover import HandoverLimits
 from shared.core.session.artifacts import OPEN_ARTIFACT
 from shared.core.session.overrides import deployment_policy
@@ -25,13 +26,14 @@ from shared.services.tools.calculator import CALCULATE
 from shared.services.tools.current_time import CURRENT_TIME
 from shared.services.tools.handover import ASK_HUMAN
 from shared.services.tools.reminders import REMIND_ME
+from shared.services.tools.send_file import SEND_FILE
 from shared.services.turns.delegate_tool import DELEGATE
 
 WORKSPACES_FOLDER = "workspaces"
 """In the data folder: where agents' folders lie unless their rows say otherwise."""
 BUILT_IN_TOOLS = (
     SAVE_MEMORY, SEARCH_MEMORY, UPDATE_MEMORY, FORGET_MEMORY, RECALL, CURRENT_TIME, CALCULATE, FETCH_URL,
-    REMIND_ME, ASK_HUMAN, DELEGATE, OPEN_ARTIFACT,
+    REMIND_ME, SEND_FILE, ASK_HUMAN, DELEGATE, OPEN_ARTIFACT, LOOK_AT_PICTURE,
 )  # fmt: skip
 """What every agent may use unless its configuration says otherwise."""
 VISITORS_OF_A_NETWORK = 3

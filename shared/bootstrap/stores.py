@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 import asyncpg
 
@@ -27,15 +30,14 @@ from shared.adapters.postgres.memory.notes import PostgresNotes
 from shared.adapters.postgres.memory.recall import PostgresRecall
 from shared.adapters.postgres.memory.recall_index import PostgresRecallIndex
 from shared.adapters.postgres.memory.reminders import PostgresReminders
+from shared.adapters.postgres.memory.search import PostgresMessageSearch
 from shared.adapters.postgres.people.account_links import PostgresAccountLinks
-from shared.adapters.postgres.people.agents import PostgresAgents
+from shared.adapters.postgres.people.agent_folders import PostgresAgentFolders
 from shared.adapters.postgres.people.api_keys import PostgresApiKeys
 from shared.adapters.postgres.people.api_sessions import PostgresApiSessions
 from shared.adapters.postgres.people.handover import PostgresHandovers
 from shared.adapters.postgres.people.identities import PostgresIdentities
-from shared.adapters.postgres.people.operator_admin import OperatorAdmin
 from shared.adapters.postgres.people.people_directory import PostgresPeopleDirectory
-from shared.adapters.postgres.people.sites import PostgresSites
 from shared.adapters.postgres.people.tickets import PostgresTickets
 from shared.adapters.postgres.people.visitors import PostgresVisitors
 from shared.adapters.postgres.privacy.erasure import PostgresErasure
@@ -59,6 +61,32 @@ from shared.adapters.postgres.turns.turns import PostgresTurns
 from shared.adapters.postgres.turns.uncertain_notices import PostgresUncertainNotices
 from shared.adapters.postgres.turns.uploads import PostgresUploads
 from shared.runtime.crash_points import CrashPoint, ignore_crash_point
+
+if TYPE_CHECKING:
+    from shared.adapters.postgres.people.agents import PostgresAgents
+    from shared.adapters.postgres.people.api_key_admin import ApiKeyAdmin
+    from shared.adapters.postgres.people.operator_admin import OperatorAdmin
+    from shared.adapters.postgres.people.sites import PostgresSites
+
+
+class LateStore:
+    """Stands for a store of administration until it is asked for something. SQLAlchemy takes a second and 20
+    MiB, which nobody pays who administers nothing; it is loaded beside the loop, so that nobody waits for it.
+    """
+
+    def __init__(self, module: str, name: str, pool: asyncpg.Pool[asyncpg.Record]) -> None:
+        self._place = f"shared.adapters.postgres.people.{module}", name
+        self._pool = pool
+        self._store: Any = None
+
+    def __getattr__(self, method: str) -> Callable[..., Awaitable[Any]]:
+        async def ask(*arguments: object, **named: object) -> Any:
+            if self._store is None:
+                module, name = self._place
+                self._store = getattr(await asyncio.to_thread(import_module, module), name)(self._pool)
+            return await getattr(self._store, method)(*arguments, **named)
+
+        return ask
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,10 +120,13 @@ class Stores:
     notes: PostgresNotes
     recall: PostgresRecall
     recall_index: PostgresRecallIndex
+    message_search: PostgresMessageSearch
     reminders: PostgresReminders
 
     account_links: PostgresAccountLinks
+    agent_folders: PostgresAgentFolders
     agents: PostgresAgents
+    api_key_admin: ApiKeyAdmin
     api_keys: PostgresApiKeys
     api_sessions: PostgresApiSessions
     handovers: PostgresHandovers
@@ -127,6 +158,10 @@ def build_stores(
 ) -> Stores:
     """`timezone`: where a day of spending begins."""
     account_links = PostgresAccountLinks(pool, timezone=timezone)
+
+    def late(module: str, name: str) -> Any:
+        return LateStore(module, name, pool)
+
     return Stores(
         leases=PostgresLeases(pool),
         readiness=PostgresReadiness(pool),
@@ -152,16 +187,19 @@ def build_stores(
         notes=PostgresNotes(pool),
         recall=PostgresRecall(pool),
         recall_index=PostgresRecallIndex(pool),
+        message_search=PostgresMessageSearch(pool),
         reminders=PostgresReminders(pool),
         account_links=account_links,
-        agents=PostgresAgents(pool),
+        agent_folders=PostgresAgentFolders(pool),
+        agents=late("agents", "PostgresAgents"),
+        api_key_admin=late("api_key_admin", "ApiKeyAdmin"),
         api_keys=PostgresApiKeys(pool),
         api_sessions=PostgresApiSessions(pool),
         handovers=PostgresHandovers(pool),
         identities=PostgresIdentities(pool, people=account_links),
-        operator_admin=OperatorAdmin(pool),
+        operator_admin=late("operator_admin", "OperatorAdmin"),
         people_directory=PostgresPeopleDirectory(pool),
-        sites=PostgresSites(pool),
+        sites=late("sites", "PostgresSites"),
         tickets=PostgresTickets(pool),
         visitors=PostgresVisitors(pool),
         telegram_access=PostgresTelegramAccess(pool),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +64,10 @@ async def run_agent(
 ) -> int:
     """0 when it was done, 1 when not, with lines that say why."""
     async with open_stores(database_url) as stores:
-        desk = AgentEditor(stores.agents, stores.sites, ground=defaults, drafts=editor, terminal=terminal)
+        desk = AgentEditor(
+            agents=stores.agents, sites=stores.sites, ground=defaults, say=terminal.say,
+            drafts=EditorSession("agent", folder=editor, terminal=terminal),
+        )  # fmt: skip
         match options.verb:
             case "list":
                 return await desk.list()
@@ -87,169 +91,144 @@ async def run_agent(
                 return await desk.delete(row)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AgentEditor:
-    def __init__(
-        self,
-        agents: PostgresAgents,
-        sites: PostgresSites,
-        *,
-        ground: AgentDefaults,
-        drafts: Path,
-        terminal: Terminal,
-    ) -> None:
-        self._agents = agents
-        self._sites = sites
-        self._ground = ground
-        self._drafts = EditorSession("agent", folder=drafts, terminal=terminal)
-        self._say = terminal.say
+    agents: PostgresAgents
+    sites: PostgresSites
+    ground: AgentDefaults
+    drafts: EditorSession
+    say: Callable[[str], None]
 
     async def list(self) -> int:
         head = ("agent", "version", "talks", "sites", "bots", "model")
-        for line in format_columns([head, *map(_cells, await self._agents.all())], most=_AGENT_COLUMNS):
-            self._say(line)
+        for line in format_columns([head, *map(_cells, await self.agents.all())], most=_AGENT_COLUMNS):
+            self.say(line)
         return 0
 
     def show(self, row: AgentRow) -> int:
-        self._say(format_json(row.config))
+        self.say(format_json(row.config))
         return 0
 
     def export(self, row: AgentRow, file: Path | None) -> int:
         text = format_json({"agent": row.name, "version": row.version, "config": row.config})
         if file is None:
-            self._say(text)
+            self.say(text)
             return 0
         try:
             with file.open("x", encoding="utf-8") as out:
                 out.write(text + "\n")
         except FileExistsError:
-            self._say(f"{file} is there already: nothing was written. Choose another name.")
+            self.say(f"{file} is there already: nothing was written. Choose another name.")
             return 1
         except OSError as error:
-            self._say(f"{file} cannot be written: {error.strerror}.")
+            self.say(f"{file} cannot be written: {error.strerror}.")
             return 1
-        self._say(f"{row.name}, version {row.version}, is in {file}.")
+        self.say(f"{row.name}, version {row.version}, is in {file}.")
         return 0
 
     async def create(self, name: str) -> int:
         if not AGENT_NAME.fullmatch(name):
-            self._say(
+            self.say(
                 f"{quote_name(name)} is no name for an agent: 1 to 40 of a-z, 0-9, _ and -, no mark first."
             )
             return 1
-        if not await self._agents.create(name, {}):
-            self._say(f"There is an agent {name} already. Nothing was changed.")
+        if not await self.agents.create(name, {}):
+            self.say(f"There is an agent {name} already. Nothing was changed.")
             return 1
-        self._say(f"{name} is there, with the deployment's settings.")
-        self._say(f"./evertalk agent edit {name} changes them.")
+        self.say(f"{name} is there, with the deployment's settings.")
+        self.say(f"./evertalk agent edit {name} changes them.")
         return 0
 
     async def import_file(self, file: Path) -> int:
         """Made when there is no such agent, else replaced, unless it changed since the file was written."""
         try:
             name, version, config = _read_file(file)
-            remarks = check_config(config, self._ground)
+            remarks = check_config(config, self.ground)
         except (BadAgentConfig, OSError, UnicodeDecodeError) as error:
-            self._drafts.report_problems(f"{file} cannot be used; nothing was changed:", error)
+            self.drafts.report_problems(f"{file} cannot be used; nothing was changed:", error)
             return 1
-        row = await self._agents.find(name)
+        row = await self.agents.find(name)
         if row is None:
-            if not await self._agents.create(name, config):
+            if not await self.agents.create(name, config):
                 return self._overtaken(name)
             return self._done(name, 1, remarks)
-        changed = await self._agents.change(name, config, seen=row.version if version is None else version)
+        changed = await self.agents.change(name, config, seen=row.version if version is None else version)
         if changed is None:
-            self._say(f"{name} is at version {row.version}, the file was made from version {version}.")
-            self._say(
-                "Nothing was changed. Export it again, or take `version` out of the file to replace it."
-            )
+            self.say(f"{name} is at version {row.version}, the file was made from version {version}.")
+            self.say("Nothing was changed. Export it again, or take `version` out of the file to replace it.")
             return 1
         return self._done(name, changed, remarks)
 
     async def edit(self, row: AgentRow) -> int:
-        """Nothing that was typed is lost: the draft stays in its file until the row is changed."""
-        try:
-            draft = self._drafts.create_draft(row.name, row.version, row.config)
-        except OSError as error:
-            self._say(f"No draft can be written to {self._drafts.folder}: {error.strerror}.")
-            return 1
-        typed = await self._drafts.edit(row.name, draft, self._checked)
-        if typed is None:
-            return 1
-        config, remarks = typed
-        if config == row.config:
-            draft.unlink()
-            self._say("Nothing was changed.")
-            return 0
-        version = await self._agents.change(row.name, config, seen=row.version)
-        if version is None:
-            self._say(f"Your draft is in {draft}.")
-            return self._overtaken(row.name)
-        draft.unlink()
-        return self._done(row.name, version, remarks)
+        async def store(config: Any, remarks: Sequence[str]) -> int:
+            version = await self.agents.change(row.name, config, seen=row.version)
+            return self._overtaken(row.name) if version is None else self._done(row.name, version, remarks)
+
+        return await self.drafts.change(row.name, row.version, row.config, check=self._checked, store=store)
 
     def _checked(self, config: object) -> Sequence[str]:
-        return check_config(config, self._ground)
+        return check_config(config, self.ground)
 
     async def delete(self, row: AgentRow) -> int:
         if row.name == DEFAULT_AGENT:
-            self._say(f"{DEFAULT_AGENT} stays: whoever has no other agent has this one.")
+            self.say(f"{DEFAULT_AGENT} stays: whoever has no other agent has this one.")
             return 1
-        if not await self._agents.delete(row.name):
-            self._say(f"{row.name} still answers: {_count_users(row)}. Nothing was changed.")
-            self._say("./evertalk agent assign gives them to another agent.")
+        if not await self.agents.delete(row.name):
+            self.say(f"{row.name} still answers: {_count_users(row)}. Nothing was changed.")
+            self.say("./evertalk agent assign gives them to another agent.")
             return 1
-        self._say(f"{row.name} is deleted.")
+        self.say(f"{row.name} is deleted.")
         return 0
 
     async def assign(self, row: AgentRow, *, site: str, bot: str, existing: bool) -> int:
         if bot:
             return await self._assign_bot(row, bot, existing)
-        if not await self._sites.give(site, row.name):
-            self._say(f"There is no site {quote_name(site)}. ./evertalk site list shows them.")
+        if not await self.sites.give(site, row.name):
+            self.say(f"There is no site {quote_name(site)}. ./evertalk site list shows them.")
             return 1
-        self._say(f"New conversations on {site} are answered by {row.name}.")
+        self.say(f"New conversations on {site} are answered by {row.name}.")
         if existing:
             await self._move(row, channel="web", account=site)
         else:
-            self._say("Those that exist already keep theirs; --existing moves them, too.")
+            self.say("Those that exist already keep theirs; --existing moves them, too.")
         return 0
 
     async def _assign_bot(self, row: AgentRow, bot: str, existing: bool) -> int:
-        bot_id = await self._agents.bot_id(bot)
+        bot_id = await self.agents.bot_id(bot)
         if bot_id is None:
-            self._say(f"No bot {quote_name(bot)} is known. ./evertalk agent list shows those that are.")
+            self.say(f"No bot {quote_name(bot)} is known. ./evertalk agent list shows those that are.")
             return 1
         if not existing:
-            self._say(
+            self.say(
                 "Which agent a bot has stands in the bots file (EVERTALK_TELEGRAM_BOTS_FILE), as `agent`."
             )
-            self._say("Change it there and restart; --existing moves the conversations that it has already.")
+            self.say("Change it there and restart; --existing moves the conversations that it has already.")
             return 1
         await self._move(row, channel="telegram", account=str(bot_id))
         return 0
 
     async def _move(self, row: AgentRow, *, channel: str, account: str) -> None:
-        moved = await self._agents.move_sessions(row.name, channel=channel, account=account)
+        moved = await self.agents.move_sessions(row.name, channel=channel, account=account)
         talks = "1 conversation" if moved == 1 else f"{moved} conversations"
         goes = "goes on with its" if moved == 1 else "go on with their"
-        self._say(f"{talks} moved to {row.name} and {goes} next message.")
+        self.say(f"{talks} moved to {row.name} and {goes} next message.")
         if moved:
-            self._say("What the former agent has noted of people stays with it: notes belong to an agent.")
+            self.say("What the former agent has noted of people stays with it: notes belong to an agent.")
 
     async def report_unknown(self, name: str) -> int:
-        names = ", ".join(row.name for row in await self._agents.all())
-        self._say(f"There is no agent {quote_name(name)}. There are: {names}.")
+        names = ", ".join(row.name for row in await self.agents.all())
+        self.say(f"There is no agent {quote_name(name)}. There are: {names}.")
         return 1
 
     def _overtaken(self, name: str) -> int:
-        self._say(f"Somebody else changed {name} meanwhile: nothing of yours was stored.")
-        self._say(f"./evertalk agent show {name} prints theirs; edit it again from there.")
+        self.say(f"Somebody else changed {name} meanwhile: nothing of yours was stored.")
+        self.say(f"./evertalk agent show {name} prints theirs; edit it again from there.")
         return 1
 
     def _done(self, name: str, version: int, remarks: Sequence[str]) -> int:
         for remark in remarks:
-            self._say(f"  note: {replace_unprintable(remark)}")
-        self._say(f"{name} is at version {version}; it holds from each conversation's next message on.")
+            self.say(f"  note: {replace_unprintable(remark)}")
+        self.say(f"{name} is at version {version}; it holds from each conversation's next message on.")
         return 0
 
 

@@ -6,12 +6,9 @@ import argparse
 import asyncio
 from collections.abc import Callable, Sequence
 
-from shared.adapters.postgres.db.pool import open_pool
-from shared.bootstrap.stores import build_stores
+from shared.bootstrap.stores import open_stores
 from shared.core.ops.alerts import advice_of
 
-PrintAlertLine = Callable[[str], None]
-WAIT_SECONDS = 45.0
 LOOK_SECONDS = 0.5
 _OPEN = ("due", "sending")
 
@@ -25,15 +22,18 @@ def read_alert_arguments(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 async def run_alert(
-    *, database_url: str, targets: Sequence[str], say: PrintAlertLine, wait_seconds: float = WAIT_SECONDS
+    *,
+    database_url: str,
+    targets: Sequence[str],
+    say: Callable[[str], None],
+    wait_seconds: float = 45.0,
 ) -> int:
     """0 when every target has it. The running Evertalk sends, so that what is tested is the whole way."""
     if not targets:
         say("Alerts go to nobody yet: set EVERTALK_ALERT_TELEGRAM_CHATS, _WEBHOOK_URL or _SMTP_URL.")
         return 1
-    pool = await open_pool(database_url, size=2)
-    try:
-        store = build_stores(pool).alerts
+    async with open_stores(database_url) as stores:
+        store = stores.alerts
         if not await store.somebody_sends():
             say("Evertalk does not run, and only it sends: start it with ./evertalk up, then try again.")
             return 1
@@ -44,8 +44,6 @@ async def run_alert(
                 break
             await asyncio.sleep(LOOK_SECONDS)
             results = await store.results(made)
-    finally:
-        await pool.close()
     for target, state, error in results:
         say(_line(target, state, error))
     return 0 if all(state == "sent" for _, state, _ in results) else 1

@@ -29,7 +29,7 @@ from shared.adapters.files.archive import (
 from shared.adapters.files.erasure_file import FILE as ERASURES
 from shared.adapters.files.erasure_file import ErasureFile
 from shared.adapters.mcp.tools import KNOWN_FILE
-from shared.adapters.postgres.db.pool import open_pool
+from shared.adapters.postgres.db.connecting import connected
 from shared.adapters.postgres.operations.dump import DumpFailed, counts_of, dump, facts_of, read_through
 from shared.bootstrap.foundation import FAILED_BACKUP_FILE
 from shared.bootstrap.from_settings import WORKSPACES_FOLDER
@@ -233,12 +233,8 @@ async def _check_room(folder: Path, database_url: str) -> None:
 
 
 async def _size_of(database_url: str) -> int:
-    pool = await open_pool(database_url, size=1)
-    try:
-        size: int = await pool.fetchval("SELECT pg_database_size(current_database())", timeout=10)
-        return size
-    finally:
-        await pool.close()
+    async with connected(database_url) as connection:
+        return int(await connection.fetchval("SELECT pg_database_size(current_database())", timeout=10))
 
 
 @contextlib.contextmanager
@@ -254,11 +250,9 @@ def _work_folder(folder: Path) -> Iterator[Path]:
 
 
 def _rotate(folder: Path, just_made: str, keep: int) -> list[str]:
-    gone = (
-        superfluous(_names(folder), keep=keep or 1, just_made=just_made, now=datetime.now(UTC))
-        if keep
-        else []
-    )
+    if not keep:
+        return []
+    gone = superfluous(_names(folder), keep=keep, just_made=just_made, now=datetime.now(UTC))
     for name in gone:
         (folder / name).unlink(missing_ok=True)
     return gone

@@ -8,7 +8,7 @@ import os
 import shlex
 import shutil
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,25 +34,49 @@ class EditorSession:
 
     def __init__(self, kind: str, *, folder: Path, terminal: Terminal) -> None:
         self._kind = kind
-        self.folder = folder
+        self._folder = folder
         self._terminal = terminal
         self._say = terminal.say
 
-    def create_draft(self, name: str, version: int, config: object) -> Path:
+    async def change(
+        self, name: str, version: int, shown: object, *,
+        check: Callable[[Any], Sequence[str]], store: Callable[[Any, Sequence[str]], Awaitable[int]],
+    ) -> int:  # fmt: skip
+        """Nothing that was typed is lost: the draft stays in its file until `store` has changed the row.
+
+        `check` has remarks about what was typed, or raises; `store` gets both and ends with 0 when it did.
+        """
+        try:
+            draft = self._create_draft(name, version, shown)
+        except OSError as error:
+            self._say(f"No draft can be written to {self._folder}: {error.strerror}.")
+            return 1
+        typed = await self._edit(name, draft, check)
+        if typed is None:
+            return 1
+        if typed[0] == shown:
+            self._say("Nothing was changed.")
+        elif (code := await store(*typed)) != 0:
+            self._say(f"Your draft is in {draft}.")
+            return code
+        draft.unlink()
+        return 0
+
+    def _create_draft(self, name: str, version: int, config: object) -> Path:
         """The file to edit; raises OSError."""
-        draft = self.folder / f"{self._kind}-{name}-{version}.json"
+        draft = self._folder / f"{self._kind}-{name}-{version}.json"
         if draft.exists():
             self._say(f"Going on with the draft in {draft}.")
             return draft
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for older in sorted(self.folder.glob(f"{self._kind}-{name}-*.json")):
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for older in sorted(self._folder.glob(f"{self._kind}-{name}-*.json")):
             if older.stem.removeprefix(f"{self._kind}-{name}-").isdecimal():
                 self._say(f"An older draft, begun on another version, lies in {older}.")
         draft.touch(mode=0o600)
         draft.write_text(format_json(config) + "\n", encoding="utf-8")
         return draft
 
-    async def edit(
+    async def _edit(
         self, name: str, draft: Path, check: Callable[[Any], Sequence[str]]
     ) -> tuple[Any, Sequence[str]] | None:
         """What the person wrote, checked, and remarks about it; None when they gave up for now."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Sequence
 
-from shared.adapters.postgres.db.pool import open_pool
-from shared.adapters.postgres.people.api_keys import ApiKey, PostgresApiKeys, UnknownLimit
-from shared.bootstrap.stores import build_stores
-from shared.core.identity.api_keys import SCOPES, BadKey, check_days, check_name, check_scopes
+from shared.adapters.postgres.people.api_key_admin import ApiKeyAdmin
+from shared.adapters.postgres.people.api_keys import ApiKey
+from shared.bootstrap.stores import open_stores
+from shared.core.identity.api_keys import SCOPES, BadKey, UnknownLimit, check_days, check_name, check_scopes
 
-PrintKeyLine = Callable[[str], None]
+Say = Callable[[str], None]
 
 
 def read_key_arguments(arguments: Sequence[str]) -> argparse.Namespace:
@@ -35,26 +35,32 @@ def read_key_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-async def run_key(
-    wish: argparse.Namespace, *, database_url: str, say: PrintKeyLine, tell: PrintKeyLine
-) -> int:
+async def run_key(wish: argparse.Namespace, *, database_url: str, say: Say, tell: Say) -> int:
     """0 when it was done; the key alone goes to `say`, words about it to `tell`."""
-    pool = await open_pool(database_url, size=2)
-    try:
-        keys = build_stores(pool).api_keys
+    async with open_stores(database_url) as stores:
         match wish.verb:
             case "create":
-                return await _create(keys, wish, say=say, tell=tell)
+                return await _create(stores.api_key_admin, wish, say=say, tell=tell)
             case "list":
-                return _list(await keys.all(), say)
-            case _:
-                return await _revoke(keys, wish.name, tell)
-    finally:
-        await pool.close()
+                keys = await stores.api_key_admin.all()
+                if not keys:
+                    say("There are no keys. ./evertalk key create NAME --scope SCOPE makes one.")
+                for key in keys:
+                    say("  ".join(_cells(key)))
+                return 0
+        if not await stores.api_key_admin.revoke(wish.name):
+            tell(f"No living key is called {wish.name}; ./evertalk key list shows all.")
+            return 1
+        tell(f"{wish.name} is revoked.")
+        return 0
 
 
 async def _create(
-    keys: PostgresApiKeys, wish: argparse.Namespace, *, say: PrintKeyLine, tell: PrintKeyLine
+    keys: ApiKeyAdmin,
+    wish: argparse.Namespace,
+    *,
+    say: Say,
+    tell: Say,
 ) -> int:
     try:
         token = await keys.create(
@@ -64,33 +70,14 @@ async def _create(
             site=wish.site,
             agent=wish.agent,
         )
-    except BadKey as error:
-        tell(error.advice)
-        return 1
-    except UnknownLimit as error:
-        tell(str(error))
+    except (BadKey, UnknownLimit) as error:
+        tell(error.advice if isinstance(error, BadKey) else str(error))
         return 1
     if token is None:
         tell(f"There is a key {wish.name} already. Revoke it first, or choose another name.")
         return 1
     tell("This is the key. Keep it now: it is shown this once, and only its hash is stored.")
     say(token)
-    return 0
-
-
-async def _revoke(keys: PostgresApiKeys, name: str, tell: PrintKeyLine) -> int:
-    if not await keys.revoke(name):
-        tell(f"No living key is called {name}; ./evertalk key list shows all.")
-        return 1
-    tell(f"{name} is revoked.")
-    return 0
-
-
-def _list(keys: Sequence[ApiKey], say: PrintKeyLine) -> int:
-    if not keys:
-        say("There are no keys. ./evertalk key create NAME --scope SCOPE makes one.")
-    for key in keys:
-        say("  ".join(_cells(key)))
     return 0
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from shared.adapters.models.ollama import find_ollama
-from shared.adapters.models.routing import Models
-from shared.adapters.models.selection import models_of
+from shared.adapters.models.routing import Models, models_of
 from shared.adapters.models.token_counter import VocabularyCounter
 from shared.config.settings import Settings
 from shared.core.values.money import are_old

@@ -7,18 +7,17 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from shared.adapters.postgres.db.pool import open_pool
-from shared.adapters.postgres.people.operator_admin import INVITATION_HOURS, OperatorAdmin, Pool
+from shared.adapters.postgres.db.store import Pool
+from shared.adapters.postgres.people.operator_admin import OperatorAdmin
 from shared.adapters.postgres.people.operator_auth import Operators, WeakPassword
 from shared.adapters.postgres.people.second_factors import reset_factor
 from shared.bootstrap.dashboard_stores import build_operators
 from shared.bootstrap.stores import build_stores
-from shared.core.identity.operators import ROLES
+from shared.core.identity.operators import INVITATION_HOURS, ROLES
 from shared.core.values.errors import EvertalkError
 
 AUDIT_ACTOR = "command line"
-PrintOperatorLine = Callable[[str], None]
-BuildLoginUrl = Callable[[str], str]
-"""The address of a login, of its token."""
+Say = Callable[[str], None]
 
 
 def read_operator_arguments(arguments: Sequence[str]) -> argparse.Namespace:
@@ -45,26 +44,42 @@ async def run_operator(
     wish: argparse.Namespace,
     *,
     database_url: str,
-    say: PrintOperatorLine,
-    tell: PrintOperatorLine,
+    say: Say,
+    tell: Say,
     ask: Callable[[], str],
-    url: BuildLoginUrl,
+    url: Callable[[str], str],
 ) -> int:
-    """0 when it was done; the link alone goes to `say`, words about it to `tell`; `ask` reads a password."""
+    """0 when it was done; the link alone goes to `say`, words about it to `tell`; `ask` reads a password,
+    `url` makes the address of a login of its token.
+    """
     pool = await open_pool(database_url, size=2)
     roster = build_stores(pool).operator_admin
     try:
         match wish.verb:
             case "add":
-                return await _add(roster, wish, say=say, tell=tell, url=url)
+                invited = await roster.invite(wish.name, wish.role, by=AUDIT_ACTOR)
+                tell(
+                    f"{invited.name} is in as {wish.role}. This link logs them in once, within "
+                    f"{INVITATION_HOURS} hours:"
+                )
+                say(url(invited.token))
             case "passwd":
                 return await _password(roster, build_operators(pool), wish.name, tell=tell, ask=ask)
             case "list":
-                return _list(await roster.all(), say)
+                operators = await roster.all()
+                if not operators:
+                    say("There are no operators. ./evertalk operator add NAME --role admin lets somebody in.")
+                for operator in operators:
+                    say("  ".join(_cells(operator)))
             case "totp":
                 return await _reset(pool, roster, wish.name, tell=tell)
             case _:
-                return await _revoke(roster, wish.name, tell)
+                await roster.change(await roster.named(wish.name), by=AUDIT_ACTOR, locked=True)
+                tell(
+                    f"{wish.name} is locked out, and every login of theirs has ended. "
+                    "The page Operators unlocks."
+                )
+        return 0
     except EvertalkError as error:
         tell(error.advice)
         return 1
@@ -72,24 +87,8 @@ async def run_operator(
         await pool.close()
 
 
-async def _add(
-    roster: OperatorAdmin,
-    wish: argparse.Namespace,
-    *,
-    say: PrintOperatorLine,
-    tell: PrintOperatorLine,
-    url: BuildLoginUrl,
-) -> int:
-    invited = await roster.invite(wish.name, wish.role, by=AUDIT_ACTOR)
-    tell(
-        f"{invited.name} is in as {wish.role}. This link logs them in once, within {INVITATION_HOURS} hours:"
-    )
-    say(url(invited.token))
-    return 0
-
-
 async def _password(
-    roster: OperatorAdmin, operators: Operators, name: str, *, tell: PrintOperatorLine, ask: Callable[[], str]
+    roster: OperatorAdmin, operators: Operators, name: str, *, tell: Say, ask: Callable[[], str]
 ) -> int:
     try:
         operator = await roster.with_password(await roster.named(name))
@@ -106,26 +105,12 @@ async def _password(
     return 0
 
 
-async def _revoke(roster: OperatorAdmin, name: str, tell: PrintOperatorLine) -> int:
-    await roster.change(await roster.named(name), by=AUDIT_ACTOR, locked=True)
-    tell(f"{name} is locked out, and every login of theirs has ended. The page Operators unlocks.")
-    return 0
-
-
-async def _reset(pool: Pool, roster: OperatorAdmin, name: str, *, tell: PrintOperatorLine) -> int:
+async def _reset(pool: Pool, roster: OperatorAdmin, name: str, *, tell: Say) -> int:
     operator = await roster.with_password(await roster.named(name))
     if not await reset_factor(pool, operator, by=AUDIT_ACTOR):
         tell(f"{name} has no second factor; nothing was changed.")
         return 1
     tell(f"The second factor of {name} is gone. Their password opens alone, until they set up another.")
-    return 0
-
-
-def _list(operators: Sequence[dict[str, Any]], say: PrintOperatorLine) -> int:
-    if not operators:
-        say("There are no operators. ./evertalk operator add NAME --role admin lets somebody in.")
-    for operator in operators:
-        say("  ".join(_cells(operator)))
     return 0
 
 

@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from shared.adapters.postgres.dashboard.telegram import BotState
 from shared.adapters.postgres.telegram.access import CODE_HOURS, AccessRow
 from shared.bootstrap.stores import Stores, open_stores
+from shared.cli.editor_session import format_columns
 from shared.config.bots import BotConfig
 from shared.core.values.errors import StorageUnavailable
 
@@ -55,7 +56,8 @@ async def _list(stores: Stores, say: Callable[[str], None]) -> int:
     if not rows:
         say("Nobody has asked yet. Whoever writes to the bot gets a code, which you can approve here.")
         return 0
-    for line in format_table((("code", "state", "id", "name", "asked", "bot"), *rows)):
+    head = ("code", "state", "id", "name", "asked", "bot")
+    for line in format_columns([head, *rows], most=[80] * len(head)):
         say(line)
     return 0
 
@@ -168,9 +170,3 @@ def format_person(row: AccessRow) -> str:
 
 def strip_unprintable(text: str) -> str:
     return "".join(char for char in text if char.isprintable()).strip()
-
-
-def format_table(rows: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    padded = ([cell.ljust(width) for cell, width in zip(row, widths, strict=True)] for row in rows)
-    return ["  ".join(cells).rstrip() for cells in padded]

@@ -13,6 +13,7 @@ from shared.adapters.postgres.people.people_directory import PersonRow, Postgres
 from shared.adapters.postgres.privacy.erasure import PostgresErasure
 from shared.bootstrap.foundation import SystemClock
 from shared.bootstrap.stores import Stores, open_stores
+from shared.cli.pairing import strip_unprintable
 from shared.core.privacy.erasure import COUNTED
 from shared.core.privacy.export import ExportFormat
 from shared.core.values.errors import OnHold
@@ -83,8 +84,8 @@ def _list(rows: Sequence[PersonRow], say: Callable[[str], None]) -> int:
         say("Nobody was found.")
         return 0
     for row in rows:
-        name = _printable(row.name) or ("a group" if row.kind == "group" else "–")
-        places = ", ".join(map(_printable, row.places)) or "–"
+        name = strip_unprintable(row.name) or ("a group" if row.kind == "group" else "–")
+        places = ", ".join(map(strip_unprintable, row.places)) or "–"
         said = _number(row.messages, "message", "messages")
         talks = f"{said} in {_number(row.conversations, 'conversation', 'conversations')}"
         say(f"{row.public_id}  {name[:40]}  {places}  {talks}, last {row.last_active_at:%Y-%m-%d}")
@@ -151,7 +152,3 @@ async def _erase(store: PostgresErasure, session_id: int, person: str, desk: Per
 
 def _amounts(counts: Mapping[str, int]) -> str:
     return ", ".join(_number(counts.get(name, 0), *_COUNT_LABELS[name]) for name in COUNTED)
-
-
-def _printable(text: str) -> str:
-    return "".join(char for char in text if char.isprintable()).strip()

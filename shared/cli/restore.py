@@ -24,6 +24,7 @@ from shared.adapters.postgres.db.urls import place_of
 from shared.adapters.postgres.operations.dump import facts_of, is_empty
 from shared.adapters.postgres.operations.restore import Refilled, refill
 from shared.cli.backup import FOLDERS, PrintLine, copy_erasures, format_counts
+from shared.cli.servers import open_database
 from shared.config.settings import Settings, resolve_secret_key
 from shared.core.ops.backups import DATABASE, FILES, KEY, BadBackup, Manifest, check_seal, read_manifest
 from shared.core.privacy.erasures import Erased
@@ -66,10 +67,9 @@ def read_restore_arguments(arguments: Sequence[str]) -> argparse.Namespace:
 
 async def run_restore(wish: argparse.Namespace, *, settings: Settings, say: PrintLine) -> int:
     """The exit code; raises CannotRestore, BadBackup, EmbeddedServerFailed, DumpFailed."""
+    into = restore_embedded if settings.embedded_postgres else restore_external
     path = wish.path.expanduser().absolute()
-    if settings.embedded_postgres:
-        return await restore_embedded(settings, path, foreign=wish.foreign, erasures=wish.erasures, say=say)
-    return await restore_external(settings, path, foreign=wish.foreign, erasures=wish.erasures, say=say)
+    return await into(settings, path, foreign=wish.foreign, erasures=wish.erasures, say=say)
 
 
 async def restore_embedded(
@@ -194,25 +194,20 @@ def open_stage(settings: Settings, path: Path) -> Iterator[Path]:
 async def _load_erasures(settings: Settings, erasures: Path | None, say: PrintLine) -> list[Erased]:
     """From the copy apart, brought up to date by the present database as far as that still starts."""
     file = ErasureFile(settings.backups / ERASURES)
-    servers = settings.data_dir / "servers"
-    if (servers / "pg" / "PG_VERSION").is_file():
+    if (settings.data_dir / "servers" / "pg" / "PG_VERSION").is_file():
         try:
-            async with EmbeddedServers(
-                servers, wanted=Wanted(redis=False), account=settings.servers_account
-            ) as running:
-                if (await facts_of(running.database_url))[1] is not None:
-                    await copy_erasures(running.database_url, file)
+            async with open_database(settings) as url:
+                if (await facts_of(url))[1] is not None:
+                    await copy_erasures(url, file)
         except (EmbeddedServerFailed, EvertalkError, OSError) as error:
             first = str(error).splitlines()[0]
             say(f"The present database cannot be read ({first}): erasures come from {ERASURES} alone.")
-    more = [] if erasures is None else _read_erasure_file(erasures)
-    return [*file.read(), *more]
-
-
-def _read_erasure_file(path: Path) -> list[Erased]:
-    if not path.is_file():
-        raise CannotRestore(f"there is no file {path}", advice="Nothing was changed. Look for the right one.")
-    return ErasureFile(path).read()
+    if erasures is None:
+        return file.read()
+    if not erasures.is_file():
+        advice = "Nothing was changed. Look for the right one."
+        raise CannotRestore(f"there is no file {erasures}", advice=advice)
+    return [*file.read(), *ErasureFile(erasures).read()]
 
 
 async def _build(settings: Settings, path: Path, stage: Path, logged: Sequence[Erased]) -> RestoreResult:

@@ -6,17 +6,26 @@ import argparse
 import html
 import secrets
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from shared.adapters.encryption import Encryption
 from shared.adapters.postgres.people.agents import PostgresAgents
-from shared.adapters.postgres.people.sites import PostgresSites, SiteShown, secret_about, site_from, whole_of
+from shared.adapters.postgres.people.sites import PostgresSites
 from shared.bootstrap.stores import open_stores
 from shared.cli.editor_session import EditorSession, Terminal, format_columns, format_json, quote_name
 from shared.config.agents import AGENT_NAME
 from shared.config.bots import DEFAULT_AGENT
-from shared.config.sites import AUDIENCES, BadSiteConfig, check_site
+from shared.config.sites import (
+    AUDIENCES,
+    BadSiteConfig,
+    SiteShown,
+    check_site,
+    secret_about,
+    site_from,
+    whole_of,
+)
 
 _COLUMNS = (14, 14, 8, 8, 8, 20)
 _TEXT_FLAGS = (
@@ -76,43 +85,34 @@ async def run_site(
     """0 when it was done, 1 when not, with lines that say why."""
     async with open_stores(database_url) as stores:
         desk = SiteEditor(
-            stores.sites, stores.agents,
+            sites=stores.sites, agents=stores.agents,
             drafts=EditorSession("site", folder=drafts, terminal=terminal), say=terminal.say,
             vault=vault, public_url=public_url,
         )  # fmt: skip
         return await desk.run(wish)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SiteEditor:
-    def __init__(
-        self,
-        sites: PostgresSites,
-        agents: PostgresAgents,
-        *,
-        drafts: EditorSession,
-        say: Callable[[str], None],
-        vault: Callable[[], Encryption],
-        public_url: str | None,
-    ) -> None:
-        self._sites = sites
-        self._agents = agents
-        self._drafts = drafts
-        self._say = say
-        self._vault = vault
-        self._public_url = public_url
+    sites: PostgresSites
+    agents: PostgresAgents
+    drafts: EditorSession
+    say: Callable[[str], None]
+    vault: Callable[[], Encryption]
+    public_url: str | None
 
     async def run(self, wish: argparse.Namespace) -> int:
         if wish.verb == "list":
             return await self._list()
         if wish.verb == "add":
             return await self._add(wish)
-        site = await self._sites.find(wish.name)
+        site = await self.sites.find(wish.name)
         if site is None:
-            self._say(f"There is no site {quote_name(wish.name)}. ./evertalk site list shows all.")
+            self.say(f"There is no site {quote_name(wish.name)}. ./evertalk site list shows all.")
             return 1
         match wish.verb:
             case "show":
-                self._say(format_json(whole_of(site)))
+                self.say(format_json(whole_of(site)))
                 return 0
             case "snippet":
                 return self._snippet(site.name)
@@ -128,16 +128,16 @@ class SiteEditor:
                 site.name, site.agent, site.audience, str(site.config.get("verified", "off")),
                 str(site.visitors), " ".join(site.origins) or "–",
             )
-            for site in await self._sites.all()
+            for site in await self.sites.all()
         ]  # fmt: skip
         head = ("site", "agent", "audience", "verified", "visitors", "origins")
         for line in format_columns([head, *rows], most=_COLUMNS):
-            self._say(line)
+            self.say(line)
         return 0
 
     async def _add(self, wish: argparse.Namespace) -> int:
         if not AGENT_NAME.fullmatch(wish.name):
-            self._say(
+            self.say(
                 f"{quote_name(wish.name)} is no name for a site: 1 to 40 of a-z, 0-9, _ and -, no mark first."
             )
             return 1
@@ -145,87 +145,74 @@ class SiteEditor:
         site = await self._checked(wish.name, whole, version=1)
         if site is None:
             return 1
-        if not await self._sites.add(site):
-            self._say("There is a site of that name already. ./evertalk site list shows all.")
+        if not await self.sites.add(site):
+            self.say("There is a site of that name already. ./evertalk site list shows all.")
             return 1
         return self._snippet(site.name)
 
     async def _edit(self, site: SiteShown) -> int:
-        """Nothing that was typed is lost: the draft stays in its file until the row is changed."""
-        try:
-            draft = self._drafts.create_draft(site.name, site.version, whole_of(site))
-        except OSError as error:
-            self._say(f"No draft can be written to {self._drafts.folder}: {error.strerror}.")
-            return 1
-        typed = await self._drafts.edit(site.name, draft, check_site)
-        if typed is None:
-            return 1
-        if typed[0] == whole_of(site):
-            draft.unlink()
-            self._say("Nothing was changed.")
-            return 0
-        code = await self._change(site, typed[0])
-        if code == 0:
-            draft.unlink()
-        else:
-            self._say(f"Your draft is in {draft}.")
-        return code
+        async def store(whole: Any, _: Sequence[str]) -> int:
+            return await self._change(site, whole)
+
+        return await self.drafts.change(
+            site.name, site.version, whole_of(site), check=check_site, store=store
+        )
 
     async def _change(self, site: SiteShown, whole: Mapping[str, Any]) -> int:
         changed = await self._checked(site.name, whole, version=site.version)
         if changed is None:
             return 1
-        if await self._sites.change(changed) is None:
-            self._say(f"Somebody else changed {site.name} meanwhile: nothing of yours was stored.")
+        if await self.sites.change(changed) is None:
+            self.say(f"Somebody else changed {site.name} meanwhile: nothing of yours was stored.")
             return 1
-        self._say(f"{site.name} is changed. {_TAKES}")
-        if changed.config.get("verified", "off") != "off" and not await self._sites.secrets(site.name):
-            self._say(f"Nobody can sign in yet: ./evertalk site secret {site.name} add makes a secret.")
+        self.say(f"{site.name} is changed. {_TAKES}")
+        if changed.config.get("verified", "off") != "off" and not await self.sites.secrets(site.name):
+            self.say(f"Nobody can sign in yet: ./evertalk site secret {site.name} add makes a secret.")
         return 0
 
     async def _checked(self, name: str, whole: Mapping[str, Any], *, version: int) -> SiteShown | None:
         try:
             check_site(whole)
         except BadSiteConfig as error:
-            self._drafts.report_problems("This cannot be used; nothing was changed:", error)
+            self.drafts.report_problems("This cannot be used; nothing was changed:", error)
             return None
         site = site_from(name, whole, version=version)
-        if await self._agents.find(site.agent) is None:
-            names = ", ".join(row.name for row in await self._agents.all())
-            self._say(f"There is no agent {quote_name(site.agent)}. There are: {names}. Nothing was changed.")
+        if await self.agents.find(site.agent) is None:
+            names = ", ".join(row.name for row in await self.agents.all())
+            self.say(f"There is no agent {quote_name(site.agent)}. There are: {names}. Nothing was changed.")
             return None
         return site
 
     def _snippet(self, name: str) -> int:
-        place = html.escape((self._public_url or "https://YOUR-SERVER").rstrip("/"), quote=True)
-        self._say(f'<script src="{place}/widget.js" data-site="{name}" async></script>')
+        place = html.escape((self.public_url or "https://YOUR-SERVER").rstrip("/"), quote=True)
+        self.say(f'<script src="{place}/widget.js" data-site="{name}" async></script>')
         return 0
 
     async def _secret(self, name: str, what: str, secret_id: str) -> int:
         if what == "list":
-            for one in await self._sites.secrets(name):
-                self._say(f"{one.id}  made {one.created_at:%Y-%m-%d %H:%M} UTC")
+            for found, at in await self.sites.secrets(name):
+                self.say(f"{found}  made {at:%Y-%m-%d %H:%M} UTC")
             return 0
         if what == "add":
             return await self._add_secret(name)
-        if not await self._sites.revoke_secret(name, secret_id):
-            self._say(
+        if not await self.sites.revoke_secret(name, secret_id):
+            self.say(
                 f"{name} has no secret {quote_name(secret_id)}; ./evertalk site secret {name} list shows."
             )
             return 1
-        self._say(f"{secret_id} is revoked; whoever was signed in has to come with a new signature. {_TAKES}")
+        self.say(f"{secret_id} is revoked; whoever was signed in has to come with a new signature. {_TAKES}")
         return 0
 
     async def _add_secret(self, name: str) -> int:
         secret_id, secret = secrets.token_hex(4), secrets.token_urlsafe(48)
-        sealed = self._vault().seal(secret.encode(), about=secret_about(name, secret_id))
-        if not await self._sites.add_secret(name, secret_id, sealed):
-            self._say(f"{name} has two secrets already; revoke one of them first:")
-            self._say(f"./evertalk site secret {name} list shows them.")
+        sealed = self.vault().seal(secret.encode(), about=secret_about(name, secret_id))
+        if not await self.sites.add_secret(name, secret_id, sealed):
+            self.say(f"{name} has two secrets already; revoke one of them first:")
+            self.say(f"./evertalk site secret {name} list shows them.")
             return 1
-        self._say(secret)
-        self._say(f"This is secret {secret_id} of {name}, shown this once; keep it on your server only.")
-        self._say(_TAKES)
+        self.say(secret)
+        self.say(f"This is secret {secret_id} of {name}, shown this once; keep it on your server only.")
+        self.say(_TAKES)
         return 0
 
 

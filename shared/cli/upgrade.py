@@ -11,12 +11,14 @@ from pathlib import Path
 
 from shared.adapters.embedded import EmbeddedServers, Wanted
 from shared.adapters.embedded.binaries import POSTGRES_MAJOR, Binaries, find_binaries
+from shared.adapters.files.archive import unpack
 from shared.adapters.postgres.db.migrate import MigrationFailed, current_revision, migrate_or_say_why
 from shared.adapters.postgres.db.readiness import is_newer, refuse_unknown
 from shared.adapters.postgres.operations.dump import restore
 from shared.adapters.postgres.operations.restore import broken_promises, carry_over
 from shared.cli.backup import BackupResult, PrintLine, describe_backup, find_last_backup, make_backup
 from shared.cli.restore import build_servers, hold_data_folder, open_stage, swap_in
+from shared.cli.servers import open_database
 from shared.config.settings import Settings
 from shared.core.ops.backups import DATABASE
 from shared.core.values.errors import EvertalkError
@@ -59,9 +61,9 @@ async def run_upgrade(
             return 0
         if major != POSTGRES_MAJOR:
             return await _upgrade_postgres(settings, major, wish.old_postgres, say)
-        async with _servers(settings) as servers:
+        async with open_database(settings) as url:
             try:
-                return await _in_place(settings, servers.database_url, say, migrate)
+                return await _in_place(settings, url, say, migrate)
             except _UpgradeFailed as half:
                 left = half
         # Only a migration that commits on its own way can bring us here.
@@ -104,26 +106,20 @@ async def _upgrade_postgres(settings: Settings, major: int, given: Path | None, 
     for line in describe_backup(made):
         say(line)
     with open_stage(settings, made.path) as stage:
-        manifest = _unpacked(made, stage)
+        before = unpack(made.path, stage).postgres
         async with build_servers(settings, stage) as servers:
             broken = await carry_over(servers.database_url, stage / DATABASE)
         aside = swap_in(settings.data_dir, "upgrade", [("servers/pg", stage / "servers" / "pg")])
     say(f"What PostgreSQL {major} held lies in {aside}; delete it when all is well.")
-    return _report_end(f"PostgreSQL {manifest} → {POSTGRES_MAJOR}, schema up to date.", broken, say)
+    return _report_end(f"PostgreSQL {before} → {POSTGRES_MAJOR}, schema up to date.", broken, say)
 
 
 async def _put_back(settings: Settings, made: BackupResult) -> None:
     with open_stage(settings, made.path) as stage:
-        _unpacked(made, stage)
+        unpack(made.path, stage)
         async with build_servers(settings, stage) as servers:
             await restore(stage / DATABASE, servers.database_url)
         swap_in(settings.data_dir, "upgrade", [("servers/pg", stage / "servers" / "pg")])
-
-
-def _unpacked(made: BackupResult, stage: Path) -> str:
-    from shared.adapters.files.archive import unpack
-
-    return unpack(made.path, stage).postgres
 
 
 def _report_end(line: str, broken: Sequence[str], say: PrintLine) -> int:
@@ -132,12 +128,6 @@ def _report_end(line: str, broken: Sequence[str], say: PrintLine) -> int:
         say(f"  a promise does not hold: {one}")
     say("Start it: ./evertalk up")
     return 1 if broken else 0
-
-
-def _servers(settings: Settings) -> EmbeddedServers:
-    return EmbeddedServers(
-        settings.data_dir / "servers", wanted=Wanted(redis=False), account=settings.servers_account
-    )
 
 
 def _major_of(data: Path) -> int | None:

@@ -141,6 +141,9 @@ class Settings(BaseSettings):
     telegram_bots_file: Path | None = None
     telegram_drafts: bool = False
     telegram_rich: bool = False
+    telegram_reactions: bool = False
+    telegram_channels: bool = False
+    telegram_inline: bool = False
 
     # How conversations are kept; None means "as the preset says".
     preset: str = "steady"

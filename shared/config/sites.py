@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
@@ -162,3 +163,37 @@ def _link_problems(config: Mapping[str, Any]) -> Iterator[str]:
         usable = False
     if not usable or not link.isprintable() or " " in link or "\\" in link:
         yield "privacy_url: must be an address that begins with https://"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteShown:
+    """A site as its operator sees it."""
+
+    name: str
+    agent: str
+    audience: str
+    origins: tuple[str, ...]
+    config: Mapping[str, Any]
+    version: int
+    visitors: int = 0
+
+
+def whole_of(site: SiteShown) -> dict[str, Any]:
+    """As it is edited: what the row and its config say, in one object."""
+    return {
+        "agent": site.agent, "audience": site.audience, "origins": list(site.origins), **site.config,
+    }  # fmt: skip
+
+
+def site_from(name: str, whole: Mapping[str, Any], *, version: int) -> SiteShown:
+    """The other way round; `whole` has been checked."""
+    config = {key: value for key, value in whole.items() if key not in ROW_FIELDS and value is not None}
+    return SiteShown(
+        name=name, agent=whole["agent"], audience=whole["audience"], origins=tuple(whole["origins"]),
+        config=config, version=version,
+    )  # fmt: skip
+
+
+def secret_about(site: str, secret_id: str) -> str:
+    """What a sealed secret is bound to."""
+    return f"site-secret:{site}:{secret_id}"

@@ -13,7 +13,7 @@ from shared.adapters.postgres.db.pool import open_pool
 from shared.bootstrap.dashboard_stores import build_operators
 from shared.config.settings import Settings, find_mcp_file
 from shared.core.identity.api_keys import SCOPES
-from shared.diagnostics.security_findings import SecurityFinding
+from shared.diagnostics.checks import Finding, grave, risk, serious, slight
 from shared.diagnostics.security_settings import is_public, review_site_origins
 
 _SECONDS = 10.0
@@ -87,14 +87,13 @@ async def read_deployment_rows(database_url: str) -> DeploymentRows:
         await pool.close()
 
 
-def review_database(settings: Settings, stored: DeploymentRows) -> Iterator[SecurityFinding]:
+def review_database(settings: Settings, stored: DeploymentRows) -> Iterator[Finding]:
     yield from _record(settings, stored)
     if stored.followers and not stored.waits_for_followers:
-        yield SecurityFinding(
-            grade="serious",
-            what="a standby follows the database, and no commit waits for it",
-            why="When it is promoted, what was acknowledged a moment before may be lost.",
-            change="ALTER SYSTEM SET synchronous_standby_names = 'ANY 1 (*)' (docs/server.md, A standby)",
+        yield serious(
+            "a standby follows the database, and no commit waits for it",
+            "When it is promoted, what was acknowledged a moment before may be lost.",
+            "ALTER SYSTEM SET synchronous_standby_names = 'ANY 1 (*)' (docs/server.md, A standby)",
         )
     yield from _operators(settings, stored.operators)
     for key in stored.keys:
@@ -107,116 +106,107 @@ def review_database(settings: Settings, stored: DeploymentRows) -> Iterator[Secu
     yield from _agents(settings, stored)
 
 
-def _record(settings: Settings, stored: DeploymentRows) -> Iterator[SecurityFinding]:
+def _record(settings: Settings, stored: DeploymentRows) -> Iterator[Finding]:
     if stored.broken_record is not None:
-        yield SecurityFinding(
-            grade="grave",
-            what=f"the record of what operators did is broken at line {stored.broken_record}",
-            why="Somebody changed or removed a line in the database itself.",
-            change="Compare it with the newest backup, and find out who else can write to the database",
+        yield grave(
+            f"the record of what operators did is broken at line {stored.broken_record}",
+            "Somebody changed or removed a line in the database itself.",
+            "Compare it with the newest backup, and find out who else can write to the database",
         )
     if stored.superuser and settings.database_url is not None:
-        yield SecurityFinding(
-            grade="serious",
-            what=f"Evertalk uses the database as {stored.role}, who may do everything there",
-            why="A hole in one statement would be a hole in the whole server, its files and programs.",
-            change="./evertalk database roles | psql, then DATABASE_URL with evertalk_app (docs/server.md)",
+        yield serious(
+            f"Evertalk uses the database as {stored.role}, who may do everything there",
+            "A hole in one statement would be a hole in the whole server, its files and programs.",
+            "./evertalk database roles | psql, then DATABASE_URL with evertalk_app (docs/server.md)",
         )
 
 
-def _operators(settings: Settings, operators: Sequence[Mapping[str, Any]]) -> Iterator[SecurityFinding]:
+def _operators(settings: Settings, operators: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
     admins = [str(one["name"]) for one in operators if one["role"] == "admin"]
     if len(admins) > _MANY_ADMINS:
-        yield SecurityFinding(
-            grade="slight",
-            what=f"{len(admins)} admins: {', '.join(admins)}",
-            why="Each of them can let others in and forget people; most need to read or to answer only.",
-            change="on the page Operators, make those operators or viewers who need no more",
+        yield slight(
+            f"{len(admins)} admins: {', '.join(admins)}",
+            "Each of them can let others in and forget people; most need to read or to answer only.",
+            "on the page Operators, make those operators or viewers who need no more",
         )
     for one in operators:
         if one["is_long_away"]:
-            yield SecurityFinding(
-                grade="serious" if one["role"] == "admin" else "slight",
-                what=f"{one['name']} ({one['role']}) has not logged in for 90 days",
-                why="Nobody notices when such an account is used by somebody else.",
-                change=f"./evertalk operator revoke '{one['name']}'",
+            yield risk(
+                "serious" if one["role"] == "admin" else "slight",
+                f"{one['name']} ({one['role']}) has not logged in for 90 days",
+                "Nobody notices when such an account is used by somebody else.",
+                f"./evertalk operator revoke '{one['name']}'",
             )
         elif one["has_old_password"]:
-            yield SecurityFinding(
-                grade="slight",
-                what=f"the password of {one['name']} is older than a year",
-                why="It may stand in somebody's list by now.",
-                change=f"./evertalk operator passwd '{one['name']}'",
+            yield slight(
+                f"the password of {one['name']} is older than a year",
+                "It may stand in somebody's list by now.",
+                f"./evertalk operator passwd '{one['name']}'",
             )
     if settings.oidc_issuer is None and is_public(settings):
         alone = [one for one in operators if one["has_password"] and not one["has_second_factor"]]
         names = [str(one["name"]) for one in alone]
         if names:
-            yield SecurityFinding(
-                grade="slight",
-                what=f"{', '.join(names)} log in by a password alone, on a public address",
-                why="A password that was read over a shoulder is enough.",
-                change="a second factor, on the page Account; or EVERTALK_OIDC_ISSUER with its like",
+            yield slight(
+                f"{', '.join(names)} log in by a password alone, on a public address",
+                "A password that was read over a shoulder is enough.",
+                "a second factor, on the page Account; or EVERTALK_OIDC_ISSUER with its like",
             )
 
 
-def _key(key: Mapping[str, Any]) -> Iterator[SecurityFinding]:
+def _key(key: Mapping[str, Any]) -> Iterator[Finding]:
     everything = set(key["scopes"]) >= set(SCOPES)
     name = str(key["name"])
     if everything and key["is_unbound"]:
-        yield SecurityFinding(
-            grade="grave" if key["is_endless"] else "serious",
-            what=f"the key {name} may do everything for everybody{', for ever' if key['is_endless'] else ''}",
-            why="Whoever finds it in a log or a repository reads and writes all conversations.",
-            change=f"./evertalk key revoke '{name}', then a new one with few scopes, --site and --days",
+        yield risk(
+            "grave" if key["is_endless"] else "serious",
+            f"the key {name} may do everything for everybody{', for ever' if key['is_endless'] else ''}",
+            "Whoever finds it in a log or a repository reads and writes all conversations.",
+            f"./evertalk key revoke '{name}', then a new one with few scopes, --site and --days",
         )
     elif key["is_endless"]:
-        yield SecurityFinding(
-            grade="serious",
-            what=f"the key {name} never ends",
-            why="A key that was forgotten somewhere opens for ever.",
-            change=f"./evertalk key revoke '{name}', then a new one with --days 365",
+        yield serious(
+            f"the key {name} never ends",
+            "A key that was forgotten somewhere opens for ever.",
+            f"./evertalk key revoke '{name}', then a new one with --days 365",
         )
     if key["is_unused"]:
-        yield SecurityFinding(
-            grade="slight",
-            what=f"nobody has used the key {name} for 90 days",
-            why="What nobody needs can only be stolen.",
-            change=f"./evertalk key revoke '{name}'",
+        yield slight(
+            f"nobody has used the key {name} for 90 days",
+            "What nobody needs can only be stolen.",
+            f"./evertalk key revoke '{name}'",
         )
 
 
-def _site(settings: Settings, site: Mapping[str, Any]) -> Iterator[SecurityFinding]:
+def _site(settings: Settings, site: Mapping[str, Any]) -> Iterator[Finding]:
     name = str(site["name"])
     config = site["config"] if isinstance(site["config"], Mapping) else {}
     personal = "public" not in (site["audience"], settings.profile)
     if personal and is_public(settings) and config.get("verified") != "required":
-        yield SecurityFinding(
-            grade="grave" if not site["origins"] else "serious",
-            what=f"the site {name} is personal, and anybody can open it at {settings.public_url}",
-            why="Strangers talk with your own assistant: its tools, its folder, your money.",
-            change=f'./evertalk site edit {name}: "audience": "public", or "verified": "required"',
+        yield risk(
+            "grave" if not site["origins"] else "serious",
+            f"the site {name} is personal, and anybody can open it at {settings.public_url}",
+            "Strangers talk with your own assistant: its tools, its folder, your money.",
+            f'./evertalk site edit {name}: "audience": "public", or "verified": "required"',
         )
     if config.get("webview") and config.get("verified") != "required":
-        yield SecurityFinding(
-            grade="slight",
-            what=f"the site {name} lets in pages that do not say where they are from (webview)",
-            why="So can any page that hides it; limits and caps are then all that holds.",
-            change=f'./evertalk site edit {name}: "webview": false, or "verified": "required"',
+        yield slight(
+            f"the site {name} lets in pages that do not say where they are from (webview)",
+            "So can any page that hides it; limits and caps are then all that holds.",
+            f'./evertalk site edit {name}: "webview": false, or "verified": "required"',
         )
 
 
-def _bot(bot: Mapping[str, Any]) -> Iterator[SecurityFinding]:
+def _bot(bot: Mapping[str, Any]) -> Iterator[Finding]:
     if bot["access"] == "open" and bot["audience"] == "personal":
-        yield SecurityFinding(
-            grade="serious",
-            what=f"anybody who finds @{bot['username']} talks with an assistant that is meant for you",
-            why="They spend your money, and reach whatever tools its agent has.",
-            change="access: pairing, or audience: public, where this bot is set up",
+        yield serious(
+            f"anybody who finds @{bot['username']} talks with an assistant that is meant for you",
+            "They spend your money, and reach whatever tools its agent has.",
+            "access: pairing, or audience: public, where this bot is set up",
         )
 
 
-def _agents(settings: Settings, stored: DeploymentRows) -> Iterator[SecurityFinding]:
+def _agents(settings: Settings, stored: DeploymentRows) -> Iterator[Finding]:
     """What strangers can have done, and what could carry words away."""
     servers, _ = configured_servers(find_mcp_file(settings))
     places: dict[str, list[str]] = {}
@@ -229,18 +219,17 @@ def _agents(settings: Settings, stored: DeploymentRows) -> Iterator[SecurityFind
         tools = tools if isinstance(tools, Mapping) else {}
         lent = ", ".join(server.name for server in servers)
         if lent and not tools.get("allow"):
-            yield SecurityFinding(
-                grade="serious",
-                what=f"strangers at {', '.join(where)} have all tools of {lent}",
-                why="Those act with your rights at that server, for whoever asks.",
-                change=f'./evertalk agent edit {name}: "tools": {{"allow": [the few that strangers need]}}',
+            yield serious(
+                f"strangers at {', '.join(where)} have all tools of {lent}",
+                "Those act with your rights at that server, for whoever asks.",
+                f'./evertalk agent edit {name}: "tools": {{"allow": [the few that strangers need]}}',
             )
         if _may_fetch(tools):
-            yield SecurityFinding(
-                grade="serious" if lent else "slight",
-                what=f"strangers at {', '.join(where)} can have pages fetched (fetch_url)",
-                why="A page can talk the assistant into carrying words away in the next address.",
-                change=f'./evertalk agent edit {name}: "tools": {{"deny": ["fetch_url"]}}',
+            yield risk(
+                "serious" if lent else "slight",
+                f"strangers at {', '.join(where)} can have pages fetched (fetch_url)",
+                "A page can talk the assistant into carrying words away in the next address.",
+                f'./evertalk agent edit {name}: "tools": {{"deny": ["fetch_url"]}}',
             )
 
 

@@ -15,14 +15,15 @@ from shared.adapters.mcp.tools import configured_servers
 from shared.cli.backup import find_last_backup
 from shared.config.settings import Settings, default_env_file, find_mcp_file
 from shared.core.tools.mcp import McpServer
-from shared.diagnostics.security_findings import SecurityFinding, classify_host
+from shared.diagnostics.checks import Finding, grave, risk, serious, slight
+from shared.diagnostics.security_settings import classify_host
 
 OLD_BACKUP = timedelta(days=2)
 _PACKAGE_RUNNERS = ("npx", "uvx", "bunx", "pipx", "dlx")
 _PINNED = re.compile(r".+(@[0-9][\w.+-]*|==[\w.+-]+)")
 
 
-def review_files(settings: Settings) -> Iterator[SecurityFinding]:
+def review_files(settings: Settings) -> Iterator[Finding]:
     folder = settings.data_dir
     yield from _private(
         folder, "it holds every conversation, and the key that seals secrets", passing=_can_traverse(settings)
@@ -47,39 +48,37 @@ def _mode(path: Path) -> int:
         return 0
 
 
-def _private(path: Path, because: str, *, passing: int = 0) -> Iterator[SecurityFinding]:
+def _private(path: Path, because: str, *, passing: int = 0) -> Iterator[Finding]:
     """`passing` are the rights that others must have to get through to what is theirs."""
     mode = _mode(path)
     if not mode & 0o077 & ~passing:
         return
     right = f"{0o700 | passing:o}" if path.is_dir() else "600"
-    yield SecurityFinding(
-        grade="grave" if mode & 0o022 or (mode & 0o044 and path.is_file()) else "serious",
-        what=f"others on this machine can {'change' if mode & 0o022 else 'look into'} {path} ({mode:o})",
-        why=f"{because[0].upper()}{because[1:]}.",
-        change=f"chmod {right} {path}",
+    yield risk(
+        "grave" if mode & 0o022 or (mode & 0o044 and path.is_file()) else "serious",
+        f"others on this machine can {'change' if mode & 0o022 else 'look into'} {path} ({mode:o})",
+        f"{because[0].upper()}{because[1:]}.",
+        f"chmod {right} {path}",
     )
 
 
-def _unchangeable(path: Path, because: str) -> Iterator[SecurityFinding]:
+def _unchangeable(path: Path, because: str) -> Iterator[Finding]:
     mode = _mode(path)
     if mode & 0o022:
-        yield SecurityFinding(
-            grade="grave",
-            what=f"others on this machine can change {path} ({mode:o})",
-            why=f"{because[0].upper()}{because[1:]}.",
-            change=f"chmod -R go-w {path}",
+        yield grave(
+            f"others on this machine can change {path} ({mode:o})",
+            f"{because[0].upper()}{because[1:]}.",
+            f"chmod -R go-w {path}",
         )
 
 
-def _root(folder: Path) -> Iterator[SecurityFinding]:
+def _root(folder: Path) -> Iterator[Finding]:
     if os.name != "posix" or os.geteuid() != 0:
         return
-    yield SecurityFinding(
-        grade="serious",
-        what="Evertalk runs with the rights of root",
-        why="A hole in anything that it reads would be a hole in the whole machine.",
-        change=f"useradd --system evertalk; chown -R evertalk {folder}; then start it as that user",
+    yield serious(
+        "Evertalk runs with the rights of root",
+        "A hole in anything that it reads would be a hole in the whole machine.",
+        f"useradd --system evertalk; chown -R evertalk {folder}; then start it as that user",
     )
 
 
@@ -97,24 +96,22 @@ def _can_traverse(settings: Settings) -> int:
     return 0 if account is None else account.passing
 
 
-def _shared_account(settings: Settings) -> Iterator[SecurityFinding]:
+def _shared_account(settings: Settings) -> Iterator[Finding]:
     account = _servers_account(settings)
     if account is not None and account.is_shared:
-        yield SecurityFinding(
-            grade="serious",
-            what="the servers run as nobody, as other programs of this machine do",
-            why="Whatever else runs under that account can read every conversation.",
-            change="./evertalk up as root makes an account for them, where useradd or adduser is installed",
+        yield serious(
+            "the servers run as nobody, as other programs of this machine do",
+            "Whatever else runs under that account can read every conversation.",
+            "./evertalk up as root makes an account for them, where useradd or adduser is installed",
         )
 
 
-def _backups(settings: Settings) -> Iterator[SecurityFinding]:
+def _backups(settings: Settings) -> Iterator[Finding]:
     if not settings.embedded_postgres:
-        yield SecurityFinding(
-            grade="slight",
-            what="whether the database is copied somewhere cannot be seen from here",
-            why="A copy on another machine is what is left after a break-in or a broken disk.",
-            change="./evertalk backup --to FOLDER each day, and bring one back once to see that it works",
+        yield slight(
+            "whether the database is copied somewhere cannot be seen from here",
+            "A copy on another machine is what is left after a break-in or a broken disk.",
+            "./evertalk backup --to FOLDER each day, and bring one back once to see that it works",
         )
         return
     now = datetime.now(UTC)
@@ -122,42 +119,38 @@ def _backups(settings: Settings) -> Iterator[SecurityFinding]:
     if last is not None and now - last < OLD_BACKUP:
         return
     age = "none" if last is None else f"{(now - last).days} days old"
-    yield SecurityFinding(
-        grade="serious",
-        what=f"the newest backup in {settings.backups} is {age}",
-        why="After a break-in or a broken disk, only a copy brings conversations back.",
-        change="./evertalk backup, and copy it to another machine",
+    yield serious(
+        f"the newest backup in {settings.backups} is {age}",
+        "After a break-in or a broken disk, only a copy brings conversations back.",
+        "./evertalk backup, and copy it to another machine",
     )
 
 
-def _tool_servers(path: Path) -> Iterator[SecurityFinding]:
+def _tool_servers(path: Path) -> Iterator[Finding]:
     servers, _ = configured_servers(path)
     for server in servers:
         yield from _server(server, path)
     literal = [name for name in _written_secrets(path) if name]
     if literal and _mode(path) & 0o044:
-        yield SecurityFinding(
-            grade="grave",
-            what=f"others can read {path}, which holds secrets of {', '.join(sorted(set(literal)))}",
-            why="With them they pass for you at those servers.",
-            change=f"chmod 600 {path}, or write ${{NAME}} there and NAME=… into .env",
+        yield grave(
+            f"others can read {path}, which holds secrets of {', '.join(sorted(set(literal)))}",
+            "With them they pass for you at those servers.",
+            f"chmod 600 {path}, or write ${{NAME}} there and NAME=… into .env",
         )
 
 
-def _server(server: McpServer, path: Path) -> Iterator[SecurityFinding]:
+def _server(server: McpServer, path: Path) -> Iterator[Finding]:
     if server.url.startswith("http://") and classify_host(_host(server.url)) != "here":
-        yield SecurityFinding(
-            grade="grave",
-            what=f"the tools of {server.name} are asked over http",
-            why="Who is on the way reads what the assistant asks, and answers in that server's name.",
-            change=f"{path}: {server.url.replace('http://', 'https://', 1)}",
+        yield grave(
+            f"the tools of {server.name} are asked over http",
+            "Who is on the way reads what the assistant asks, and answers in that server's name.",
+            f"{path}: {server.url.replace('http://', 'https://', 1)}",
         )
     if Path(server.command).name in _PACKAGE_RUNNERS and not any(map(_PINNED.fullmatch, server.args)):
-        yield SecurityFinding(
-            grade="serious",
-            what=f"the tools of {server.name} are whatever {Path(server.command).name} finds newest today",
-            why="Whoever takes over that package has a program running here as you.",
-            change=f"{path}: name a version, as in package@1.2.3 or package==1.2.3",
+        yield serious(
+            f"the tools of {server.name} are whatever {Path(server.command).name} finds newest today",
+            "Whoever takes over that package has a program running here as you.",
+            f"{path}: name a version, as in package@1.2.3 or package==1.2.3",
         )
 
 

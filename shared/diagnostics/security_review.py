@@ -5,82 +5,76 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from urllib.parse import urlsplit, urlunsplit
 
+from shared.cli.servers import open_database
 from shared.config.settings import Settings
 from shared.core.values.errors import StorageUnavailable
+from shared.diagnostics.checks import Check, Finding, Level, risk, run_checks, serious
 from shared.diagnostics.security_database import read_deployment_rows, review_database
 from shared.diagnostics.security_files import review_files
-from shared.diagnostics.security_findings import GRADES, SecurityFinding, classify_host
-from shared.diagnostics.security_settings import is_in_container, review_settings
+from shared.diagnostics.security_settings import classify_host, is_in_container, review_settings
 
+GRADES: tuple[Level, ...] = ("grave", "serious", "slight")
 _REDIS_SECONDS = 5.0
-PrintReviewLine = Callable[[str], None]
-OpenDatabase = Callable[[Settings], AbstractAsyncContextManager[str]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DoctorOptions:
-    security: bool
-    as_json: bool
-
-
-def read_doctor_arguments(rest: Sequence[str]) -> DoctorOptions:
-    """Ends with 2 and a line for what is none."""
+def read_doctor_arguments(rest: Sequence[str]) -> argparse.Namespace:
+    """`security` and `as_json`; ends with 2 and a line for what is none."""
     parser = argparse.ArgumentParser(prog="evertalk doctor", description="Check everything; say what to do.")
     parser.add_argument("--security", action="store_true", help="review how safely this is set up, instead")
-    parser.add_argument("--json", action="store_true", help="with --security: for programs")
+    parser.add_argument("--json", action="store_true", dest="as_json", help="with --security: for programs")
     found = parser.parse_args(rest)
-    if found.json and not found.security:
+    if found.as_json and not found.security:
         parser.error("--json goes with --security")
-    return DoctorOptions(security=found.security, as_json=found.json)
+    return found
 
 
-async def run_review(
-    settings: Settings, *, as_json: bool, say: PrintReviewLine, open_database: OpenDatabase
-) -> int:
+async def run_review(settings: Settings, *, as_json: bool, say: Callable[[str], None]) -> int:
     """1 where something grave was found, else 0."""
-    risks = [*review_settings(settings, in_container=is_in_container()), *review_files(settings)]
-    risks += await _stored(settings, open_database)
-    risks += await _open_redis(settings)
-    risks.sort(key=lambda risk: GRADES.index(risk.grade))
+    risks: list[Finding] = []
+    levels = await run_checks(
+        map(Check, (_check_set_up, _check_rows, _check_redis)), settings, say=risks.append
+    )
+    risks.sort(key=lambda risk: GRADES.index(risk.level))
     for line in _as_json(risks) if as_json else _as_text(risks):
         say(line)
-    return int(any(risk.grade == "grave" for risk in risks))
+    return int("grave" in levels)
 
 
-async def _stored(settings: Settings, open_database: OpenDatabase) -> list[SecurityFinding]:
+async def _check_set_up(settings: Settings, url: str) -> Iterable[Finding]:
+    return [*review_settings(settings, in_container=is_in_container()), *review_files(settings)]
+
+
+async def _check_rows(settings: Settings, url: str) -> Iterable[Finding]:
     try:
         async with open_database(settings) as url:
             return list(review_database(settings, await read_deployment_rows(url)))
     except Exception as error:  # noqa: BLE001  whatever it is, the rest of the review is told
         reason = str(error) if isinstance(error, StorageUnavailable) else type(error).__name__
-        unknown = SecurityFinding(
-            grade="serious",
-            what=f"operators, keys, sites and agents could not be looked at: {reason}",
-            why="What is not seen is not known to be safe.",
-            change="./evertalk doctor tells what is wrong with the database; then review again",
+        unknown = serious(
+            f"operators, keys, sites and agents could not be looked at: {reason}",
+            "What is not seen is not known to be safe.",
+            "./evertalk doctor tells what is wrong with the database; then review again",
         )
         return [unknown]
 
 
-async def _open_redis(settings: Settings) -> list[SecurityFinding]:
+async def _check_redis(settings: Settings, url: str) -> Iterable[Finding]:
     """Where a password is set, whether it is needed."""
-    url = urlsplit(settings.redis_url.get_secret_value() if settings.redis_url else "")
-    if not url.password or url.scheme == "unix":
+    parts = urlsplit(settings.redis_url.get_secret_value() if settings.redis_url else "")
+    if not parts.password or parts.scheme == "unix":
         return []
-    bare = urlunsplit(url._replace(netloc=url.netloc.rpartition("@")[2]))
+    bare = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
     if not await _accepts_without_password(bare):
         return []
     return [
-        SecurityFinding(
-            grade="slight" if classify_host(url.hostname or "") == "here" else "grave",
-            what=f"Redis at {url.hostname} lets in without the password of REDIS_URL, too",
-            why="A password that nobody is asked for keeps nobody out.",
-            change="requirepass in Redis, or `ACL SETUSER default off` where you use another user",
+        risk(
+            "slight" if classify_host(parts.hostname or "") == "here" else "grave",
+            f"Redis at {parts.hostname} lets in without the password of REDIS_URL, too",
+            "A password that nobody is asked for keeps nobody out.",
+            "requirepass in Redis, or `ACL SETUSER default off` where you use another user",
         )
     ]
 
@@ -101,13 +95,16 @@ async def _accepts_without_password(url: str) -> bool:
         await client.aclose()
 
 
-def _as_text(risks: Sequence[SecurityFinding]) -> Iterator[str]:
+def _as_text(risks: Sequence[Finding]) -> Iterator[str]:
     yield from map(str, risks)
-    counts = {grade: sum(risk.grade == grade for risk in risks) for grade in GRADES}
-    told = ", ".join(f"{count} {grade}" for grade, count in counts.items() if count)
+    told = ", ".join(f"{count} {grade}" for grade, count in _count(risks).items() if count)
     yield f"\n{told or 'Nothing to change'}. What the program itself keeps is in docs/controls.md."
 
 
-def _as_json(risks: Sequence[SecurityFinding]) -> Iterator[str]:
-    counts = {grade: sum(risk.grade == grade for risk in risks) for grade in GRADES}
-    yield json.dumps({"counts": counts, "risks": [dict(risk.to_json) for risk in risks]}, indent=2)
+def _as_json(risks: Sequence[Finding]) -> Iterator[str]:
+    told = [{"grade": one.level, "what": one.what, "why": one.why, "change": one.advice} for one in risks]
+    yield json.dumps({"counts": _count(risks), "risks": told}, indent=2)
+
+
+def _count(risks: Sequence[Finding]) -> dict[Level, int]:
+    return {grade: sum(risk.level == grade for risk in risks) for grade in GRADES}

@@ -5,22 +5,25 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from shared.config.settings import Settings, list_setting_names
-from shared.diagnostics.security_findings import Grade, HostLocation, SecurityFinding, classify_host
+from shared.core.tools.web_address import is_house_name
+from shared.diagnostics.checks import Finding, Level, grave, risk, serious, slight
 
+HostLocation = Literal["here", "around", "away"]
 _TOO_WIDE = {4: 8, 6: 16}
 _FEW_CHARACTERS = 10
 _MANY_CHARACTERS = 24
 _GUESSED = ("changeme", "password", "secret", "example", "evertalk", "0123456789", "abcdefgh")
 _ENCRYPTED = ("require", "verify-ca", "verify-full")
-_BY_NEARNESS: dict[HostLocation, Grade] = {"here": "slight", "around": "serious", "away": "grave"}
+_BY_NEARNESS: dict[HostLocation, Level] = {"here": "slight", "around": "serious", "away": "grave"}
 _FAR = tuple(_BY_NEARNESS)
 _OUTSIDE = ("public_url", "anthropic_base_url", "telegram_api_url", "otlp_endpoint")
 
 
-def review_settings(settings: Settings, *, in_container: bool) -> Iterator[SecurityFinding]:
+def review_settings(settings: Settings, *, in_container: bool) -> Iterator[Finding]:
     yield from _review_addresses(settings, in_container=in_container)
     yield from _proxies(settings)
     yield from _origins(settings.allowed_origins, "EVERTALK_ALLOWED_ORIGINS")
@@ -30,84 +33,92 @@ def review_settings(settings: Settings, *, in_container: bool) -> Iterator[Secur
     yield from _review_choices(settings)
 
 
+def classify_host(host: str) -> HostLocation:
+    """On this machine, in a network that is nobody else's (as of containers), or somewhere else."""
+    name = host.strip("[]").rstrip(".").lower()
+    if name in ("", "localhost") or name.startswith("/") or name.endswith(".localhost"):
+        return "here"
+    try:
+        address = ipaddress.ip_address(name)
+    except ValueError:
+        return "around" if is_house_name(name) else "away"
+    if address.is_loopback:
+        return "here"
+    return "around" if address.is_private else "away"
+
+
 def is_public(settings: Settings) -> bool:
     """Whether somebody from elsewhere can open the page."""
     return classify_host(urlsplit(settings.public_url or "").hostname or "") == "away"
 
 
-def _review_addresses(settings: Settings, *, in_container: bool) -> Iterator[SecurityFinding]:
+def _review_addresses(settings: Settings, *, in_container: bool) -> Iterator[Finding]:
     encrypted = (settings.public_url or "").startswith("https://")
     if classify_host(settings.http_host) == "here" and settings.http_host:
         return
     if in_container:
-        yield SecurityFinding(
-            grade="slight",
-            what=f"the web process listens at {settings.http_host or 'every address'} of its container",
-            why="Whoever publishes that port to the world goes around the certificate.",
-            change="In docker-compose.yml publish it to this machine only: ports: ['127.0.0.1:8080:8080']",
+        yield slight(
+            f"the web process listens at {settings.http_host or 'every address'} of its container",
+            "Whoever publishes that port to the world goes around the certificate.",
+            "In docker-compose.yml publish it to this machine only: ports: ['127.0.0.1:8080:8080']",
         )
         return
-    yield SecurityFinding(
-        grade="serious" if encrypted else "grave",
-        what=f"the web process listens at {settings.http_host or 'every address'}, without encryption",
-        why="Words and passwords can be read and changed on the way; a certificate can be gone around.",
-        change="EVERTALK_HTTP_HOST=127.0.0.1, behind a proxy with a certificate, and EVERTALK_PUBLIC_URL=https://…",
+    yield risk(
+        "serious" if encrypted else "grave",
+        f"the web process listens at {settings.http_host or 'every address'}, without encryption",
+        "Words and passwords can be read and changed on the way; a certificate can be gone around.",
+        "EVERTALK_HTTP_HOST=127.0.0.1, behind a proxy with a certificate, and EVERTALK_PUBLIC_URL=https://…",
     )
 
 
-def _proxies(settings: Settings) -> Iterator[SecurityFinding]:
+def _proxies(settings: Settings) -> Iterator[Finding]:
     for word in settings.trusted_proxies:
         network = ipaddress.ip_network(word, strict=False)
         if network.prefixlen < _TOO_WIDE[network.version]:
-            yield SecurityFinding(
-                grade="grave",
-                what=f"EVERTALK_TRUSTED_PROXIES={word} trusts half the world",
-                why="Whoever comes from there may claim any address, and no limit by address holds for them.",
-                change="EVERTALK_TRUSTED_PROXIES= the addresses of your own proxies, such as 127.0.0.1",
+            yield grave(
+                f"EVERTALK_TRUSTED_PROXIES={word} trusts half the world",
+                "Whoever comes from there may claim any address, and no limit by address holds for them.",
+                "EVERTALK_TRUSTED_PROXIES= the addresses of your own proxies, such as 127.0.0.1",
             )
     if is_public(settings) and not settings.trusted_proxies:
-        yield SecurityFinding(
-            grade="serious",
-            what="there is a public address and no trusted proxy",
-            why="Behind a proxy all share one address: one flood, or five wrong passwords, shuts out all.",
-            change="EVERTALK_TRUSTED_PROXIES=127.0.0.1 (the proxy), which sends X-Forwarded-For",
+        yield serious(
+            "there is a public address and no trusted proxy",
+            "Behind a proxy all share one address: one flood, or five wrong passwords, shuts out all.",
+            "EVERTALK_TRUSTED_PROXIES=127.0.0.1 (the proxy), which sends X-Forwarded-For",
         )
 
 
-def _origins(words: tuple[str, ...], where: str) -> Iterator[SecurityFinding]:
+def _origins(words: tuple[str, ...], where: str) -> Iterator[Finding]:
     for word in words:
         parts = urlsplit(word if "://" in word else f"https://{word}")
         host = parts.hostname or ""
         if "*" in host and host.removeprefix("*.").count(".") == 0:
-            yield SecurityFinding(
-                grade="grave",
-                what=f"{where} allows {word}",
-                why="Anybody can have a page below that name, and so use this deployment and its money.",
-                change=f"{where}: name the pages, such as https://shop.example.org or https://*.example.org",
+            yield grave(
+                f"{where} allows {word}",
+                "Anybody can have a page below that name, and so use this deployment and its money.",
+                f"{where}: name the pages, such as https://shop.example.org or https://*.example.org",
             )
         elif parts.scheme == "http" and classify_host(host) == "away":
-            yield SecurityFinding(
-                grade="serious",
-                what=f"{where} allows {word}",
-                why="Who is on the way can put a script of theirs into that page, and it may use the chat.",
-                change=f"{where}: https://{host} instead",
+            yield serious(
+                f"{where} allows {word}",
+                "Who is on the way can put a script of theirs into that page, and it may use the chat.",
+                f"{where}: https://{host} instead",
             )
 
 
-def review_site_origins(name: str, origins: tuple[str, ...]) -> Iterator[SecurityFinding]:
+def review_site_origins(name: str, origins: tuple[str, ...]) -> Iterator[Finding]:
     yield from _origins(origins, f"the site {name} (./evertalk site edit {name})")
 
 
-def _secrets(settings: Settings) -> Iterator[SecurityFinding]:
+def _secrets(settings: Settings) -> Iterator[Finding]:
     names = list_setting_names()
     for field in ("secret_key", "telegram_webhook_secret", "metrics_token", "alert_webhook_secret"):
         value = getattr(settings, field)
         if value is not None and (why := explain_weakness(value.get_secret_value())):
-            yield SecurityFinding(
-                grade="grave",
-                what=f"{names[field]} can be guessed: {why}",
-                why="Whoever guesses it passes for you, or reads what it keeps sealed.",
-                change=f"{names[field]}= what `openssl rand -hex 32` prints",
+            yield grave(
+                f"{names[field]} can be guessed: {why}",
+                "Whoever guesses it passes for you, or reads what it keeps sealed.",
+                f"{names[field]}= what `openssl rand -hex 32` prints",
             )
 
 
@@ -124,7 +135,7 @@ def explain_weakness(secret: str) -> str:
     return f"it holds a word that is tried first ({known})" if known else ""
 
 
-def _servers(settings: Settings) -> Iterator[SecurityFinding]:
+def _servers(settings: Settings) -> Iterator[Finding]:
     if settings.database_url is not None:
         yield from _database(settings.database_url.get_secret_value(), "DATABASE_URL")
         if settings.direct_database_url is not None:
@@ -134,7 +145,7 @@ def _servers(settings: Settings) -> Iterator[SecurityFinding]:
         yield from _redis(settings.redis_url.get_secret_value())
 
 
-def _database(url: str, setting: str) -> Iterator[SecurityFinding]:
+def _database(url: str, setting: str) -> Iterator[Finding]:
     parts = urlsplit(url)
     asked = parse_qs(parts.query)
     hosts = (asked.get("host", [""])[0] or parts.netloc.rpartition("@")[2]).split(",")
@@ -143,19 +154,19 @@ def _database(url: str, setting: str) -> Iterator[SecurityFinding]:
     if near == "here":
         return
     if asked.get("sslmode", ["prefer"])[0] not in _ENCRYPTED:
-        yield SecurityFinding(
-            grade="grave" if near == "away" else "slight",
-            what=f"{setting} does not insist on encryption to {host}",
-            why="Every word that people say passes there, and the password with it.",
-            change=f"{setting}=…?sslmode=verify-full, with &sslrootcert=FILE for an authority of your own",
+        yield risk(
+            "grave" if near == "away" else "slight",
+            f"{setting} does not insist on encryption to {host}",
+            "Every word that people say passes there, and the password with it.",
+            f"{setting}=…?sslmode=verify-full, with &sslrootcert=FILE for an authority of your own",
         )
     password = unquote(parts.password or "")
     if len(password) < _MANY_CHARACTERS // 2:
-        yield SecurityFinding(
-            grade=_BY_NEARNESS[near],
-            what=f"the password in {setting} is short" if password else f"{setting} has no password",
-            why="Whoever reaches the server reads all conversations.",
-            change=f"ALTER ROLE … PASSWORD with what `openssl rand -hex 24` prints, then {setting}",
+        yield risk(
+            _BY_NEARNESS[near],
+            f"the password in {setting} is short" if password else f"{setting} has no password",
+            "Whoever reaches the server reads all conversations.",
+            f"ALTER ROLE … PASSWORD with what `openssl rand -hex 24` prints, then {setting}",
         )
 
 
@@ -163,67 +174,61 @@ def _strip_port(host: str) -> str:
     return urlsplit(f"//{host}").hostname or host
 
 
-def _redis(url: str) -> Iterator[SecurityFinding]:
+def _redis(url: str) -> Iterator[Finding]:
     parts = urlsplit(url)
     near = classify_host(parts.hostname or "") if parts.scheme != "unix" else "here"
     if not parts.password and parts.scheme != "unix":
-        yield SecurityFinding(
-            grade=_BY_NEARNESS[near],
-            what="REDIS_URL has no password",
-            why="Whoever reaches the server hears answers being written, and can stop or forge jobs' bells.",
-            change="requirepass (or an ACL user) in Redis, then REDIS_URL=redis://:PASSWORD@HOST:6379/0",
+        yield risk(
+            _BY_NEARNESS[near],
+            "REDIS_URL has no password",
+            "Whoever reaches the server hears answers being written, and can stop or forge jobs' bells.",
+            "requirepass (or an ACL user) in Redis, then REDIS_URL=redis://:PASSWORD@HOST:6379/0",
         )
     if parts.scheme == "redis" and near == "away":
-        yield SecurityFinding(
-            grade="grave",
-            what=f"REDIS_URL is not encrypted to {parts.hostname}",
-            why="Answers pass there while they are written, and the password with them.",
-            change="REDIS_URL=rediss://…",
+        yield grave(
+            f"REDIS_URL is not encrypted to {parts.hostname}",
+            "Answers pass there while they are written, and the password with them.",
+            "REDIS_URL=rediss://…",
         )
 
 
-def _review_outbound_urls(settings: Settings) -> Iterator[SecurityFinding]:
+def _review_outbound_urls(settings: Settings) -> Iterator[Finding]:
     names = list_setting_names()
     for field in _OUTSIDE:
         parts = urlsplit(str(getattr(settings, field) or ""))
         if parts.scheme == "http" and classify_host(parts.hostname or "") == "away":
-            yield SecurityFinding(
-                grade="grave",
-                what=f"{names[field]} begins with http://",
-                why="Words and keys can be read and changed by everybody on the way.",
-                change=f"{names[field]}=https://{parts.netloc}{parts.path}",
+            yield grave(
+                f"{names[field]} begins with http://",
+                "Words and keys can be read and changed by everybody on the way.",
+                f"{names[field]}=https://{parts.netloc}{parts.path}",
             )
 
 
-def _review_choices(settings: Settings) -> Iterator[SecurityFinding]:
+def _review_choices(settings: Settings) -> Iterator[Finding]:
     strangers = is_public(settings) or settings.profile == "public"
     if settings.crash_point:
-        yield SecurityFinding(
-            grade="grave",
-            what="EVERTALK_CRASH_POINT is set",
-            why="It ends processes on purpose; only tests need it.",
-            change="Take EVERTALK_CRASH_POINT out of the environment and .env",
+        yield grave(
+            "EVERTALK_CRASH_POINT is set",
+            "It ends processes on purpose; only tests need it.",
+            "Take EVERTALK_CRASH_POINT out of the environment and .env",
         )
     if settings.telegram_access == "open" and settings.profile == "personal":
-        yield SecurityFinding(
-            grade="serious",
-            what="anybody who finds the bot may talk with it, as with your own assistant",
-            why="They spend your money, and reach whatever tools its agent has.",
-            change="EVERTALK_TELEGRAM_ACCESS=pairing, or EVERTALK_PROFILE=public",
+        yield serious(
+            "anybody who finds the bot may talk with it, as with your own assistant",
+            "They spend your money, and reach whatever tools its agent has.",
+            "EVERTALK_TELEGRAM_ACCESS=pairing, or EVERTALK_PROFILE=public",
         )
     if strangers and settings.retention_days is None:
-        yield SecurityFinding(
-            grade="slight",
-            what="conversations of strangers are kept until they ask to be forgotten",
-            why="What is not there cannot be stolen, and laws want a time.",
-            change="EVERTALK_RETENTION_DAYS=365",
+        yield slight(
+            "conversations of strangers are kept until they ask to be forgotten",
+            "What is not there cannot be stolen, and laws want a time.",
+            "EVERTALK_RETENTION_DAYS=365",
         )
     if settings.log_level == "debug":
-        yield SecurityFinding(
-            grade="slight",
-            what="the log says everything (EVERTALK_LOG_LEVEL=debug)",
-            why="It has no words of people, but more of who did what when than anybody needs.",
-            change="EVERTALK_LOG_LEVEL=info",
+        yield slight(
+            "the log says everything (EVERTALK_LOG_LEVEL=debug)",
+            "It has no words of people, but more of who did what when than anybody needs.",
+            "EVERTALK_LOG_LEVEL=info",
         )
 
 

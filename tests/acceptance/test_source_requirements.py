@@ -20,7 +20,7 @@ from shared.core.context.build_context import build_context, shown_entry
 from shared.core.context.prompts import SILENT, default_layers
 from shared.core.context.selection import select
 from shared.core.overflow.filler_trimming import hides_above, plan_hiding
-from shared.core.overflow.overflow_recovery import shrink_to_fit
+from shared.core.overflow.overflow_recovery import fit
 from shared.core.session.budget import budget_for, pressure
 from shared.core.session.overrides import agent_policy
 from shared.core.session.presets import preset
@@ -136,7 +136,7 @@ def tool_log(text: str, *, after: int) -> list[Entry]:
 
 def pruned(log: list[Entry]) -> list[Entry]:
     forms = {decision.seq: decision.form for decision in plan_pruning(log, SPEC, cache_cold=False)}
-    return [shown_entry(replace(e, pruned=forms.get(e.seq)), None, SPEC) for e in log]
+    return [shown_entry(replace(e, pruned=forms.get(e.seq)), None, SPEC, told=0) for e in log]
 
 
 def result_of(log: list[Entry]) -> str:
@@ -557,8 +557,8 @@ def test_overflow_names_the_three_largest_and_says_what_to_do() -> None:
     layers = replace(default_layers(), agent="be kind " * 9_000)
 
     with pytest.raises(ContextBudgetExceeded) as refused:
-        shrink_to_fit(
-            state, hard=5_530, count=words,
+        fit(
+            state, hard=5_530, count=words, policy=PANTHEON,
             build=lambda v: build_context(v, policy=PANTHEON, system=layers, count=words),
         )  # fmt: skip
     assert len(refused.value.largest) == 3

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.bench.dashboard import as_table, measure, place_of
 from tests.kit.temp_folders import short_folder
 
 
+@pytest.mark.night
 async def test_the_bench_reads_every_kind_of_page_of_both_databases() -> None:
     folder = short_folder("evb-")
     try:

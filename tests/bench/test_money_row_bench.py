@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.bench.money_row import measure
 
 
+@pytest.mark.night
 async def test_the_bench_samples_who_waits_and_slices_are_taken() -> None:
     found = await measure(people=4, seconds=6.0)
     assert found["turns_per_second"] > 0

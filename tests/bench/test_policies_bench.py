@@ -102,6 +102,7 @@ def test_the_share_of_tool_turns_is_what_is_asked_for(share: float) -> None:
     assert all(bool(turn.rounds) is bool(share) for turn in talk.turns)
 
 
+@pytest.mark.night
 async def test_the_bench_of_the_engine_runs() -> None:
     found = measure_core(repeats=1)
     found |= await measure_long(entries=400, turns=2, blocks=1)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.bench.sockets import as_table, measure
 
 
+@pytest.mark.night
 async def test_the_bench_counts_what_a_socket_costs() -> None:
     found = await measure(sockets=20, deltas=3, frames=20, blocks=1)
     assert {

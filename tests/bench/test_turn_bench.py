@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.bench.turn import _groups, as_table, measure
 
 
@@ -14,6 +16,7 @@ async def test_the_bench_counts_what_a_turn_costs() -> None:
     assert "overhead_ratio" in as_table(found)
 
 
+@pytest.mark.night
 async def test_blocks_that_are_spread_are_all_measured() -> None:
     found = await measure(turns=2, blocks=3, minutes=0.01, with_processes=False, profile=False)
     assert len(found["overhead_ratio_of_groups"]) == 2

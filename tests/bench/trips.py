@@ -1,25 +1,31 @@
-"""How many files, functions and calls a message passes: `python -m tests.bench.trips [--json]`.
+"""How many files, functions and calls a message and a job pass: `python -m tests.bench.trips [--json]`.
 
-A message goes over a WebSocket to the real web process, which runs here, and the offline model answers it.
-The second one is counted, when everything is warm. Most of what a process does beside its turns is left out:
-the figures differ by a few files from run to run.
+A message goes over a WebSocket to the real web process, or as an update to the real bot, both in this
+process; the offline model answers. The second message is counted, when everything is warm. Then a long talk
+makes a flush and a compaction due, and each is counted as the worker runs it. Most of what a process does
+beside its turns is left out: the figures differ by a few files from run to run. `--list 1` also prints the
+files of each trip.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from aiohttp import ClientSession, ClientWebSocketResponse, web
 
+from bot.telegram.runtime.service import TelegramService
+from shared.adapters.embedded import EmbeddedServers
 from shared.bootstrap.app import open_app
-from shared.config.settings import load_settings
-from tests.bench.ground import ground, run
+from shared.config.bots import load_bots
+from shared.config.settings import Settings
+from tests.bench.ground import ground, run, settings_of
+from tests.kit.fakes.bot_api import TOKEN, local_bot_api
 from web.app import make_parts, make_web_app, start_parts, stop_parts
 from web.parts import ModelShown
 from web.server.http_server import Listener
@@ -27,13 +33,18 @@ from web.server.http_server import Listener
 ROOT = Path(__file__).resolve().parents[2]
 PRODUCT = ("shared", "web", "bot", "worker")
 SOCKET_SECONDS = 30.0
-_IN_THE_BACKGROUND = ("Hub._poll", "._beat", "._watch", "Heart.", "Health.")
+CHAT_SECONDS = 120.0
+LONG_TALK_TURNS = 40
+RUNS_A_JOB = "JobRunner.run"
+WALK = "Then we talked about the weather, the garden and the long way home along the river. " * 18
+_IN_THE_BACKGROUND = ("Hub._poll", "._beat", "._watch", "Heart.", "Health.", "_run_and_restart", "read_json")
 
 
 class Trip:
     """What was called, as `file:function`."""
 
-    def __init__(self) -> None:
+    def __init__(self, within: str) -> None:
+        self._within = within
         self.called: dict[str, int] = {}
         self.calls = 0
         self._seen: set[int] = set()
@@ -44,19 +55,29 @@ class Trip:
         name = _name(frame)
         if event != "call" or name is None or id(frame) in self._seen:
             return
-        if any(word in name for word in _IN_THE_BACKGROUND):
+        callers = [caller for one in _callers(frame) if (caller := _name(one))]
+        if self._within not in callers[-1] or any(word in callers[-1] for word in _IN_THE_BACKGROUND):
             return
         self._seen.add(id(frame))
         self._kept.append(frame)
         self.calls += 1
         self.called[name] = self.called.get(name, 0) + 1
 
+    def files(self) -> list[str]:
+        return sorted({name.partition(":")[0] for name in self.called})
+
     def as_json(self, prefix: str) -> dict[str, Any]:
         return {
-            f"{prefix}_files": len({name.partition(":")[0] for name in self.called}),
+            f"{prefix}_files": len(self.files()),
             f"{prefix}_functions": len(self.called),
             f"{prefix}_calls": self.calls,
         }
+
+
+def _callers(frame: FrameType | None) -> Iterator[FrameType]:
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
 
 
 def _name(frame: FrameType) -> str | None:
@@ -68,8 +89,9 @@ def _name(frame: FrameType) -> str | None:
 
 
 @contextmanager
-def traced() -> Iterator[Trip]:
-    trip = Trip()
+def traced(within: str = "") -> Iterator[Trip]:
+    """What is called meanwhile, by tasks whose first function has `within` in its name."""
+    trip = Trip(within)
     sys.setprofile(trip.heard)
     try:
         yield trip
@@ -77,39 +99,93 @@ def traced() -> Iterator[Trip]:
         sys.setprofile(None)
 
 
-async def measure() -> dict[str, Any]:
+async def measure(*, list: int) -> dict[str, Any]:  # noqa: A002  the option's name
     async with ground(durable=False) as (servers, folder):
-        settings = load_settings(
-            database_url=servers.database_url, redis_url=servers.redis_url, data_dir=folder
-        )
-        services = await open_app(settings, role="web")
-        parts = make_parts(services, model=ModelShown(name="offline", offline=True))
-        runner = web.AppRunner(make_web_app(services, parts), handle_signals=False, shutdown_timeout=1)
-        await runner.setup()
-        door = Listener(runner)
-        port = await door.start("127.0.0.1", 0)
-        start_parts(parts)
-        try:
-            return await _message(f"http://127.0.0.1:{port}")
-        finally:
-            await stop_parts(parts, drain_seconds=1)
-            await door.stop_listening()
-            await runner.cleanup()
-            await services.close()
+        trips = {
+            "web_message": await _web_message(settings_of(servers, folder)),
+            "telegram_message": await _telegram_message(servers, folder),
+            **await _jobs(settings_of(servers, folder, context_window=9_000)),
+        }
+    if list:
+        for name, trip in trips.items():
+            sys.stderr.write(f"{name}:\n" + "".join(f"  {file}\n" for file in trip.files()))
+    return {key: value for name, trip in trips.items() for key, value in trip.as_json(name).items()}
 
 
-async def _message(base: str) -> dict[str, Any]:
-    async with (
-        ClientSession() as client,
-        client.ws_connect(f"{base}/ws", headers={"Origin": base}) as socket,
-    ):
-        hello = {"t": "hello", "v": 1, "site": "default", "token": "", "session": "", "last_seq": 0}
-        await socket.send_str(json.dumps({**hello, "locale": "en"}))
-        await _until(socket, "welcome")
+async def _web_message(settings: Settings) -> Trip:
+    async with _web(settings) as socket:
         await _said(socket, "c1", "Hello there.")
         with traced() as trip:
             await _said(socket, "c2", "How are you today?")
-    return trip.as_json("web_message")
+    return trip
+
+
+@asynccontextmanager
+async def _web(settings: Settings) -> AsyncIterator[ClientWebSocketResponse]:
+    """The socket of a visitor who has been welcomed by the web process."""
+    services = await open_app(settings, role="web")
+    parts = make_parts(services, model=ModelShown(name="offline", offline=True))
+    runner = web.AppRunner(make_web_app(services, parts), handle_signals=False, shutdown_timeout=1)
+    await runner.setup()
+    door = Listener(runner)
+    base = f"http://127.0.0.1:{await door.start('127.0.0.1', 0)}"
+    start_parts(parts)
+    try:
+        async with (
+            ClientSession() as client,
+            client.ws_connect(f"{base}/ws", headers={"Origin": base}) as socket,
+        ):
+            hello = {"t": "hello", "v": 1, "site": "default", "token": "", "session": "", "last_seq": 0}
+            await socket.send_str(json.dumps({**hello, "locale": "en"}))
+            await _until(socket, "welcome")
+            yield socket
+    finally:
+        await stop_parts(parts, drain_seconds=1)
+        await door.stop_listening()
+        await runner.cleanup()
+        await services.close()
+
+
+async def _telegram_message(servers: EmbeddedServers, folder: Path) -> Trip:
+    async with local_bot_api() as api:
+        settings = settings_of(
+            servers, folder,
+            telegram_bot_token=TOKEN, telegram_api_url=api.base_url, telegram_access="open",
+        )  # fmt: skip
+        app = await open_app(settings, role="bot")
+        service = TelegramService(app, load_bots(settings), settings=settings)
+        service.start()
+        try:
+            person = await api.person(4_711)
+            await person.say("My boat is called Njord.")
+            await person.sees("Njord", within=CHAT_SECONDS)
+            with traced() as trip:
+                await person.say("How are you today, and what is it called?")
+                await person.sees(lambda screen: len(screen.answers) == 2, within=CHAT_SECONDS)
+        finally:
+            await service.close()
+            await app.close()
+    return trip
+
+
+async def _jobs(settings: Settings) -> dict[str, Trip]:
+    """The first flush and the first compaction of a talk that outgrows a small window."""
+    worker = await open_app(settings, role="worker")
+    found: dict[str, Trip] = {}
+    try:
+        async with _web(settings) as socket:
+            for number in range(LONG_TALK_TURNS):
+                await _said(socket, f"j{number}", f"The invoice number {number} is PX-44{number}. {WALK}")
+                for job_id, _ in await worker.stores.jobs.due_jobs():
+                    kind = await worker.pool.fetchval("SELECT kind FROM jobs WHERE id = $1", job_id)
+                    with traced(RUNS_A_JOB) as trip:
+                        await worker.job_runner.run(job_id)
+                    found.setdefault(kind, trip)
+                if {"flush", "compact"} <= found.keys():
+                    break
+    finally:
+        await worker.close()
+    return {"flush": found["flush"], "compaction": found["compact"]}
 
 
 async def _said(socket: ClientWebSocketResponse, cid: str, text: str) -> None:
@@ -126,4 +202,4 @@ async def _until(socket: ClientWebSocketResponse, kind: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    raise SystemExit(run("trips", __doc__, measure))
+    raise SystemExit(run("trips", __doc__, measure, list=0))

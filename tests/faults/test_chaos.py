@@ -28,6 +28,7 @@ SMOKE = Plan(
 )
 
 
+@pytest.mark.night
 @pytest.mark.row("F53")
 @pytest.mark.timeout(900)
 async def test_nobody_notices_that_postgres_was_killed_under_them(
@@ -38,6 +39,7 @@ async def test_nobody_notices_that_postgres_was_killed_under_them(
     assert report.struck["Postgres"] >= plan.phases[0].seconds // 10
 
 
+@pytest.mark.row("F53")
 @pytest.mark.timeout(900)
 async def test_nobody_notices_that_anything_was_killed_under_them(
     case: Case, plant: Plant, hatchery: Hatchery, fake: RunningFake
@@ -45,6 +47,7 @@ async def test_nobody_notices_that_anything_was_killed_under_them(
     """`./evertalk test chaos` in its shortest form."""
     report = await _raged(SMOKE, case, plant, hatchery, fake)
     assert report.struck["three at once"] >= 1
+    assert report.struck["Postgres"] >= 1
     assert sum(report.struck.values()) >= 6
 
 

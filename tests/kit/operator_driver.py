@@ -52,7 +52,8 @@ async def at_the_desk(database_url: str, chat: int) -> AsyncIterator[AtTheDesk]:
     try:
         session_id = await pool.fetchval("SELECT session_id FROM addresses WHERE chat = $1", str(chat))
         operator_id = await pool.fetchval(
-            """INSERT INTO operators (name, role) VALUES ('Anna ' || $1, 'operator') RETURNING id""",
+            """INSERT INTO operators (name, role, display_name)
+               VALUES ('login ' || $1, 'operator', 'Anna') RETURNING id""",
             str(chat),
         )
         yield AtTheDesk(pool, session_id, operator_id)

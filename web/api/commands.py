@@ -43,9 +43,11 @@ class CommandCall(TypedDict):
     args: NotRequired[Annotated[str, Field(max_length=2_000)]]
 
 
+CommandChoice = TypedDict("CommandChoice", {"label": str, "args": str})
 CommandResult = TypedDict("CommandResult", {
     "command": str, "success": bool, "result": Annotated[str, told("Markdown for a person")],
     "error": str | None, "event_seq": int | None, "cid": NotRequired[str],
+    "choices": NotRequired[list[CommandChoice]],
 })  # fmt: skip
 Progress = TypedDict("Progress", {"command": str, "message": str, "percent": NotRequired[int]})
 

@@ -14,7 +14,9 @@ from typing_extensions import TypedDict
 
 from shared.adapters.postgres.turns.history import HistoryPage
 from shared.core.identity.identity_claims import clean_name
+from shared.core.memory.search import HITS_PER_PAGE, QUERY_CHARS, SearchKey
 from shared.core.session.events import Accepted as Stored
+from shared.core.values.errors import ContextBudgetExceeded
 from web.api.event_wait import EventSubscription, EventWaiter
 from web.auth.api_key_auth import API, KEY, NOWHERE, record
 from web.auth.visitors import Known
@@ -23,7 +25,18 @@ from web.parts import PARTS
 from web.protocol import wire
 from web.rest.arguments import BadField, In
 from web.rest.calls import Call, json_reply, nobody_known
-from web.rest.kinds import Accepted, Cid, Digits, IdempotencyKey, Limit, Mid, Moment, read_cid, told
+from web.rest.kinds import (
+    Accepted,
+    Cid,
+    Digits,
+    FoundMessage,
+    IdempotencyKey,
+    Limit,
+    Mid,
+    Moment,
+    read_cid,
+    told,
+)
 from web.rest.operation import Reply, Room
 from web.security import REQUEST_ID, HttpRefusal, cross_origin_headers
 from web.server.event_stream import HEARTBEAT_SECONDS, EventStream, wants_events
@@ -52,6 +65,7 @@ Done = TypedDict("Done", {"turn": int, "state": Literal["done", "waiting"]})
 Messages = TypedDict("Messages", {"messages": list[Event], "before": int | None})
 Events = TypedDict("Events", {"events": list[Event], "next": int, "head": int, "log_epoch": int})
 History = TypedDict("History", {"events": list[Event], "before": int | None, "after": int | None})
+Found = TypedDict("Found", {"hits": list[FoundMessage], "next": str | None})
 
 
 @room.on(
@@ -92,7 +106,7 @@ async def open_session(
 
 @room.on(
     "POST /sessions/{id}/messages", answers={200: Answered, 202: Accepted}, rate="",
-    scope="messages:write", strict=True, refusals=(404, 409, 413, 503), body="NewMessage",
+    scope="messages:write", strict=True, refusals=(404, 409, 413, 422, 503), body="NewMessage",
     events={"accepted": Accepted, "delta": Delta, "message": Event, "done": Done},
 )  # fmt: skip
 async def write_message(
@@ -226,6 +240,31 @@ async def show_history(
     return {"events": shown, "before": page.before, "after": page.after}
 
 
+@room.on("GET /sessions/{id}/search", Found)
+async def search_messages(
+    call: Call,
+    session: SessionId,
+    *,
+    limit: Limit = HITS_PER_PAGE,
+    q: Annotated[str, told("the words", max_length=QUERY_CHARS, pattern=r"\S")],
+    before: Annotated[
+        str | None, told("`next` of the page before", json_schema_extra={"maxLength": 60})
+    ] = None,
+) -> Reply:
+    """Messages that say all of these words, newest first, summarised ones too.
+
+    An excerpt is text in parts; `hit` marks what was searched for. For frequent words, `next` may come with
+    few hits or none: the next page looks further back.
+    """
+    key = None if before is None else SearchKey.parse(before)
+    if before is not None and key is None:
+        raise BadField("`before` is the `next` of the page before.")
+    found = await call.parts.stores.message_search.search(
+        call.session_id, wire.clean(q), before=key, limit=limit, linked=call.person.audience != "public"
+    )
+    return {"hits": [wire.hit_payload(hit) for hit in found.hits], "next": found.next and str(found.next)}
+
+
 class Following:
     """One accepted message until its turn has ended."""
 
@@ -261,6 +300,8 @@ async def _waited(request: web.Request, following: Following, seconds: float) ->
     shown = _accepted(following.accepted)
     if answer is None:
         return await json_reply(request, shown, status=202)
+    if answer.get("error") == ContextBudgetExceeded.code:
+        raise HttpRefusal(422, ContextBudgetExceeded.code, answer["text"], advice=answer["text"], **shown)
     return await json_reply(request, {**shown, "answer": answer})
 
 

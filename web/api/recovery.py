@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from contextlib import suppress
 from typing import Annotated, NotRequired
 
 from aiohttp import web
@@ -10,6 +11,7 @@ from typing_extensions import TypedDict
 
 from shared.config.sites import build_public_config
 from shared.core.identity.recovery import CHARS, code_hash, code_of, plain_code
+from shared.core.values.errors import StorageUnavailable
 from web.parts import PARTS
 from web.protocol import wire
 from web.rest.arguments import Json, Shape
@@ -20,6 +22,8 @@ from web.security import HttpRefusal, cross_origin_headers
 
 room = Room("stream")
 _SHOWN = "public, max-age=300"
+_REFUSALS = 120
+"""Pages noted in a minute at most: an address can be made up."""
 _FROM_ALL = 1_000
 """Tries in a minute from all addresses together: a code is beyond guessing, this spares the database."""
 _PREFIX = 8
@@ -57,6 +61,9 @@ async def describe_site(
         raise HttpRefusal(404, "not_found", "There is no such site.")
     origin = request.headers.get("Origin")
     if origin is not None and not await visitors.admits(request, site=name):
+        if not call.parts.address_windows.take("refused origins", _REFUSALS):
+            with suppress(StorageUnavailable):
+                await visitors.note_refused(name, origin)
         readable = {"Access-Control-Allow-Origin": origin, "Vary": "Origin"}
         message = "This page is not allowed to use the chat."
         raise HttpRefusal(403, "foreign_origin", message, headers=readable)

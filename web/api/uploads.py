@@ -20,6 +20,7 @@ from shared.core.context.file_texts import file_words
 from shared.core.values.files import (
     MOST_BYTES,
     MOST_FILE_CHARS,
+    PAPER_MIMES,
     PDF,
     PICTURE_MIMES,
     PLAIN,
@@ -32,7 +33,7 @@ from shared.core.values.files import (
 )
 from shared.core.values.messages import Block, Text
 from web.auth.api_key_auth import KEY, record
-from web.auth.visitors import Known
+from web.auth.visitors import Known, Site
 from web.protocol.wire import RateLimited
 from web.rest.arguments import In
 from web.rest.calls import Call
@@ -64,8 +65,9 @@ HOUR_SECONDS = 3_600.0
 
 _REASONS = {
     "file_empty": "There is nothing in this file that could be read.",
-    "file_unreadable": "This file is damaged, locked or too large to be opened.",
-    "file_unknown_kind": "Pictures, texts and PDF can be read; this is something else.",
+    "file_unreadable": "This file is damaged or too large to be opened.",
+    "file_locked": "This file is locked by a password. Please send it without one.",
+    "file_unknown_kind": "Pictures, texts, PDF, office files and e-books can be read, and this is none.",
 }
 
 
@@ -101,12 +103,16 @@ class Uploads:
         """That hold over all processes; bytes and places are counted by each alone."""
         return {"uploads": self._asked, "files": self._shown}
 
-    def offered(self, known: Known) -> dict[str, Any] | None:
+    def offered(self, site: Site, audience: str) -> dict[str, Any] | None:
         """For a welcome; None where this site takes no files."""
-        said = known.site.config.uploads
-        if not (known.audience == "personal" if said is None else said):
+        said = site.config.uploads
+        if not (audience == "personal" if said is None else said):
             return None
-        return {"most": MOST_AT_ONCE, "bytes": self.most_bytes, "mimes": [*PICTURE_MIMES, PDF, PLAIN]}
+        return {
+            "most": MOST_AT_ONCE,
+            "bytes": self.most_bytes,
+            "mimes": [*PICTURE_MIMES, PDF, *PAPER_MIMES, PLAIN],
+        }
 
     @property
     def receiving(self) -> int:
@@ -249,7 +255,7 @@ async def upload(
         told("what the file is called, percent-encoded", json_schema_extra={"maxLength": 2_000}),
     ] = "",
 ) -> Reply:
-    """Send a picture, a text or a PDF, for a message to refer to.
+    """Send a picture, a text, a PDF, an office file or an e-book, for a message to refer to.
 
     The file is the body; what it really is decides, not what it is called. The same bytes again are the same
     file.
@@ -261,7 +267,7 @@ async def upload(
     about = f"session:{known.row.session_public_id}"
     # A program sends for many people: each of them has the room that a browser's address has.
     address = about if KEY in request else parts.proxies.client_key(request)
-    if parts.uploads.offered(known) is None:
+    if parts.uploads.offered(known.site, known.audience) is None:
         raise HttpRefusal(403, "files_not_allowed", "Files cannot be sent here.")
     await record(request, "files.send", about=about)
     name = clean_name(unquote(file_name, errors="replace"))

@@ -13,10 +13,9 @@ import structlog
 from aiohttp import web
 
 from shared.adapters.encryption import CannotUnseal, Encryption
-from shared.adapters.postgres.people.sites import secret_about
 from shared.adapters.postgres.people.visitors import SiteRow, VisitorRow, new_token, token_hash
 from shared.config.settings import Settings, resolve_secret_key
-from shared.config.sites import BadSiteConfig, SiteConfig, build_public_config, read_site_config
+from shared.config.sites import BadSiteConfig, SiteConfig, build_public_config, read_site_config, secret_about
 from shared.core.identity.identity_claims import Identity
 from shared.core.values.errors import BadInput
 from web.auth.site_tokens import BadIdentity, IdentityExpired, IdentityRequired, StillAnswering, read_identity
@@ -32,6 +31,7 @@ DESK_HEADER = "X-Evertalk-Desk"
 """Which of our pages asks, where cookies say who it is."""
 YEAR_SECONDS = 365 * 24 * 3600
 SITES_SECONDS = 10.0
+MOST_ORIGIN_CHARS = 200
 
 
 class UnknownToken(BadInput):
@@ -48,6 +48,15 @@ class UnknownSite(BadInput):
     advice = "This page is not allowed to use the chat. Its operator can add it to the site's list."
 
 
+class NobodyYet(Exception):
+    """Somebody who was never here looks in: until they do anything, nothing is kept of them."""
+
+    def __init__(self, site: Site, audience: Literal["public", "personal"]) -> None:
+        super().__init__("nobody yet")
+        self.site = site
+        self.audience = audience
+
+
 class VisitorStore(Protocol):
     async def sites(self) -> Mapping[str, SiteRow]: ...
     async def find(self, token: str, *, network: str | None = None) -> VisitorRow | None: ...
@@ -55,6 +64,7 @@ class VisitorStore(Protocol):
         self, token: str, *, site: str, timezone: str | None = None, network: str | None = None
     ) -> VisitorRow | None: ...
     async def revoke(self, token: str) -> None: ...
+    async def note_refused(self, site: str, origin: str) -> None: ...
 
 
 class IdentityStore(Protocol):
@@ -166,6 +176,11 @@ class Visitors:
             return any(one.config.webview for one in asked)
         return any(origin_matches(origin, pattern) for one in asked for pattern in one.allowed_origins)
 
+    async def note_refused(self, site: str, origin: str) -> None:
+        """For the site's operators, who may have forgotten it; raises StorageUnavailable."""
+        if len(origin) <= MOST_ORIGIN_CHARS and parse_origin(origin) is not None:
+            await self._store.note_refused(site, origin)
+
     def _is_admitted_anywhere(self, request: web.Request, origin: Origin) -> bool:
         if self._proxies.is_same_origin(request, origin):
             return True
@@ -176,7 +191,8 @@ class Visitors:
     ) -> Known:
         """`wait` tells how long somebody who was never here has to; 0 lets them in.
 
-        Raises UnknownToken, UnknownSite, BadIdentity, StillAnswering, RateLimited, StorageUnavailable.
+        Raises UnknownToken, UnknownSite, BadIdentity, StillAnswering, RateLimited, StorageUnavailable, and
+        NobodyYet unless the hello wants to begin.
         """
         network = self._network_of(request)
         known = await self._greet(request, hello, network=network, wait=wait)
@@ -198,6 +214,9 @@ class Visitors:
         if site.config.verified == "required" and cookie is None:
             raise IdentityRequired
         token = cookie or new_token()
+        is_known = cookie is not None and await self._store.find(cookie, network=network) is not None
+        if not (hello.begin or is_known or site.config.verified == "required"):
+            raise NobodyYet(site, self._audience(site.audience))
         row = await self._find_or_create(token, site, hello.tz, network=network, wait=wait)
         return self._known(site, row, key=token, token=None if cookie else token)
 
@@ -370,11 +389,13 @@ class Visitors:
             raise IdentityRequired
         if site.config.verified == "off" and row.identified:
             raise UnknownToken
-        public = "public" in (self._settings.profile, row.audience)
         return Known(
-            row=row, audience="public" if public else "personal", site=site, token=token, key=key,
+            row=row, audience=self._audience(row.audience), site=site, token=token, key=key,
             admitted_by=token_hash(key) if key else None,
         )  # fmt: skip
+
+    def _audience(self, said: str) -> Literal["public", "personal"]:
+        return "public" if "public" in (self._settings.profile, said) else "personal"
 
 
 def _zone(name: str) -> str | None:

@@ -81,7 +81,8 @@ async def greet(call: Call, *, body: Annotated[Json, Shape(Hello)]) -> Reply:
     }  # fmt: skip
     try:
         async with asyncio.timeout(STEP_SECONDS):
-            known = await parts.visitors.greet(request, hello, wait=lambda: parts.wait_of_newcomer(request))
+            begun = replace(hello, begin=True)
+            known = await parts.visitors.greet(request, begun, wait=lambda: parts.wait_of_newcomer(request))
             if known.moved:
                 parts.hub.moved()
             if isinstance(known.admitted_by, bytes):

@@ -8,8 +8,9 @@ from typing import Any
 
 import structlog
 
+from shared.config.sites import build_public_config
 from shared.core.values.errors import BadInput, StorageUnavailable
-from web.auth.visitors import Known, UnknownToken, describe
+from web.auth.visitors import Known, NobodyYet, Site, UnknownToken, describe
 from web.chat.socket_session import STEP_SECONDS, Closed, away
 from web.parts import Parts
 from web.protocol import wire
@@ -88,16 +89,11 @@ class Handshake:
             head=head.event_seq,
             resumed=resumed,
             events=_for_public(events) if public else events,
-            commands=[
-                command.entry(hello.locale) for command in parts.commands_for(known.audience, site=known.site)
-            ],
+            **_offers(parts, known.site, known.audience, hello.locale),
             pinned=pinned,
             ctx=None if measured is None else wire.ctx(measured),
             state=self._state(session_id, state, public=public),
-            audience=known.audience,
-            model={"name": "" if public else parts.model.name, "offline": parts.model.offline},
             read=read,
-            files=parts.uploads.offered(known),
             site=known.shown_site(hello.locale),
             identified=known.row.place[-12:] if known.row.identified else "",
         )
@@ -130,6 +126,24 @@ class Handshake:
         return {name: value for name, value in stored.items() if value is not None}
 
 
+def welcome_nobody(parts: Parts, nobody: NobodyYet, locale: str) -> wire.Frame:
+    """What somebody sees who was never here: all that could be done, and no conversation yet."""
+    return wire.welcome(
+        session="", token=None, log_epoch=None, head=0, resumed=False, events=(), pinned=(), ctx=None,
+        state={}, site=build_public_config(nobody.site.config, locale),
+        **_offers(parts, nobody.site, nobody.audience, locale),
+    )  # fmt: skip
+
+
+def _offers(parts: Parts, site: Site, audience: str, locale: str) -> dict[str, Any]:
+    return {
+        "audience": audience,
+        "commands": [one.entry(locale) for one in parts.commands_for(audience, site=site)],
+        "model": {"name": "" if audience == "public" else parts.model.name, "offline": parts.model.offline},
+        "files": parts.uploads.offered(site, audience),
+    }
+
+
 def _for_public(events: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """A welcome need not name what its visitor may not see."""
-    return [wire.for_public(event) for event in events if event["t"] not in wire.HIDDEN_FROM_PUBLIC]
+    return [shown for event in events if (shown := wire.for_public(event))["t"] != "hidden"]

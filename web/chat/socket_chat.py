@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
+from dataclasses import replace
 from typing import Any
 
 from aiohttp import WSMsgType, web
 
 from shared.core.values.errors import EvertalkError, UnreadableMessage
-from web.auth.visitors import Known
-from web.chat.handshake import Handshake, TooManySockets
+from web.auth.visitors import Known, NobodyYet
+from web.chat.handshake import Handshake, TooManySockets, welcome_nobody
 from web.chat.socket_session import STEP_SECONDS, Closed, SignedAnew, SocketSession, let_in
 from web.parts import PARTS, Parts
 from web.protocol import wire
@@ -70,12 +71,44 @@ class _Chat:
     async def _talk(self) -> None:
         hello = await self._hello()
         parts, request = self._parts, self._request
-        greeting = parts.visitors.greet(request, hello, wait=lambda: parts.wait_of_newcomer(request))
-        known: Known | None = await let_in(parts, greeting)
-        while known is not None:
-            known = await self._stay(known, hello)
 
-    async def _stay(self, known: Known, hello: wire.Hello) -> Known | None:
+        def greet(hello: wire.Hello) -> Coroutine[Any, Any, Known]:
+            return parts.visitors.greet(request, hello, wait=lambda: parts.wait_of_newcomer(request))
+
+        first: str | None = None
+        known: Known | None
+        try:
+            known = await let_in(parts, greet(hello))
+        except NobodyYet as nobody:
+            first = await self._wait_for_somebody(nobody, hello)
+            known = await let_in(parts, greet(replace(hello, begin=True))) if first else None
+        while known is not None:
+            known = await self._stay(known, hello, first)
+            first = None
+
+    async def _wait_for_somebody(self, nobody: NobodyYet, hello: wire.Hello) -> str | None:
+        """The first frame that a conversation is needed for; None when they only had a look."""
+        self._public = nobody.audience == "public"
+        self._send(welcome_nobody(self._parts, nobody, hello.locale))
+        take_frame = Window(self._limits.frames, self._limits.frames_seconds).take
+        with self._parts.hub.looking(self._outbox):
+            async for message in self._socket:
+                if self._outbox.closing or message.type is not WSMsgType.TEXT:
+                    return None
+                try:
+                    frame = wire.read_frame(message.data)
+                except EvertalkError as error:
+                    raise Closed(wire.CLOSE_BAD_HELLO, "bad frame", error=error) from None
+                if wait := take_frame():
+                    limited = wire.RateLimited(retry_after_seconds=wait, what="frames")
+                    raise Closed(wire.CLOSE_RATE, "frames", error=limited)
+                if isinstance(frame, wire.Ping):
+                    self._send(wire.pong(frame.n))
+                elif not isinstance(frame, wire.Read):
+                    return str(message.data)
+        return None
+
+    async def _stay(self, known: Known, hello: wire.Hello, first: str | None) -> Known | None:
         """Until the socket closes, or somebody signs in or out: then as whom it goes on."""
         self._public = known.audience == "public"
         talk = SocketSession(
@@ -85,6 +118,8 @@ class _Chat:
         place = Handshake(self._parts, known, self._outbox)
         try:
             await place.take(hello, self._limits)
+            if first is not None:
+                await talk.hear(first)
             await self._listen(talk)
         except SignedAnew as anew:
             return anew.known

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import asdict
 from typing import Any
 
 import structlog
@@ -320,6 +321,8 @@ def result_payload(cid: str | None, outcome: Any) -> dict[str, Any]:
     payload = {"command": outcome.command, "success": outcome.success, "result": outcome.result}
     if cid:
         payload["cid"] = cid
+    if outcome.choices:
+        payload["choices"] = [asdict(choice) for choice in outcome.choices]
     return payload if outcome.error is None else {**payload, "error": outcome.error}
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typing_extensions import TypedDict
 
-from shared.adapters.postgres.people.agents import AgentRow
 from shared.bootstrap.from_settings import build_agent_defaults
 from shared.config.agents import (
     MOST_CHARS,
@@ -26,6 +25,9 @@ from web.dashboard.requests import NewName, Seen, stale, version_of
 from web.rest.kinds import Thing, told
 from web.rest.operation import Reply, Room
 from web.security import HttpRefusal
+
+if TYPE_CHECKING:
+    from shared.adapters.postgres.people.agents import AgentRow
 
 room = Room()
 _HIDDEN = frozenset({"name", "prune_rules"})

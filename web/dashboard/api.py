@@ -45,15 +45,17 @@ SessionId = Annotated[UUID, told("the public id of a conversation")]
 SummaryId = Annotated[UUID, told("the public id of a summary")]
 
 Me = TypedDict("Me", {
-    "name": str, "role": str, "has_password": bool, "by_provider": bool, "can_run_commands": bool,
+    "name": str, "display_name": str, "role": str, "has_password": bool, "by_provider": bool,
+    "can_run_commands": bool,
 })  # fmt: skip
 Overview = TypedDict("Overview", {
     "calls": int, "active": int, "waiting": int, "workers": int, "at": datetime,
 })  # fmt: skip
 Session = TypedDict("Session", {
-    "id": UUID, "person": str | None, "kind": str, "agent": str, "turns": int, "context_tokens": int | None,
-    "context_limit": int | None, "context_pct": float | None, "cost_micro": int | None, "compactions": int,
-    "state": str, "created_at": datetime, "last_active_at": datetime,
+    "id": UUID, "person": str | None, "person_id": UUID, "kind": str, "agent": str, "turns": int,
+    "context_tokens": int | None, "context_limit": int | None, "context_pct": float | None,
+    "cost_micro": int | None, "compactions": int, "state": str, "created_at": datetime,
+    "last_active_at": datetime,
 })  # fmt: skip
 Sessions = TypedDict("Sessions", {"sessions": list[Session], "next": str | None})
 
@@ -79,6 +81,7 @@ async def me(visit: AuthedRequest) -> Reply:
     acts, hands_over = who.may("operator"), visit.desk.handovers is not None
     return {
         "name": who.name,
+        "display_name": who.display_name,
         "role": who.role,
         "has_password": who.has_password,
         "by_provider": who.by_provider,

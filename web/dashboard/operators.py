@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, NotRequired
+from typing import TYPE_CHECKING, Annotated, Any, NotRequired
 from uuid import UUID
 
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from shared.adapters.postgres.people.operator_admin import Invitation, OperatorAdmin
 from shared.core.identity.operators import Role
 from web.dashboard.access import AuthedRequest
 from web.dashboard.requests import FORM_BYTES
-from web.rest.kinds import told
+from web.rest.kinds import DONE, Success, told
 from web.rest.operation import Reply, Room
+
+if TYPE_CHECKING:
+    from shared.adapters.postgres.people.operator_admin import Invitation, OperatorAdmin
 
 room = Room()
 _ENDED = "This login has ended already."
@@ -62,6 +64,15 @@ async def end_own_login(visit: AuthedRequest, login: LoginId) -> Reply:
     """End another of one's logins."""
     ended = await _roster(visit).end_own(visit.operator.operator_id, keep=visit.token, login=login)
     return {"ended": ended} if ended else None
+
+
+@room.on("POST /me/display-name", Success, role="viewer", body="DisplayName", most_bytes=FORM_BYTES)
+async def set_display_name(
+    visit: AuthedRequest, *, display_name: Annotated[str, Field(json_schema_extra={"maxLength": 60})]
+) -> Reply:
+    """What people see of oneself; empty takes it back."""
+    await _roster(visit).show_as(visit.operator.operator_id, display_name, by=visit.operator.name)
+    return DONE
 
 
 @room.on("GET /operators", Operators, role="admin")

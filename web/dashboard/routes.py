@@ -29,6 +29,7 @@ from web.dashboard import (
     operators,
     pairing,
     people,
+    search,
     session,
     sites,
     work,
@@ -44,8 +45,8 @@ from web.server.origins import Proxies
 
 _OF_THE_LIST = frozenset({"q", "channel", "state", "min_pct", "from", "to", "sort", "cursor"})
 _PAGES = (
-    "sessions", "sessions/{id}", "costs", "waiting", "jobs", "deliveries", "alerts", "account", "memory",
-    "people", "people/{id}", "pairing", "agents", "agents/{name}", "sites", "sites/{name}",
+    "sessions", "sessions/{id}", "search", "costs", "waiting", "jobs", "deliveries", "alerts", "account",
+    "memory", "people", "people/{id}", "pairing", "agents", "agents/{name}", "sites", "sites/{name}",
 )  # fmt: skip
 pages = Room()
 
@@ -78,6 +79,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *oidc.room,
     *api.room,
     *handover.room,
+    *search.room,
     *session.room,
     *work.room,
     *live.room,

@@ -13,10 +13,18 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from shared.adapters.encryption import Encryption
-from shared.adapters.postgres.people.sites import SiteShown, secret_about, site_from, whole_of
 from shared.config.bots import DEFAULT_AGENT
 from shared.config.settings import BadSettings, resolve_secret_key
-from shared.config.sites import ROW_FIELDS, BadSiteConfig, build_public_config, read_site_config
+from shared.config.sites import (
+    ROW_FIELDS,
+    BadSiteConfig,
+    SiteShown,
+    build_public_config,
+    read_site_config,
+    secret_about,
+    site_from,
+    whole_of,
+)
 from shared.config.sites import check_site as check_config
 from shared.core.session.client_payloads import iso
 from web.dashboard.access import HEADERS, AuthedRequest
@@ -40,7 +48,8 @@ Name = Annotated[str, told("of a site", json_schema_extra={"minLength": 1, "maxL
 
 Sites = TypedDict("Sites", {"sites": list[Thing]})
 SiteWhole = TypedDict("SiteWhole", {
-    "name": str, "settings": Thing, "version": int, "secrets": list[Thing], "snippet": str,
+    "name": str, "settings": Thing, "version": int, "secrets": list[Thing], "refused": list[Thing],
+    "snippet": str,
 })  # fmt: skip
 SiteJudged = TypedDict("SiteJudged", {"problems": list[str], "look": Thing | None})
 
@@ -112,6 +121,22 @@ async def change_site(
     return await _whole(visit, await _row(visit, name))
 
 
+@room.on("POST /sites/{name}/origins", SiteWhole, role="admin", body="SiteOrigin", refusals=(404, 422))
+async def allow_origin(
+    visit: AuthedRequest,
+    name: Name,
+    *,
+    origin: Annotated[str, Field(json_schema_extra={"minLength": 1, "maxLength": 300})],
+) -> Reply:
+    """Let the pages of an origin use a site's chat; it holds within ten seconds."""
+    row = await _row(visit, name)
+    settings = whole_of(row)
+    if await _problems(visit, {**settings, "origins": [*settings["origins"], origin]}):
+        raise HttpRefusal(422, "bad_site_config", "This is no origin such as https://shop.example.")
+    await visit.desk.stores.sites.allow(row.name, origin, by=visit.operator.name)
+    return await _whole(visit, await _row(visit, name))
+
+
 @room.on("POST /sites/{name}/secrets", SiteSecret, role="admin", refusals=(404, 409, 503))
 async def make_site_secret(visit: AuthedRequest, name: Name) -> Reply:
     """A secret that signs people in, shown this once."""
@@ -168,7 +193,11 @@ async def _whole(visit: AuthedRequest, row: SiteShown) -> dict[str, Any]:
         "settings": whole_of(row),
         "version": row.version,
         "visitors": row.visitors,
-        "secrets": [{"id": one.id, "created_at": iso(one.created_at)} for one in found],
+        "secrets": [{"id": secret_id, "created_at": iso(at)} for secret_id, at in found],
+        "refused": [
+            {"origin": one.origin, "count": one.refused, "last_at": iso(one.last_at)}
+            for one in await visit.desk.stores.sites.refused(row.name)
+        ],
         "snippet": f'<script src="{place}/widget.js" data-site="{row.name}" async></script>',
         "agents": [agent.name for agent in await visit.desk.stores.agents.all()],
     }

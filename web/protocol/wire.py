@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import Any, Never
 
 from shared.core.commands.public_messages import PUBLIC_ADVICE, advice_for_public
+from shared.core.memory.search import MessageHit
+from shared.core.session.client_payloads import iso
 from shared.core.session.events import Accepted, ContextMeasured, Organizing, RunEnded
 from shared.core.values.errors import BadInput, EvertalkError, UnreadableMessage
 
@@ -50,6 +52,7 @@ _RUN_STATES = {
 }
 HIDDEN_FROM_PUBLIC = frozenset({"compaction", "memory", "pin"})
 """Durable events that tell of the machinery; a shop's visitors get a bare number instead."""
+_CUT = frozenset({"t", "event_seq", "id", "state", "kind", "through_turn", "to_mid"})
 
 
 class BadFrame(BadInput):
@@ -86,6 +89,8 @@ class Hello:
     """The one that `last_seq` counts in, where the screen knows it."""
     identity: str | None = None
     """What the site says, signed, of who this is."""
+    begin: bool = True
+    """Whether somebody new gets a conversation at once, or with the first thing that they do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,6 +240,7 @@ def _hello(frame: Mapping[str, Any]) -> Hello:
         tz=_hint(frame, "tz"),
         session=_hint(frame, "session"),
         identity=_identity(frame),
+        begin=frame.get("begin") is not False,
     )
 
 
@@ -331,6 +337,9 @@ def durable(event_seq: int, kind: str, payload: Mapping[str, Any]) -> Frame:
 
 def for_public(frame: Mapping[str, Any]) -> Mapping[str, Any]:
     """A durable frame for a public site's visitors: of the machinery a bare number, of errors kind words."""
+    if frame["t"] == "compaction" and frame.get("state") in ("new", "separator"):
+        # What they did themselves.
+        return {name: value for name, value in frame.items() if name in _CUT}
     if frame["t"] in HIDDEN_FROM_PUBLIC:
         return hidden(frame["event_seq"])
     if frame["t"] == "msg" and "error" in frame:
@@ -438,7 +447,7 @@ def welcome(
     *,
     session: str,
     token: str | None,
-    log_epoch: int,
+    log_epoch: int | None,
     head: int,
     resumed: bool,
     events: Sequence[Mapping[str, Any]],
@@ -475,3 +484,16 @@ def welcome(
     if identified:
         frame["identified"] = identified
     return {**frame, "token": token} if token else frame
+
+
+def hit_payload(hit: MessageHit) -> dict[str, Any]:
+    """A message that a search found."""
+    return {
+        "mid": hit.mid,
+        "session_id": hit.session,
+        "here": hit.here,
+        "turn": hit.turn,
+        "role": hit.author,
+        "at": iso(hit.at),
+        "excerpt": [{"text": part.text, "hit": part.hit} for part in hit.excerpt],
+    }

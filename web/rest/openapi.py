@@ -36,7 +36,7 @@ _REFUSED = {
 _GROUPS = {
     "conversations": "Conversations of visitors, and of people whom your program brings.",
     "commands": "What people type as /words.",
-    "files": "Pictures, texts and PDF of a conversation.",
+    "files": "Pictures, texts, PDF, office files and e-books of a conversation.",
     "memory": "What is remembered of a person.",
     "stream": "What the chat on a page needs beside its WebSocket.",
     "dashboard": "For operators who are logged in.",

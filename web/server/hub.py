@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import random
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 import structlog
@@ -181,6 +182,7 @@ class Hub:
         self._measure = measure
         self._tasks = tasks
         self._rooms: dict[int, SessionChannel] = {}
+        self._looking: set[SendQueue] = set()
         self._outgoing: asyncio.Queue[tuple[int, Mapping[str, Any]]] = asyncio.Queue(OUTGOING)
         self._following = asyncio.Lock()
         self.on_due: Callable[[], None] = lambda: None
@@ -198,6 +200,15 @@ class Hub:
         return [seat for room in self._rooms.values() for seat in room.seats]
 
     # Coming and going.
+
+    @contextmanager
+    def looking(self, outbox: SendQueue) -> Iterator[None]:
+        """A screen without a conversation yet."""
+        self._looking.add(outbox)
+        try:
+            yield
+        finally:
+            self._looking.discard(outbox)
 
     async def join(self, session_id: int, seat: Subscriber) -> None:
         """From now on the seat is given everything; call `Seat.begin` when its welcome is ready."""
@@ -240,13 +251,12 @@ class Hub:
 
     def close_all(self, *, spread_ms: int = 5_000) -> None:
         """Tell every screen to come back, not all at the same moment."""
-        for room in self._rooms.values():
-            for seat in tuple(room.seats):
-                goodbye = wire.bye(
-                    wire.CLOSE_RESTART, "restart", retry_ms=random.randrange(250, max(251, spread_ms))
-                )
-                seat.outbox.put(wire.encode(goodbye))
-                seat.outbox.close(wire.CLOSE_RESTART, "restart")
+        for outbox in [*(seat.outbox for seat in self.seats()), *self._looking]:
+            goodbye = wire.bye(
+                wire.CLOSE_RESTART, "restart", retry_ms=random.randrange(250, max(251, spread_ms))
+            )
+            outbox.put(wire.encode(goodbye))
+            outbox.close(wire.CLOSE_RESTART, "restart")
 
     # What happens in this process.
 

@@ -52,7 +52,10 @@ class AiogramLoader:
 
 
 def load_aiogram() -> None:
-    """Before anything else imports aiogram; afterwards it is as usual, and 100 MB smaller.
+    """Before anything else imports aiogram; afterwards it is as usual, and smaller.
+
+    Measured beside a plain import, three times each: 31 MB and 6.7 s instead of 127 MB and 34 s, on a machine
+    so busy that everything took ten times as long (P17 has the time on a quiet one).
 
     At the end of its import aiogram has pydantic build a validator and a serialiser of each of its models,
     most of them with a copy of all that a message may hold. Here that is left to the first use, which its

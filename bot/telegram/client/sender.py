@@ -202,6 +202,7 @@ class Sender:
         name: str,
         content: bytes,
         caption: str = "",
+        photo: bool = False,
         reply_to: int | None = None,
         keyboard: InlineKeyboardMarkup | None = None,
         silent: bool = False,
@@ -210,19 +211,21 @@ class Sender:
         tries: int = TRIES,
         attempt: SendObserver | None = None,
     ) -> CallOutcome:
-        from aiogram.methods import SendDocument
+        """`photo`: a picture that is shown in the chat, not a file to be opened."""
+        from aiogram.methods import SendDocument, SendPhoto
         from aiogram.types import BufferedInputFile
 
-        def method(thread_id: int) -> SendDocument:
-            return SendDocument(
-                chat_id=where.chat_id,
-                message_thread_id=thread_id or None,
-                document=BufferedInputFile(content, filename=name),
-                caption=caption or None,
-                disable_notification=silent or None,
-                reply_parameters=to_reply_parameters(reply_to),
-                reply_markup=keyboard,
-            )
+        def method(thread_id: int) -> SendDocument | SendPhoto:
+            options: dict[str, Any] = {
+                "chat_id": where.chat_id,
+                "message_thread_id": thread_id or None,
+                "caption": caption or None,
+                "disable_notification": silent or None,
+                "reply_parameters": to_reply_parameters(reply_to),
+                "reply_markup": keyboard,
+            }
+            file = BufferedInputFile(content, filename=name)
+            return SendPhoto(photo=file, **options) if photo else SendDocument(document=file, **options)
 
         wish = _CallOptions(
             chat_id=where.chat_id, priority=priority, patience=patience, tries=tries, attempt=attempt
@@ -292,7 +295,7 @@ class Sender:
         method = SetMessageReaction(chat_id=chat_id, message_id=message_id, reaction=wanted)
         return await self.call(
             method, chat_id=chat_id, priority=Priority.NOTICE, patience=EDIT_PATIENCE_SECONDS,
-            repeatable=True, counts=False,
+            repeatable=True, counts=False, message=(chat_id, message_id),
         )  # fmt: skip
 
     async def answer_callback(self, query_id: str, *, text: str = "", alert: bool = False) -> CallOutcome:

@@ -79,7 +79,10 @@ class AccessRequests:
     async def tell_decision(self, row: AccessRow) -> None:
         """However it was decided: here, on the dashboard or in a shell. A crash in between tells it again."""
         texts, where = await self._texts_of(row.chat_id), ChatTarget(chat_id=row.chat_id)
-        if row.chat_id > 0:
+        if await self._is_channel(row.chat_id):  # its readers have nothing to do with that
+            if row.state != "allowed":
+                await self._leave(row.chat_id)
+        elif row.chat_id > 0:
             await self._voice.send(where, texts.allowed if row.state == "allowed" else texts.refused)
         elif row.state == "allowed":
             identity = self._desk.identity
@@ -90,6 +93,15 @@ class AccessRequests:
             await self._voice.send(where, texts.left_group)
             await self._leave(row.chat_id)
         await self._access.decision_told(row.bot_id, row.chat_id)
+
+    async def _is_channel(self, chat_id: int) -> bool:
+        if chat_id > 0 or not self._desk.identity.reads_channels:
+            return False
+        try:
+            chat = await self._desk.api.call("getChat", {"chat_id": chat_id})
+        except (CallRefused, TelegramUnavailable, InvalidBotToken):
+            return False
+        return isinstance(chat, dict) and chat.get("type") == "channel"
 
     async def _leave(self, chat_id: int) -> None:
         try:

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
 from bot.telegram.client.group_admins import GroupAdmins
 from bot.telegram.handlers.access_requests import AccessRequests
-from bot.telegram.handlers.command_handler import BotCommandRunner
+from bot.telegram.handlers.command_handler import BotCommandRunner, list_reminders
 from bot.telegram.handlers.memory_list import MemoryList
 from bot.telegram.handlers.quick_actions import CONTINUE_PROMPT, SHORTEN_PROMPT, QuickActions
+from bot.telegram.handlers.search_results import SearchResults
 from bot.telegram.inbound.bot_context import BotContext, get_chat_texts
 from bot.telegram.inbound.chat_access import ChatAccessPolicy
 from bot.telegram.inbound.updates import CallbackQuery
-from bot.telegram.outbound.buttons import SWITCH_SETTINGS, build_settings_buttons
+from bot.telegram.outbound.buttons import SWITCH_SETTINGS, build_reminder_buttons, build_settings_buttons
 from bot.telegram.outbound.keyboards import ButtonAction, ButtonPress, parse_callback_data
 from bot.telegram.outbound.notifier import Notifier, get_chat_target
 from bot.telegram.outbound.uncertain_notices import UncertainNotices
 from bot.telegram.texts import get_texts
 from shared.adapters.postgres.telegram.chats import ChatRow
+
+if TYPE_CHECKING:
+    from aiogram.types import InlineKeyboardMarkup
 
 log = structlog.get_logger(__name__)
 
@@ -71,6 +75,7 @@ class CallbackQueryHandler:
         wishes: QuickActions,
         admins: GroupAdmins,
         remembered: MemoryList,
+        searching: SearchResults,
         forgetting: ErasureConfirmer,
         delivery: AnswerRedelivery,
         requests: AccessRequests,
@@ -84,6 +89,7 @@ class CallbackQueryHandler:
         self._wishes = wishes
         self._admins = admins
         self._remembered = remembered
+        self._searching = searching
         self._forgetting = forgetting
         self._delivery = delivery
         self._requests = requests
@@ -154,6 +160,12 @@ class CallbackQueryHandler:
                 await self._remembered.archive(place, press, pressed)
             case ButtonAction.BRING_BACK:
                 await self._remembered.restore(place, press, pressed)
+            case ButtonAction.REMINDER:
+                await self._remind(place, press, pressed)
+            case ButtonAction.LEAD_TO:
+                await self._searching.lead(place, press, pressed)
+            case ButtonAction.SEARCH_ON:
+                await self._searching.show_page(place, press, pressed)
             case ButtonAction.FORGET_ALL:
                 await self._forget_all(place, pressed)
             case ButtonAction.KEEP_ALL:
@@ -220,6 +232,22 @@ class CallbackQueryHandler:
         else:
             await self._voice.send(get_chat_target(place), words, silent=True)
 
+    async def _remind(self, place: ChatRow, press: ButtonPress, pressed: CallbackQuery) -> None:
+        """Of one that waits still, by the number that it has now."""
+        texts = get_chat_texts(place)
+        ids = [one.id for one in await list_reminders(self._desk, place)]
+        if press.subject not in ids or press.word not in ("cancel", "pause", "resume"):
+            await self._voice.answer_callback(pressed.callback_id, texts.unknown_button)
+            return
+        outcome = await self._commands.run(
+            session_id=place.session_id, address_id=place.address_id, name="reminders",
+            args=f"{press.word} {ids.index(press.subject) + 1}", channel="telegram",
+            audience=self._desk.audience, language=texts.language,
+        )  # fmt: skip
+        await self._voice.answer_callback(pressed.callback_id)
+        buttons = build_reminder_buttons(place, await list_reminders(self._desk, place))
+        await self._put(place, pressed, outcome.result, keyboard=buttons)
+
     async def _forget_all(self, place: ChatRow, pressed: CallbackQuery) -> None:
         """Only after a preview a short while ago; pressed twice, nothing is asked any more."""
         texts = get_chat_texts(place)
@@ -238,11 +266,18 @@ class CallbackQueryHandler:
         await self._voice.answer_callback(pressed.callback_id)
         await self._put(place, pressed, get_chat_texts(place).nothing_erased)
 
-    async def _put(self, place: ChatRow, pressed: CallbackQuery, words: str) -> None:
+    async def _put(
+        self,
+        place: ChatRow,
+        pressed: CallbackQuery,
+        words: str,
+        *,
+        keyboard: InlineKeyboardMarkup | None = None,
+    ) -> None:
         if pressed.message_id is not None and pressed.accessible:
-            await self._voice.edit(get_chat_target(place), pressed.message_id, words)
+            await self._voice.edit(get_chat_target(place), pressed.message_id, words, keyboard=keyboard)
         else:
-            await self._voice.send(get_chat_target(place), words, silent=True)
+            await self._voice.send(get_chat_target(place), words, keyboard=keyboard, silent=True)
 
     async def _set(self, place: ChatRow, press: ButtonPress, pressed: CallbackQuery) -> None:
         name, _, value = press.word.partition("=")

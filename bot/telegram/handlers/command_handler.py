@@ -10,9 +10,15 @@ import structlog
 from bot.telegram.client.group_admins import GroupAdmins
 from bot.telegram.handlers.memory_list import MemoryList
 from bot.telegram.handlers.quick_actions import QuickActions
+from bot.telegram.handlers.search_results import SearchResults
 from bot.telegram.inbound.bot_context import BotContext, get_chat_texts
 from bot.telegram.inbound.updates import IncomingMessage
-from bot.telegram.outbound.buttons import build_erase_buttons, build_settings_buttons, build_summary_buttons
+from bot.telegram.outbound.buttons import (
+    build_erase_buttons,
+    build_reminder_buttons,
+    build_settings_buttons,
+    build_summary_buttons,
+)
 from bot.telegram.outbound.notifier import Notifier, get_chat_target
 from shared.adapters.postgres.telegram.chats import ChatRow
 from shared.core.commands.commands import (
@@ -25,6 +31,8 @@ from shared.core.commands.commands import (
 )
 from shared.core.commands.texts import command_texts, described
 from shared.core.privacy.export import ExportFormat
+from shared.core.tools.reminders import Reminder
+from shared.services.commands.command_call import ReportProgress
 from shared.services.privacy.export import DataExporter
 
 log = structlog.get_logger(__name__)
@@ -46,6 +54,7 @@ class BotCommandRunner(Protocol):
         name: str,
         args: str = "",
         cid: str | None = None,
+        progress: ReportProgress | None = None,
         channel: Channel = "web",
         audience: Audience = "personal",
         language: str = "",
@@ -65,6 +74,7 @@ class TelegramCommandHandler:
         wishes: QuickActions,
         admins: GroupAdmins,
         remembered: MemoryList,
+        searching: SearchResults,
         demo: bool,
         offered: frozenset[str],
     ) -> None:
@@ -85,6 +95,7 @@ class TelegramCommandHandler:
             "unpin": self._unpin,
             "export": self._export,
             "memory": self._memory,
+            "search": searching.show,
             "settings": self._settings,
             "retry": self._retry,
         }
@@ -130,16 +141,15 @@ class TelegramCommandHandler:
         return commands_for(channel="telegram", audience=self._desk.audience)
 
     async def _may(self, place: ChatRow, spoken: IncomingMessage, name: str) -> bool:
-        if may_in_group(name, admin=False):
+        if may_in_group(name, admin=False) or spoken.chat.kind == "channel":  # only administrators post
             return True
         return await self._admins.is_admin(place.chat_id, spoken.sender.user_id)
 
     async def _shared(self, place: ChatRow, name: str, args: str) -> None:
         texts = get_chat_texts(place)
-        if name == "compact":
-            await self._voice.send(get_chat_target(place), texts.summarising, silent=True)
         outcome = await self._commands.run(
             session_id=place.session_id, address_id=place.address_id, name=name, args=args,
+            progress=self._tell_progress(place) if name == "compact" else None,
             channel="telegram", audience=self._desk.audience, language=texts.language,
         )  # fmt: skip
         buttons = None
@@ -153,7 +163,21 @@ class TelegramCommandHandler:
         if outcome.success and name == "forget" and args.strip().casefold() == "everything":
             asked = outcome.result != command_texts(texts.language).nothing_to_forget
             buttons = build_erase_buttons(place) if asked else None
+        if outcome.success and name == "reminders":
+            buttons = build_reminder_buttons(place, await list_reminders(self._desk, place))
         await self._voice.send(get_chat_target(place), outcome.result, keyboard=buttons)
+
+    def _tell_progress(self, place: ChatRow) -> ReportProgress:
+        """Once, and only of what takes a while: where there is nothing to do, that is all that is said."""
+        told = False
+
+        async def tell(message: str, percent: int | None) -> None:
+            nonlocal told
+            if not told:
+                told = True
+                await self._voice.send(get_chat_target(place), get_chat_texts(place).summarising, silent=True)
+
+        return tell
 
     async def _start(self, place: ChatRow, spoken: IncomingMessage) -> None:
         words = get_chat_texts(place).hello(
@@ -162,6 +186,9 @@ class TelegramCommandHandler:
         await self._voice.send(get_chat_target(place), words)
 
     async def _help(self, place: ChatRow, spoken: IncomingMessage) -> None:
+        if spoken.command is not None and spoken.command.args:
+            await self._shared(place, "help", spoken.command.args)
+            return
         texts = get_chat_texts(place)
         rows = [
             (f"/{command.name} {command.args}".rstrip(), described(command, texts.language))
@@ -235,3 +262,9 @@ class TelegramCommandHandler:
     async def _retry(self, place: ChatRow, spoken: IncomingMessage) -> None:
         if not await self._wishes.retry(place, update_id=spoken.update_id):
             await self._voice.send(get_chat_target(place), get_chat_texts(place).nothing_to_retry)
+
+
+async def list_reminders(desk: BotContext, place: ChatRow) -> list[Reminder]:
+    """Those that wait, in the order of their numbers."""
+    found = await desk.stores.reminders.list_for_session(place.session_id)
+    return [one for one in found if one.state == "pending"]

@@ -15,6 +15,7 @@ from bot.telegram.client.sender import ChatTarget as Spot
 from bot.telegram.handlers.access_requests import AccessRequests
 from bot.telegram.handlers.callback_queries import CallbackQueryHandler
 from bot.telegram.handlers.command_handler import TelegramCommandHandler
+from bot.telegram.handlers.inline_queries import InlineQueryHandler
 from bot.telegram.inbound.bot_context import BotContext, get_chat_texts
 from bot.telegram.inbound.chat_access import (
     AccessDecision,
@@ -34,6 +35,7 @@ from bot.telegram.inbound.updates import (
     IgnoredUpdate,
     IncomingMessage,
     IncomingUpdate,
+    InlineQuery,
     MembershipChange,
     MessageAuthor,
     PinChange,
@@ -94,7 +96,9 @@ class UpdateHandler:
         start: Callable[[Coroutine[Any, Any, None]], object],
         uncertain: UncertainNotices,
         requests: AccessRequests,
+        inline: InlineQueryHandler,
     ) -> None:
+        self._inline = inline
         self._uncertain = uncertain
         self._requests = requests
         self._start = start
@@ -172,6 +176,8 @@ class UpdateHandler:
                 await self._pinned(incoming)
             case DraftStopped():
                 await self._stopped_draft(incoming)
+            case InlineQuery():
+                self._start(self._inline.handle(incoming))  # nothing waits behind it
             case IgnoredUpdate() | IncomingMessage():
                 raise TypeError("the reader keeps these to itself")
 
@@ -377,9 +383,9 @@ class UpdateHandler:
     async def _turned_away(self, decision: AccessDecision, where: ChatRef, sender: MessageAuthor) -> None:
         match decision:
             case StrangerReply(key=key, args=args):
-                await self._voice.send(
-                    _reply_target(where), self._told(get_texts(sender.language_code), key, args)
-                )
+                if where.kind != "channel":  # its readers have nothing to do with that
+                    words = self._told(get_texts(sender.language_code), key, args)
+                    await self._voice.send(_reply_target(where), words)
                 if key == "access_owner":
                     log.info("owner_claimed", bot=self._desk.bot_id)
                 if decision.is_new:
@@ -453,6 +459,8 @@ def _unreadable_text(texts: Texts, reason: str, name: str, kind: str) -> str:
             return texts.file_too_large(name=name, limit_mb=20)
         case "cannot_hear" | "cannot_watch" | "cannot_see_sticker":
             return texts.cannot(kind=kind)
+        case "file_locked":
+            return texts.file_locked(name=name)
         case "file_unavailable":
             return texts.not_now
         case _:

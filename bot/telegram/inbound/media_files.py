@@ -12,7 +12,7 @@ import structlog
 from bot.telegram.client.bot_api import CallRefused, FileTooLarge, InvalidBotToken, TelegramUnavailable
 from bot.telegram.inbound.file_kinds import ReadMethod, choose_read_method
 from bot.telegram.inbound.updates import Media
-from shared.adapters.files.file_reading import read_pdf, read_picture, read_words
+from shared.adapters.files.file_reading import read_file
 from shared.adapters.files.sandbox_client import OPEN_SECONDS, Openings
 from shared.adapters.files.sandbox_worker import LONGEST_SIDE
 from shared.core.values.files import (
@@ -22,7 +22,6 @@ from shared.core.values.files import (
     Document,
     NotRead,
     Picture,
-    is_pdf,
     picture_mime,
 )
 
@@ -37,6 +36,7 @@ UnreadableReason = Literal[
     "file_unknown_kind",
     "file_unreadable",
     "file_empty",
+    "file_locked",
     "cannot_hear",
     "cannot_watch",
     "cannot_see_sticker",
@@ -147,13 +147,11 @@ class FileReader:
     ) -> Picture | Document | NotRead:
         mime = picture_mime(content)
         opened = partial(self._openings.open, sender=sender, seconds=self._open_seconds)
-        if mime is not None and way.kind in ("picture", "look"):
-            return self._as_it_is(content, mime, media) or await read_picture(content, opened=opened)
-        if is_pdf(content):
-            return await read_pdf(content, name, opened=opened, most_chars=self._most_chars)
-        if way.kind == "picture":
+        if mime is None and way.kind == "picture":
             return NotRead(reason="file_unreadable")
-        return read_words(content, name, most_chars=self._most_chars)
+        if mime is not None and (whole := self._as_it_is(content, mime, media)) is not None:
+            return whole
+        return await read_file(content, name, opened=opened, most_chars=self._most_chars)
 
     def _as_it_is(self, content: bytes, mime: str, media: Media) -> Picture | None:
         """Telegram's own photos are mostly small enough already; what is not is opened elsewhere."""

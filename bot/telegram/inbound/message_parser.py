@@ -68,7 +68,7 @@ def parse_chat_ref(message: types.Message) -> ChatRef:
 
 
 def build_chat_ref(chat: types.Chat, *, thread_id: int = 0, topic: str = "") -> ChatRef:
-    if chat.type not in ("private", "group", "supergroup"):
+    if chat.type not in ("private", "group", "supergroup", "channel"):
         raise ValueError("a chat of a kind that is not answered")
     return ChatRef(
         chat_id=chat.id,
@@ -81,8 +81,11 @@ def build_chat_ref(chat: types.Chat, *, thread_id: int = 0, topic: str = "") -> 
 
 
 def parse_author(message: types.Message) -> MessageAuthor | None:
-    """The person; who speaks as the group or a channel has its name."""
+    """The person; who speaks as the group or a channel has its name, and a post is its channel's."""
     user, chat = message.from_user, message.sender_chat
+    if user is None and message.chat.type == "channel":
+        title = message.author_signature or message.chat.title or ""
+        return MessageAuthor(user_id=message.chat.id, name=title)
     if user is None:
         return None
     return MessageAuthor(

@@ -84,6 +84,7 @@ class Poller:
         problems: ProblemReporter,
         on_stored: Callable[[], None],
         on_asked: Callable[[], None] = lambda: None,
+        allowed: Sequence[str] = ALLOWED_UPDATES,
         times: PollTimeouts | None = None,
     ) -> None:
         self._api = api
@@ -91,6 +92,7 @@ class Poller:
         self._problems = problems
         self._on_stored = on_stored
         self._on_asked = on_asked
+        self._allowed = tuple(allowed)
         self._times = times or PollTimeouts()
         self._backoff = Backoff(first=self._times.first_wait, most=self._times.most_wait)
         self._problem: str | None = None
@@ -133,7 +135,7 @@ class Poller:
             "offset": offset,
             "limit": 100,
             "timeout": self._times.poll,
-            "allowed_updates": list(ALLOWED_UPDATES),
+            "allowed_updates": list(self._allowed),
         }
         self._on_asked()
         found = await self._api.call("getUpdates", params, seconds=self._times.poll + self._times.answer)

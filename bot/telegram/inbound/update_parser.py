@@ -13,6 +13,7 @@ from bot.telegram.inbound.updates import (
     DraftStopped,
     IgnoredUpdate,
     IncomingUpdate,
+    InlineQuery,
     MembershipChange,
     MembershipKind,
     MessageAuthor,
@@ -31,6 +32,7 @@ ALLOWED_UPDATES = (
     "message_reaction",
     "stopped_message_generation",
 )
+_CHANNEL_POST = "channel_post"
 MAX_ID_VALUE = 2**53
 """Telegram promises 52 bits; what is larger was not made by Telegram, and no column of ours must break."""
 _ESSENTIAL = (
@@ -38,6 +40,7 @@ _ESSENTIAL = (
     "date",
     "chat",
     "from",
+    "sender_chat",
     "text",
     "caption",
     "is_topic_message",
@@ -47,11 +50,21 @@ _INSIDE = frozenset({"member", "administrator", "creator"})
 _ADMINS = frozenset({"administrator", "creator"})
 
 
+def allowed_updates(bot: BotIdentity) -> list[str]:
+    """What Telegram is asked for; everything else it keeps to itself."""
+    switched = (_CHANNEL_POST, bot.reads_channels), ("inline_query", bot.answers_inline)
+    return [*ALLOWED_UPDATES, *(name for name, on in switched if on)]
+
+
 def parse_update(raw: Mapping[str, Any], *, bot: BotIdentity) -> IncomingUpdate:
     """Never raises: an update that cannot be decoded is `Ignored` with the reason."""
     number = _update_id(raw)
     try:
-        return _read(raw, number, bot)
+        found = _read(raw, number, bot)
+        where = None if isinstance(found, IgnoredUpdate | ChatMigration | InlineQuery) else found.chat
+        if where is not None and where.kind == "channel" and not bot.reads_channels:
+            return IgnoredUpdate(update_id=number, reason="of a channel")
+        return found
     except (
         ValueError,
         TypeError,
@@ -66,7 +79,7 @@ def parse_update(raw: Mapping[str, Any], *, bot: BotIdentity) -> IncomingUpdate:
 
 def _read(raw: Mapping[str, Any], number: int, bot: BotIdentity) -> IncomingUpdate:
     update = _decoded(raw)
-    if (message := update.message) is not None:
+    if (message := update.message or update.channel_post) is not None:
         return _checked(_message(message, number, bot))
     if (edited := update.edited_message) is not None:
         return _checked(parse_message(edited, number, bot, edited=True))
@@ -79,6 +92,9 @@ def _read(raw: Mapping[str, Any], number: int, bot: BotIdentity) -> IncomingUpda
     if (stopped := update.stopped_message_generation) is not None:
         where = build_chat_ref(stopped.chat, thread_id=stopped.message_thread_id or 0)
         return _checked(DraftStopped(update_id=number, chat=where, draft_id=stopped.draft_id))
+    if bot.answers_inline and (query := update.inline_query) is not None:
+        sender = _person(query.from_user)
+        return _checked(InlineQuery(update_id=number, query_id=query.id, sender=sender, text=query.query))
     kinds = [str(name) for name in raw if name != "update_id"]
     return IgnoredUpdate(
         update_id=number, reason=f"of no use here: {', '.join(kinds)[:80] or 'nothing in it'}"
@@ -93,7 +109,12 @@ def _decoded(raw: Mapping[str, Any]) -> types.Update:
         return Update.model_validate(dict(raw))
     except ValueError:
         kind = next(
-            (name for name in ("message", "edited_message") if isinstance(raw.get(name), Mapping)), ""
+            (
+                name
+                for name in ("message", "edited_message", _CHANNEL_POST)
+                if isinstance(raw.get(name), Mapping)
+            ),
+            "",
         )
         if not kind or not (raw[kind].get("text") or raw[kind].get("caption")):
             raise
@@ -128,9 +149,9 @@ def _pressed(query: types.CallbackQuery, number: int) -> IncomingUpdate:
         return IgnoredUpdate(update_id=number, reason="a button without data")
     message = query.message
     accessible = isinstance(message, Message)
-    where = None
+    where, replied = None, None
     if isinstance(message, Message):
-        where = parse_chat_ref(message)
+        where, replied = parse_chat_ref(message), message.reply_to_message
     elif message is not None:
         where = build_chat_ref(message.chat)
     return CallbackQuery(
@@ -141,6 +162,7 @@ def _pressed(query: types.CallbackQuery, number: int) -> IncomingUpdate:
         chat=where,
         message_id=None if message is None else message.message_id,
         accessible=accessible,
+        replied_text="" if replied is None else replied.text or "",
     )
 
 
@@ -209,6 +231,8 @@ def _checked(incoming: IncomingUpdate) -> IncomingUpdate:
             numbers = (old, new)
         case IgnoredUpdate():
             numbers = ()
+        case InlineQuery(sender=sender):
+            numbers = (sender.user_id,)
         case DraftStopped(chat=where, draft_id=draft):
             numbers = (where.chat_id, where.thread_id, draft)
         case ReactionChange(chat=where, message_id=message, user_id=user):

@@ -31,6 +31,10 @@ class BotIdentity:
     username: str
     hears_all: bool = False
     """Privacy mode is off: it reads everything in its groups."""
+    reads_channels: bool = False
+    """Its operator lets it answer posts of channels."""
+    answers_inline: bool = False
+    """Its operator lets people ask it from other chats."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,6 +161,8 @@ class CallbackQuery:
     message_id: int | None
     accessible: bool
     """False when the message is too old to be shown or edited."""
+    replied_text: str = ""
+    """Of the message that the one with the button replies to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,6 +217,16 @@ class DraftStopped:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class InlineQuery:
+    """What somebody types behind the bot's name in any chat; Telegram does not say in which."""
+
+    update_id: int
+    query_id: str
+    sender: MessageAuthor
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class IgnoredUpdate:
     """Needs nothing of us; the reason is for operators and holds no words of people."""
 
@@ -226,5 +242,6 @@ IncomingUpdate = (
     | ChatMigration
     | PinChange
     | DraftStopped
+    | InlineQuery
     | IgnoredUpdate
 )

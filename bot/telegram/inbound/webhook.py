@@ -53,6 +53,7 @@ class WebhookConfig:
     """The public address of `PATH`."""
     secret: str
     max_connections: int = 40
+    allowed_updates: tuple[str, ...] = ALLOWED_UPDATES
 
     def __post_init__(self) -> None:
         check_secret(self.secret)
@@ -124,7 +125,7 @@ async def register_webhook(api: BotApi, mode: WebhookConfig, *, backoff: Backoff
 
 async def _register(api: BotApi, mode: WebhookConfig) -> bool:
     info = await api.call("getWebhookInfo")
-    wanted = (mode.registered_url, mode.max_connections, sorted(ALLOWED_UPDATES))
+    wanted = (mode.registered_url, mode.max_connections, sorted(mode.allowed_updates))
     if isinstance(info, Mapping):
         known = info.get("allowed_updates")
         allowed = sorted(map(str, known)) if isinstance(known, list) else []
@@ -134,7 +135,7 @@ async def _register(api: BotApi, mode: WebhookConfig) -> bool:
         "url": mode.registered_url,
         "secret_token": mode.secret,
         "max_connections": mode.max_connections,
-        "allowed_updates": list(ALLOWED_UPDATES),
+        "allowed_updates": list(mode.allowed_updates),
         "drop_pending_updates": False,
     }
     await api.call("setWebhook", params)

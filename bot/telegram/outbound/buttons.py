@@ -9,13 +9,15 @@ from bot.telegram.inbound.bot_context import get_chat_texts
 from bot.telegram.outbound.keyboards import Button, ButtonAction, ButtonPress, build_keyboard
 from bot.telegram.texts import Texts
 from shared.adapters.postgres.telegram.chats import ChatRow
+from shared.core.memory.search import MessagesFound
+from shared.core.tools.reminders import Reminder
 
 if TYPE_CHECKING:
     from aiogram.types import InlineKeyboardMarkup
 
 SWITCH_SETTINGS = ("notices", "drafts", "rich")
 """Settings of a chat that are on or off."""
-DELETE_BUTTONS_PER_ROW = 4
+BUTTONS_PER_ROW = 4
 ON_BY_DEFAULT = frozenset({"notices"})
 
 
@@ -58,13 +60,41 @@ def build_note_buttons(
     bins = [
         _button(place, note_id, f"🗑 {number}", ButtonAction.FORGET_NOTE, mark) for number, note_id in notes
     ]
-    rows = [
-        bins[start : start + DELETE_BUTTONS_PER_ROW] for start in range(0, len(bins), DELETE_BUTTONS_PER_ROW)
-    ]
+    rows = [bins[start : start + BUTTONS_PER_ROW] for start in range(0, len(bins), BUTTONS_PER_ROW)]
     if undo is not None:
         rows.append([_button(place, undo, texts.undo, ButtonAction.BRING_BACK, mark)])
     ways = [(texts.previous, back), (texts.following, on), (texts.all_notes, 0 if all_notes else None)]
     rows.append([_button(place, page, label, ButtonAction.PAGE) for label, page in ways if page is not None])
+    return build_keyboard(rows)
+
+
+def build_search_buttons(
+    place: ChatRow, found: MessagesFound, *, linked: bool, begun: bool
+) -> InlineKeyboardMarkup | None:
+    """A number for each result, unless they are links; and ways to older ones and back to the newest."""
+    texts = get_chat_texts(place)
+    numbers = [
+        _button(place, int(hit.mid[1:]), f"→ {number}", ButtonAction.LEAD_TO, str(hit.key.session_id))
+        for number, hit in enumerate(() if linked else found.hits, 1)
+    ]
+    rows = [numbers[start : start + BUTTONS_PER_ROW] for start in range(0, len(numbers), BUTTONS_PER_ROW)]
+    ways = [] if begun else [_button(place, 0, texts.previous, ButtonAction.SEARCH_ON)]
+    if found.next is not None:
+        at, _, rest = str(found.next).partition("-")
+        word = rest.replace("-", "_")
+        ways.append(_button(place, int(at), texts.following, ButtonAction.SEARCH_ON, word))
+    return build_keyboard([*rows, ways])
+
+
+def build_reminder_buttons(place: ChatRow, waiting: Sequence[Reminder]) -> InlineKeyboardMarkup | None:
+    """A row for each, in the order of their numbers: what repeats can pause, and all can be cancelled."""
+    rows = []
+    for number, one in enumerate(waiting, 1):
+        pause = ("▶", "resume") if one.paused else ("⏸", "pause")
+        ways = [pause, ("🗑", "cancel")] if one.repeat else [("🗑", "cancel")]
+        rows.append(
+            [_button(place, one.id, f"{sign} {number}", ButtonAction.REMINDER, verb) for sign, verb in ways]
+        )
     return build_keyboard(rows)
 
 

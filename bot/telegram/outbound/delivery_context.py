@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
@@ -9,9 +10,11 @@ from typing import TYPE_CHECKING, Protocol
 from bot.telegram.client.call_queue import ScaledClock
 from bot.telegram.client.sender import Sender
 from bot.telegram.outbound.native_drafts import AnswerForm, FormSupport
+from bot.telegram.outbound.typing_indicator import TaskStarter
 from shared.adapters.postgres.telegram.chats import ChatRow, PostgresTelegramChats
 from shared.adapters.postgres.turns.deliveries import PostgresDeliveries
 from shared.adapters.postgres.turns.uncertain_notices import PostgresUncertainNotices
+from shared.core.values.errors import StorageUnavailable
 from shared.runtime.crash_points import CrashPoint, ignore_crash_point
 from shared.runtime.tracing import NULL_TRACER, Tracer
 
@@ -41,11 +44,14 @@ class DeliveryTexts(Protocol):
         """What becomes of that when it has arrived, and the notice is too old to be deleted."""
 
 
+WORKING = "👀"
 BuildKeyboard = Callable[[ChatRow, int, str], "InlineKeyboardMarkup | None"]
 """Of a place, a turn and its state (`running` while it is written): the buttons under the last part."""
 FindQuestion = Callable[[int, int], Awaitable[int | None]]
 """Of a session and a turn: the message that asked, where the answer shall quote it."""
 WantsForm = Callable[[ChatRow, AnswerForm], bool]
+LoadFile = Callable[[int, str], Awaitable[bytes | None]]
+"""Of a session and a file's public id; None when it is gone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,11 +65,16 @@ class DeliveryContext:
     texts: DeliveryTexts
     keyboard: BuildKeyboard
     question: FindQuestion
+    files: LoadFile
     wants: WantsForm
+    reacts: bool = False
+    """👀 on a group's message while its answer is worked at."""
     clock: ScaledClock = field(default_factory=ScaledClock)
     latches: dict[int, FormSupport] = field(default_factory=dict)
     crash_point: CrashPoint = ignore_crash_point
     tracer: Tracer = NULL_TRACER
+    marking: dict[int, asyncio.Task[None]] = field(default_factory=dict)
+    """By session: the mark that is being put on its question."""
 
     def get_form_support(self, bot_id: int) -> FormSupport:
         return self.latches.setdefault(bot_id, FormSupport())
@@ -74,6 +85,28 @@ class DeliveryContext:
     async def find_question(self, place: ChatRow, turn: int) -> int | None:
         """In private chats it is clear what is answered."""
         return await self.question(place.session_id, turn) if place.chat_id < 0 else None
+
+    def show_working(self, place: ChatRow, turn: int, tasks: TaskStarter, *, ended: bool = False) -> None:
+        """A mark on the question, in groups where that is wished; nobody waits for it."""
+        if self.reacts and place.chat_id < 0:
+            before = self.marking.pop(place.session_id, None)
+            task = tasks.start(self._mark(place, turn, None if ended else WORKING, before))
+            if not ended:
+                self.marking[place.session_id] = task
+
+    async def _mark(
+        self, place: ChatRow, turn: int, emoji: str | None, before: asyncio.Task[None] | None
+    ) -> None:
+        """After the one before: else a mark could come when its answer is there."""
+        if before is not None:
+            await asyncio.wait([before])
+        sender = self.senders.get(place.bot_id)
+        try:
+            question = await self.question(place.session_id, turn)
+        except StorageUnavailable:
+            return
+        if sender is not None and question is not None:
+            await sender.react(place.chat_id, question, emoji)
 
     async def follow_migration(self, place: ChatRow, new_chat_id: int) -> ChatRow:
         """The same place in the supergroup that its group has become."""

@@ -33,6 +33,7 @@ from shared.adapters.postgres.telegram.chats import ChatRow
 from shared.adapters.postgres.turns.deliveries import EndedTurn, PartRow
 from shared.core.identity.handover import ANSWERED_TOGETHER
 from shared.core.values.errors import StorageUnavailable
+from shared.core.values.files import PICTURE_MIMES
 
 if TYPE_CHECKING:
     from aiogram.types import InlineKeyboardMarkup
@@ -89,7 +90,7 @@ class _FinalAnswer:
         return self.ended.session_id, self.ended.turn
 
     def is_file(self, number: int) -> bool:
-        return self.letter.document is not None and number == len(self.letter.parts)
+        return number >= len(self.letter.parts)
 
     def keyboard_of(self, number: int) -> InlineKeyboardMarkup | None:
         return self.keyboard if number == self.letter.count - 1 else None
@@ -210,6 +211,7 @@ class FinalDelivery:
             job = replace(job, letter=replace(job.letter, blocks=None), ended=now or job.ended)
         if job.letter.blocks is None:
             await self._bring_parts(job)
+        self._post.show_working(place, ended.turn, self._tasks, ended=True)
         if is_notice(ended):
             self.record_told(place, ended.error_code)
         if job.keyboard is not None and ended.turn > 1:
@@ -305,6 +307,14 @@ class FinalDelivery:
     async def _send_out(self, job: _FinalAnswer, number: int) -> CallOutcome:
         reply_to = job.reply_to if number == 0 else None
         attempt = self._attempts.for_part((*job.key, number))
+        if (file := job.letter.file_at(number)) is not None:
+            body = await self._post.files(job.ended.session_id, file.id)
+            if body is None:
+                return CallDone()  # forgotten meanwhile
+            return await job.sender.send_document(
+                job.where, name=file.name, content=body, photo=file.mime in PICTURE_MIMES, silent=True,
+                keyboard=job.keyboard_of(number), patience=job.patience, tries=job.tries, attempt=attempt,
+            )  # fmt: skip
         if job.letter.document is not None and job.is_file(number):
             return await job.sender.send_document(
                 job.where, name=DOCUMENT_NAME, content=job.letter.document.encode(),

@@ -36,6 +36,9 @@ class ButtonAction(StrEnum):
     SETTING = "set"
     CLOSE = "close"
     BRING = "bring"
+    LEAD_TO = "found"
+    SEARCH_ON = "older"
+    REMINDER = "remind"
     LET_IN = "letin"
     KEEP_OUT = "keepout"
 
@@ -43,13 +46,14 @@ class ButtonAction(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ButtonPress:
     """`address_id` is the place the button was made for, 0 for a question to an owner; `subject` a turn,
-    summary, note, page, notice or chat."""
+    summary, note, page, notice, chat, reminder, message, or the time of one."""
 
     action: ButtonAction
     address_id: int
     subject: int = 0
     word: str = ""
-    """Of a setting its name and value, of a notice its round, of a chat whether it is a group."""
+    """Of a setting its name and value, of a notice its round, of a chat whether it is a group, of a
+    reminder what to do, of a message its session, and of a time that and the message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,7 @@ from bot.telegram.outbound.delivery_context import DeliveryContext
 from bot.telegram.texts.markdown_text import escape_markdown
 from shared.adapters.postgres.telegram.chats import ChatRow
 from shared.adapters.postgres.turns.deliveries import EndedTurn
+from shared.core.values.files import Attached
 
 EMPTY_ANSWER = "…"
 _REPLACEABLE_STATES = ("queued", "sent")
@@ -29,18 +30,24 @@ class OutgoingMessage:
 
     parts: tuple[MessagePart, ...]
     document: str | None = None
+    files: tuple[Attached, ...] = ()
     blocks: tuple[RichBlock, ...] | None = None
 
     @property
     def count(self) -> int:
-        return len(self.parts) + (self.document is not None)
+        return len(self.parts) + (self.document is not None) + len(self.files)
+
+    def file_at(self, part: int) -> Attached | None:
+        """What a part is that is neither words nor the document with all of them."""
+        at = part - len(self.parts) - (self.document is not None)
+        return self.files[at] if at >= 0 else None
 
 
 def build_outgoing_message(post: DeliveryContext, place: ChatRow, ended: EndedTurn) -> OutgoingMessage:
     parts = split(_rendered(post, place, ended), limit=LIVE_UNITS) or (MessagePart(text=EMPTY_ANSWER),)
     if len(parts) > MAX_PARTS:
-        return OutgoingMessage(parts=parts[:MAX_PARTS], document=_answer_text(ended))
-    return OutgoingMessage(parts=parts, blocks=_blocks(post, place, ended))
+        return OutgoingMessage(parts=parts[:MAX_PARTS], document=_answer_text(ended), files=ended.files)
+    return OutgoingMessage(parts=parts, files=ended.files, blocks=_blocks(post, place, ended))
 
 
 def _rendered(post: DeliveryContext, place: ChatRow, ended: EndedTurn) -> RenderedText:
@@ -56,7 +63,7 @@ def _rendered(post: DeliveryContext, place: ChatRow, ended: EndedTurn) -> Render
 def _blocks(post: DeliveryContext, place: ChatRow, ended: EndedTurn) -> tuple[RichBlock, ...] | None:
     """None as soon as something is in the chat for good, on its way, or shown in more than one message."""
     begun = any(row.state not in _REPLACEABLE_STATES or row.part > 0 for row in ended.parts)
-    if begun or ended.state != "answered" or not post.can_use(place, "rich"):
+    if begun or ended.files or ended.state != "answered" or not post.can_use(place, "rich"):
         return None
     return build_rich_blocks(_answer_text(ended))
 

@@ -165,6 +165,7 @@ class StreamingReply:
         in_order = await self._earlier_are_there(event.turn)
         self._draft = ReplyDraft(rhythm=self._rhythm, attempt=event.attempt)
         self._start_typing()
+        self._post.show_working(self._place, event.turn, self._tasks)
         if not in_order:
             self._draft.end()
             return

@@ -190,6 +190,8 @@ class UncertainNotices:
         letter = build_outgoing_message(self._post, place, ended)
         if part.part < len(letter.parts):
             words = letter.parts[part.part].text
+        elif letter.file_at(part.part) is not None:
+            return quoted.media in ("document", "photo")
         else:
             words = self._post.texts.document(place) if quoted.media == "document" else ""
         return quoted.text in words if quoted.chosen else quoted.text.strip() == words.strip() != ""

@@ -18,6 +18,7 @@ from bot.telegram.inbound.batching_driver import MessageBatcher
 from bot.telegram.inbound.bot_context import BotContext
 from bot.telegram.inbound.inbox_reader import InboxReader
 from bot.telegram.inbound.polling import Poller
+from bot.telegram.inbound.update_parser import allowed_updates
 from bot.telegram.inbound.webhook import WebhookConfig, register_webhook
 from bot.telegram.runtime.lease_guard import LeaseGuard
 from bot.telegram.texts import LANGUAGES, get_texts
@@ -170,6 +171,7 @@ class BotRunner:
                     problems=self._desk.stores.telegram_chats,
                     on_stored=self.wake,
                     on_asked=self._takes_in.set,
+                    allowed=allowed_updates(self._desk.identity),
                 )
                 await poller.run()
         except InvalidBotToken as refused:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 import structlog
@@ -16,8 +17,10 @@ from bot.telegram.client.sender import Sender, create_bot
 from bot.telegram.handlers.access_requests import AccessRequests
 from bot.telegram.handlers.callback_queries import CallbackQueryHandler
 from bot.telegram.handlers.command_handler import TelegramCommandHandler
+from bot.telegram.handlers.inline_queries import InlineQueryHandler
 from bot.telegram.handlers.memory_list import MemoryList
 from bot.telegram.handlers.quick_actions import QuickActions
+from bot.telegram.handlers.search_results import SearchResults
 from bot.telegram.handlers.update_handler import UpdateHandler
 from bot.telegram.inbound.batching_driver import MessageBatcher
 from bot.telegram.inbound.bot_context import BotContext
@@ -25,6 +28,7 @@ from bot.telegram.inbound.chat_access import AccessRules, ChatAccessPolicy
 from bot.telegram.inbound.media_files import FileReader
 from bot.telegram.inbound.message_batching import BatchTimeouts
 from bot.telegram.inbound.polling import fetch_bot_identity
+from bot.telegram.inbound.update_parser import allowed_updates
 from bot.telegram.inbound.webhook import PATH, WebhookConfig, make_webhook_handler
 from bot.telegram.outbound.alerts import TelegramAlertSender
 from bot.telegram.outbound.buttons import build_answer_buttons, is_setting_on
@@ -220,7 +224,11 @@ class TelegramService:
             return
         desk = BotContext(
             config=config,
-            identity=identity,
+            identity=replace(
+                identity,
+                reads_channels=self._settings.telegram_channels,
+                answers_inline=self._settings.telegram_inline,
+            ),
             api=api,
             sender=Sender(
                 identity.bot_id,
@@ -245,23 +253,27 @@ class TelegramService:
         admins = GroupAdmins(desk.api)
         wishes = QuickActions(app.sessions, self._stores.edits, self._answering.dispatch)
         remembered = MemoryList(desk, voice=voice, notes=app.stores.notes, announcer=app.announcer)
+        searching = SearchResults(desk, voice=voice, timezone=self._settings.timezone)
         commanding = TelegramCommandHandler(
             desk, voice=voice, commands=app.commands, exporting=app.exporter, wishes=wishes, admins=admins,
-            remembered=remembered, demo=app.models.offline, offered=self._offered,
+            remembered=remembered, searching=searching, demo=app.models.offline, offered=self._offered,
         )  # fmt: skip
         requests = self._requests[bot_id] = AccessRequests(
             desk, voice=voice, alert_chats=self._settings.alert_telegram_chats
         )
         pressing = CallbackQueryHandler(
             desk, door=door, voice=voice, commands=app.commands, conversation=app.sessions,
-            wishes=wishes, admins=admins, remembered=remembered, forgetting=app.erasure,
+            wishes=wishes, admins=admins, remembered=remembered, searching=searching, forgetting=app.erasure,
             delivery=self._delivery, requests=requests, offered=self._offered,
         )  # fmt: skip
+        inline = InlineQueryHandler(
+            desk, door=door, voice=voice, conversation=app.sessions, answer=self._answering.dispatch
+        )
         hearing = UpdateHandler(
             desk, door=door, voice=voice, files=FileReader(desk.api), commanding=commanding,
             pressing=pressing, conversation=app.sessions, answer=self._answering.dispatch,
             counter=app.counter, now=now, start=self._tasks.start, uncertain=self._delivery.uncertain,
-            requests=requests,
+            requests=requests, inline=inline,
         )  # fmt: skip
         hold = LeaseGuard()
         lanes = MessageBatcher(
@@ -270,7 +282,7 @@ class TelegramService:
             is_command=commanding.is_command, sure=hold.wait_until_valid, storage_limiter=app.limit_storage,
         )  # fmt: skip
         runner = self._runners[bot_id] = BotRunner(
-            desk, hearing, lanes, hold=hold, worker_id=app.worker_id, webhook=self._webhook_of(desk.config),
+            desk, hearing, lanes, hold=hold, worker_id=app.worker_id, webhook=self._webhook_of(desk),
             library=self._library, on_serving=self._answering.on_bot_serving, crash_point=app.crash_point,
             storage_limiter=app.limit_storage,
         )  # fmt: skip
@@ -286,7 +298,9 @@ class TelegramService:
             texts=ChatDeliveryTexts(self._desks.get),
             keyboard=build_answer_buttons,
             question=self._stores.telegram_chats.question,
+            files=self._stores.attachments.body,
             wants=self._wants,
+            reacts=self._settings.telegram_reactions,
             crash_point=self._app.crash_point,
             tracer=self._app.tracer,
         )
@@ -309,14 +323,17 @@ class TelegramService:
         url = self._settings.telegram_api_url
         return {"base_url": url} if url else {}
 
-    def _webhook_of(self, config: BotConfig) -> WebhookConfig | None:
+    def _webhook_of(self, desk: BotContext) -> WebhookConfig | None:
+        config = desk.config
         if config.mode != "webhook":
             return None
         secret = self._settings.telegram_webhook_secret
         assert secret is not None, "settings demand it"
         base = (self._settings.public_url or f"http://127.0.0.1:{self._settings.telegram_port}").rstrip("/")
         url = base + PATH.format(bot_id=config.bot_id)
-        return WebhookConfig(url=url, secret=secret.get_secret_value())
+        return WebhookConfig(
+            url=url, secret=secret.get_secret_value(), allowed_updates=tuple(allowed_updates(desk.identity))
+        )
 
     async def _enrol(self, config: BotConfig, username: str) -> None:
         await self._stores.telegram_chats.enrol(

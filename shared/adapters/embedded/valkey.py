@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from shared.adapters.embedded.data_dir import ServerConfig
+from shared.adapters.embedded.binaries import ServerConfig
 from shared.adapters.embedded.errors import EmbeddedServerFailed
 from shared.adapters.embedded.process import spawn, stop, stop_leftover, tail, until
 

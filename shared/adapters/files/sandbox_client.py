@@ -16,6 +16,7 @@ from weakref import WeakValueDictionary
 import structlog
 
 from shared.core.values.errors import EvertalkError
+from shared.core.values.files import DocumentKind
 
 log = structlog.get_logger(__name__)
 
@@ -33,7 +34,7 @@ MOST_FAILED = 1_000
 _SENDERS_BEFORE_TIDYING = 10_000
 ROOT = Path(__file__).resolve().parents[3]
 
-Kind = Literal["picture", "pdf", "page"]
+Kind = Literal["picture", "chart"] | DocumentKind
 Opened = tuple[dict[str, Any] | None, bytes]
 
 
@@ -53,14 +54,14 @@ class Openings:
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._places = {kind: asyncio.Semaphore(AT_ONCE) for kind in ("picture", "pdf")}
+        self._places = {drawn: asyncio.Semaphore(AT_ONCE) for drawn in (True, False)}
         self._senders: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._spent: dict[str, list[tuple[float, float]]] = {}
         self._failed: dict[bytes, float] = {}
 
     async def open(
         self,
-        kind: Literal["picture", "pdf"],
+        kind: Kind,
         content: bytes,
         *,
         sender: str,
@@ -77,7 +78,7 @@ class Openings:
         own, held = self._senders.setdefault(sender, asyncio.Lock()), []
         try:
             async with asyncio.timeout(WAIT_SECONDS):
-                for door in (own, self._places[kind]):
+                for door in (own, self._places[kind == "picture"]):
                     await door.acquire()
                     held.append(door)
             return await self._open(kind, content, key, sender, seconds, most_seconds)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import html
 import io
 import json
 import os
+import re
 import sys
 from typing import Any
+
+from shared.core.values.files import JPEG, PDF, Refused
 
 LONGEST_SIDE = 1_568
 """Models make larger pictures smaller themselves, and charge for it."""
@@ -19,14 +21,10 @@ NICE = 10
 """Nobody who waits for an answer waits for somebody's file."""
 MOST_PAGE_CHARS = 300_000
 _QUALITY = 85
-_JPEG = "image/jpeg"
-_LEAST_MAIN_CHARS = 200
-"""Where a page's main part says less, the whole page is read."""
-_NOT_READ = "nav, script, style, noscript, template, svg, iframe, form, button, dialog, aside, footer"
 
 
 def picture(content: bytes) -> tuple[dict[str, Any], bytes]:
-    """Upright and at most LONGEST_SIDE wide and high; PNG where something shines through, else _JPEG."""
+    """Upright and at most LONGEST_SIDE wide and high; PNG where something shines through, else JPEG."""
     from PIL import Image, ImageOps
 
     Image.MAX_IMAGE_PIXELS = MOST_PIXELS
@@ -44,7 +42,7 @@ def picture(content: bytes) -> tuple[dict[str, Any], bytes]:
         whole.save(out, "PNG", optimize=True)
     else:
         whole.save(out, "JPEG", quality=_QUALITY)
-    mime = "image/png" if clear else _JPEG
+    mime = "image/png" if clear else JPEG
     return {"mime": mime, "width": whole.width, "height": whole.height}, out.getvalue()
 
 
@@ -54,7 +52,7 @@ def pdf(content: bytes) -> tuple[dict[str, Any], bytes]:
 
     reader = PdfReader(io.BytesIO(content))
     if reader.is_encrypted and not reader.decrypt(""):
-        raise ValueError("encrypted")
+        raise Refused("file_locked")
     pages: list[str] = []
     chars = 0
     count = len(reader.pages)
@@ -69,30 +67,45 @@ def pdf(content: bytes) -> tuple[dict[str, Any], bytes]:
             break
     truncated = len(pages) < count or chars > MOST_CHARS
     text = "\n\n".join(page for page in pages if page)[:MOST_CHARS]
-    return {"pages": count, "truncated": truncated}, text.encode("utf-8", "replace")
+    return {"mime": PDF, "truncated": truncated}, text.encode("utf-8", "replace")
 
 
 def page(content: bytes) -> tuple[dict[str, Any], bytes]:
     """An HTML page as Markdown: its main part where it names one, without menus, scripts and forms."""
-    from justhtml import JustHTML
+    from shared.adapters.files.papers import page_markdown
 
-    # Nobody shows it as HTML: its own cleaning would only take away what tells menus from words.
-    whole = JustHTML(content.decode("utf-8", "replace"), sanitize=False)
-    title = whole.query_one("title")
-    said = " ".join(title.to_text().split())[:300] if title is not None else ""
-    for node in whole.query(_NOT_READ):
-        if node.parent is not None:
-            node.parent.remove_child(node)
-    main = whole.query_one("main") or whole.query_one("article")
-    text = main.to_markdown().strip() if main is not None else ""
-    if len(text) < _LEAST_MAIN_CHARS:
-        body = whole.query_one("body") or whole
-        text = body.to_markdown().strip()
-    head = {"title": said, "truncated": len(text) > MOST_PAGE_CHARS}
-    return head, html.unescape(text[:MOST_PAGE_CHARS]).encode("utf-8", "replace")
+    title, text = page_markdown(_decoded_page(content))
+    head = {"title": title, "truncated": len(text) > MOST_PAGE_CHARS}
+    return head, text[:MOST_PAGE_CHARS].encode("utf-8", "replace")
 
 
-_OPENERS = {"picture": picture, "pdf": pdf, "page": page}
+def paper(content: bytes) -> tuple[dict[str, Any], bytes]:
+    """An office paper or a book as Markdown."""
+    from shared.adapters.files.papers import read_paper
+
+    head, text = read_paper(content)
+    return head, text.encode("utf-8", "replace")
+
+
+def chart(content: bytes) -> tuple[dict[str, Any], bytes]:
+    """The numbers of a chart, as JSON, drawn as a PNG."""
+    from shared.adapters.files.charts import HEIGHT, WIDTH, draw_chart
+
+    return {"mime": "image/png", "width": WIDTH, "height": HEIGHT}, draw_chart(json.loads(content))
+
+
+def _decoded_page(content: bytes) -> str:
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        named = re.search(rb"<meta[^>]+charset=[\"' ]*([A-Za-z0-9_-]{1,40})", content[:4_096], re.IGNORECASE)
+        try:
+            return content.decode(named[1].decode() if named else "utf-8", "replace")
+        except LookupError:
+            return content.decode("utf-8", "replace")
+
+
+_OPENERS = {"picture": picture, "pdf": pdf, "page": page, "paper": paper, "chart": chart}
 
 
 def main(kind: str, cpu_seconds: int) -> int:
@@ -100,6 +113,8 @@ def main(kind: str, cpu_seconds: int) -> int:
     content = sys.stdin.buffer.read()
     try:
         head, body = _OPENERS[kind](content)
+    except Refused as refused:
+        head, body = {"refused": refused.reason}, b""
     except Exception:  # noqa: BLE001 - a hostile file may fail in any way; the answer is always the same
         return 1
     sys.stdout.buffer.write(json.dumps(head).encode() + b"\n" + body)

@@ -13,14 +13,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, get_args
 
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError
+
+from shared.config.agents import ConfigSection, describe_problem
 from shared.core.values.money import price_on
 from shared.ports import ModelCard, Prices
 
+Capability = Literal["cache", "tools", "thinking", "count_tokens", "json", "images"]
 UNKNOWN_WINDOW = 8_192
 UNKNOWN_MAX_OUTPUT = 4_096
-ALL_CAPABILITIES = frozenset({"cache", "tools", "thinking", "count_tokens", "json", "images"})
+ALL_CAPABILITIES = frozenset(get_args(Capability))
 MODEST_CAPABILITIES = frozenset({"tools"})
 """What a server that speaks the Messages API can do at least, as far as we know."""
 CACHE_WRITE_FACTOR = 1.25
@@ -30,12 +34,8 @@ _OLDER_TOKENS = 1.10
 _NEWER_TOKENS = 1.43
 """Opus 4.7 and later count about 1.3 times as many tokens as the bundled vocabulary's generation."""
 _SNAPSHOT = re.compile(r"-20\d{6}$")
-_ENTRY_FIELDS = frozenset(
-    {"name", "model", "base_url", "key_env", "prices", "window", "max_output", "capabilities"}
-    | {"token_factor", "fallback"}
-)
-_PRICE_WORDS = frozenset({"dated", "from"})
-_PRICE_FIELDS = _PRICE_WORDS | {"input", "output", "cache_read", "cache_write", "above", "above_factor"}
+_ADDRESS, _ADDRESS_IN_WORDS = r"^https?://", "must begin with http:// or https://"
+Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class ModelsFileBroken(ValueError):
@@ -68,36 +68,23 @@ class ModelEntry:
         return self.model or self.name
 
 
-def _known(
-    name: str,
-    *,
-    window: int,
-    max_output: int,
-    dollars: tuple[float, float, float],
-    token_factor: float,
-) -> ModelCard:
-    prices = _prices(*dollars)
-    if name in _DEARER_ABOVE:
-        above, factor = _DEARER_ABOVE[name]
-        prices = replace(prices, above=above, above_factor=factor)
-    return ModelCard(
-        name=name,
-        window=window,
-        max_output=max_output,
-        window_known=True,
-        prices=prices,
-        capabilities=ALL_CAPABILITIES,
-        token_factor=token_factor,
-    )
+def _as_list(raw: object) -> object:
+    """One price, or several, each with the day from which on it holds."""
+    return [raw] if isinstance(raw, dict) else raw
 
 
-def _prices(input_: float, output: float, cache_read: float) -> Prices:
-    cache_write = round(input_ * CACHE_WRITE_FACTOR, 6)
-    return Prices(input=input_, output=output, cache_read=cache_read, cache_write=cache_write, dated=_DATED)
+def _prices(
+    input_: float, output: float, cache_read: float, above: int | None = None, factor: float = 1.0
+) -> Prices:
+    return Prices(
+        input=input_, output=output, cache_read=cache_read, cache_write=round(input_ * CACHE_WRITE_FACTOR, 6),
+        dated=_DATED, above=above, above_factor=factor,
+    )  # fmt: skip
 
 
-_ROWS = (
-    # name, window, longest output, (input, output, cache read) in dollars per million, token factor
+_ROWS: tuple[tuple[str, int, int, Any, float], ...] = (
+    # name, window, longest output, (input, output, cache read) in dollars per million, token factor;
+    # behind them the tokens of a prompt from which on all of a call costs so many times as much
     ("claude-fable-5-1", 1_000_000, 128_000, (10.0, 50.0, 0.25), _NEWER_TOKENS),
     ("claude-fable-5", 1_000_000, 128_000, (10.0, 50.0, 1.0), _NEWER_TOKENS),
     ("claude-opus-5-5", 1_000_000, 128_000, (4.0, 20.0, 0.20), _NEWER_TOKENS),
@@ -108,15 +95,16 @@ _ROWS = (
     ("claude-sonnet-5-5", 1_000_000, 128_000, (2.0, 10.0, 0.10), _NEWER_TOKENS),
     ("claude-sonnet-5", 1_000_000, 128_000, (2.0, 10.0, 0.20), _NEWER_TOKENS),
     ("claude-sonnet-4-6", 1_000_000, 64_000, (3.0, 15.0, 0.30), _OLDER_TOKENS),
-    ("claude-haiku-5-5", 1_000_000, 128_000, (0.10, 0.50, 0.01), _NEWER_TOKENS),
+    ("claude-haiku-5-5", 1_000_000, 128_000, (0.10, 0.50, 0.01, 100_000, 5.0), _NEWER_TOKENS),
     ("claude-haiku-4-5", 200_000, 64_000, (1.0, 5.0, 0.10), _OLDER_TOKENS),
 )
-_DEARER_ABOVE: Mapping[str, tuple[int, float]] = {"claude-haiku-5-5": (100_000, 5.0)}
-"""Tokens of a prompt from which on all of the call costs so many times as much."""
 TABLE: Mapping[str, ModelCard] = {
-    name: _known(name, window=window, max_output=output, dollars=dollars, token_factor=factor)
+    name: ModelCard(
+        name=name, window=window, max_output=output, window_known=True, prices=_prices(*dollars),
+        capabilities=ALL_CAPABILITIES, token_factor=factor,
+    )
     for name, window, output, dollars, factor in _ROWS
-}
+}  # fmt: skip
 
 
 def known_card(name: str) -> ModelCard | None:
@@ -180,97 +168,63 @@ def _check_names(entries: tuple[ModelEntry, ...], path: Path) -> None:
             raise ModelsFileBroken(f"{path}: {entry.name!r} cannot be its own fallback")
 
 
+class PriceForm(ConfigSection):
+    """In dollars per million tokens. Without prices for the cache the dearest are assumed, so that a spending
+    cap errs on the safe side."""
+
+    input: Amount
+    output: Amount
+    cache_read: Amount | None = None
+    cache_write: Amount | None = None
+    dated: str = ""
+    starts: date | None = Field(default=None, alias="from", strict=False)
+    above: Amount | None = None
+    above_factor: Amount | None = None
+
+    def to_prices(self) -> Prices:
+        starts = self.starts.isoformat() if self.starts else ""
+        return Prices(
+            input=self.input, output=self.output, dated=self.dated or starts, starts=starts,
+            cache_read=self.input if self.cache_read is None else self.cache_read,
+            cache_write=self.input * CACHE_WRITE_FACTOR if self.cache_write is None else self.cache_write,
+            above=None if self.above is None else int(self.above),
+            above_factor=1.0 if self.above_factor is None else self.above_factor,
+        )  # fmt: skip
+
+
+class ModelForm(ConfigSection):
+    """An entry as it stands in the file; null is left out."""
+
+    name: Annotated[str, Field(min_length=1)]
+    model: str | None = None
+    base_url: Annotated[str, Field(pattern=_ADDRESS)] | None = None
+    key_env: str | None = None
+    prices: Annotated[list[PriceForm], BeforeValidator(_as_list)] | None = None
+    window: Annotated[int, Field(ge=1)] | None = None
+    max_output: Annotated[int, Field(ge=1)] | None = None
+    capabilities: Annotated[frozenset[Capability], Field(strict=False)] | None = None
+    token_factor: Amount | None = None
+    fallback: str | None = None
+
+
 def _entry(raw: Any, at: str) -> ModelEntry:
-    if not isinstance(raw, dict) or not isinstance(raw.get("name"), str) or not raw["name"]:
-        raise ModelsFileBroken(f"{at}: needs a name")
-    at = f"{at} ({raw['name']})"
-    _refuse_strangers(raw, _ENTRY_FIELDS, at)
-    for field in ("model", "base_url", "key_env", "fallback"):
-        if not isinstance(raw.get(field, ""), str | None):
-            raise ModelsFileBroken(f"{at}: {field} must be a text")
-    for field in ("window", "max_output"):
-        if raw.get(field) is not None and (type(raw[field]) is not int or raw[field] <= 0):
-            raise ModelsFileBroken(f"{at}: {field} must be a whole number above 0")
-    prices = _entry_price_list(raw.get("prices"), at)
-    base_url = raw.get("base_url") or None
-    if base_url is not None and not base_url.startswith(("http://", "https://")):
-        raise ModelsFileBroken(f"{at}: base_url must begin with http:// or https://")
-    return ModelEntry(
-        name=raw["name"],
-        model=raw.get("model") or "",
-        base_url=base_url.rstrip("/") if base_url else None,
-        key_env=raw.get("key_env") or None,
-        prices=prices[0] if prices else None,
-        later_prices=prices[1:],
-        window=raw.get("window"),
-        max_output=raw.get("max_output"),
-        capabilities=_entry_capabilities(raw.get("capabilities"), at),
-        token_factor=_number(raw.get("token_factor"), f"{at}: token_factor"),
-        fallback=raw.get("fallback") or None,
-    )
-
-
-def _entry_capabilities(raw: Any, at: str) -> frozenset[str] | None:
-    if raw is None:
-        return None
-    if not isinstance(raw, list) or not all(isinstance(word, str) for word in raw):
-        raise ModelsFileBroken(f"{at}: capabilities must be a list of words")
-    _refuse_strangers(raw, ALL_CAPABILITIES, f"{at}: capabilities")
-    return frozenset(raw)
-
-
-def _entry_price_list(raw: Any, at: str) -> tuple[Prices, ...]:
-    """One price, or several, each with the day from which on it holds."""
-    if raw is None:
-        return ()
-    found = tuple(_entry_prices(one, at) for one in (raw if isinstance(raw, list) else [raw]))
-    days = [price.starts for price in found]
-    if not found or days != sorted(set(days)):
-        raise ModelsFileBroken(f"{at}: prices must stand in the order of their days (`from`)")
-    return found
-
-
-def _entry_prices(raw: Any, at: str) -> Prices:
-    """Without prices for the cache the dearest are assumed, so that a spending cap errs on the safe side."""
-    if not isinstance(raw, dict) or not {"input", "output"} <= set(raw):
-        raise ModelsFileBroken(f"{at}: prices need input and output, in dollars per million tokens")
-    _refuse_strangers(raw, _PRICE_FIELDS, f"{at}: prices")
-    given = {name: _number(raw.get(name), f"{at}: prices.{name}") for name in _PRICE_FIELDS - _PRICE_WORDS}
-    starts = _day(raw.get("from"), f"{at}: prices.from")
-    input_, output = given["input"], given["output"]
-    if input_ is None or output is None:
-        raise ModelsFileBroken(f"{at}: prices need input and output, in dollars per million tokens")
-    read, write = given["cache_read"], given["cache_write"]
-    return Prices(
-        input=input_,
-        output=output,
-        cache_read=input_ if read is None else read,
-        cache_write=input_ * CACHE_WRITE_FACTOR if write is None else write,
-        dated=str(raw.get("dated", "")) or starts,
-        starts=starts,
-        above=None if given["above"] is None else int(given["above"]),
-        above_factor=1.0 if given["above_factor"] is None else given["above_factor"],
-    )
-
-
-def _day(raw: Any, what: str) -> str:
-    if raw is None:
-        return ""
+    at = f"{at} ({raw['name']})" if isinstance(raw, dict) and raw.get("name") else at
     try:
-        return date.fromisoformat(raw).isoformat()
-    except (TypeError, ValueError) as error:
-        raise ModelsFileBroken(f"{what} must be a day such as 2026-11-21") from error
+        form = ModelForm.model_validate(raw)
+    except ValidationError as error:
+        problem = describe_problem(error.errors(include_url=False)[0], _FORMS, {_ADDRESS: _ADDRESS_IN_WORDS})
+        raise ModelsFileBroken(f"{at}: {problem.removeprefix(': ')}") from error
+    prices = None if form.prices is None else [price.to_prices() for price in form.prices]
+    days = [price.starts for price in prices or ()]
+    if prices == [] or days != sorted(set(days)):
+        raise ModelsFileBroken(f"{at}: prices must stand in the order of their days (`from`)")
+    return ModelEntry(
+        name=form.name, model=form.model or "", base_url=(form.base_url or "").rstrip("/") or None,
+        key_env=form.key_env or None, window=form.window,
+        prices=prices[0] if prices else None, later_prices=tuple(prices or ())[1:],
+        max_output=form.max_output, capabilities=form.capabilities,
+        token_factor=form.token_factor, fallback=form.fallback or None,
+    )  # fmt: skip
 
 
-def _number(raw: Any, what: str) -> float | None:
-    if raw is None:
-        return None
-    if isinstance(raw, bool) or not isinstance(raw, int | float) or not 0 <= raw < float("inf"):
-        raise ModelsFileBroken(f"{what} must be a number, 0 or more")
-    return float(raw)
-
-
-def _refuse_strangers(given: Any, known: frozenset[str], at: str) -> None:
-    strangers = sorted(set(given) - known)
-    if strangers:
-        raise ModelsFileBroken(f"{at}: unknown: {', '.join(map(str, strangers))}")
+_FORMS: dict[tuple[str, ...], type[BaseModel]] = {(): ModelForm, ("prices", "0"): PriceForm}

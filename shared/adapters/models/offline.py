@@ -1,295 +1,282 @@
-"""The demo that answers without a provider: honest, deterministic, and without intelligence."""
+"""The demo that answers without a provider: it quotes what was said, invents nothing, and says what it is."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
+import html
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from shared.adapters.models.offline_summary import asks_for_summary, summary
-from shared.adapters.models.offline_texts import text_summary
-from shared.adapters.models.offline_words import (
-    FOUND,
-    KEPT,
-    NOTHING,
-    OWN_PHRASES,
-    SAVED,
-    TOOL_CALL,
-    best_match,
-    inside_tags,
-    kind_of,
-    outside_tags,
-    salience,
-    sentences,
-    shortened,
-    unique,
-    without_sources,
-)
+from shared.adapters.models.plausible import size_of
 from shared.core.compaction.summary_prompts import asks_for_text
 from shared.core.context.prompts import reminded_of
+from shared.core.session.summary_formats import FORMS
 from shared.core.tools.reminders import told_words
 from shared.core.values.errors import PromptTooLong
-from shared.core.values.messages import Block, Message, Text, ToolResult, ToolUse, block_to_json, text_of
-from shared.core.values.tokens import estimate_messages, estimate_system, estimate_tools
+from shared.core.values.messages import Text, ToolResult, ToolUse, text_of
 from shared.ports import ModelCard, ModelReply, ModelRequest, OnText, Prices, TokenCounter, ToolSpec, Usage
 
 OFFLINE_MODEL = "offline-demo"
-WINDOW = 200_000
-MAX_OUTPUT = 8_192
-PIECE_SECONDS = 0.015
-SAVE_TOOL = "save_memory"
+WINDOW, MAX_OUTPUT, PIECE_SECONDS = 200_000, 8_192, 0.015
 INTRODUCTION = (
     "Hello! I am the offline demo of Evertalk: no model is behind me, so I only repeat what I find in our "
     "conversation. For real answers, run `./evertalk setup` and add a provider's key."
 )
-
-_OWN_PHRASES = (*OWN_PHRASES, *sentences(INTRODUCTION)[1:])
-_REMEMBER = re.compile(
-    r"\b(?:remember|memori[sz]e|don't forget|do not forget|note that|make a note|keep in mind)\b",
-    re.IGNORECASE,
-)
-_ASKS_BACK = re.compile(r"\b(?:do|did|can|could) you (?:still )?remember\b(?! that\b)", re.IGNORECASE)
-_LEAD_IN = re.compile(rf"^.*?{_REMEMBER.pattern}[\s:,]*(?:that\b|to\b)?[\s:,]*", re.IGNORECASE)
-_FLUSH_WORD = re.compile(r"\bSILENT\b")
-_SEQ = re.compile(r"\[#(\d+)")
-_PIECE = re.compile(r"\S+\s*|\s+")
-_MAX_SAVED = 3
+_FOUND, _KEPT, _SAVED = "I found this: ", "I have kept your message: ", "I saved a note: "
+_NOTHING = "I find nothing about that in our conversation."
+_NO_EVIDENCE = (_FOUND, _KEPT, _SAVED, _NOTHING, INTRODUCTION[:29], "For real answers, run", "(uses ")
+"""Its own words, else it would quote its own quotes; and how a transcript shows that a tool was called."""
+_NOT_ANSWERED = "(not answered)"
+_REMEMBER = re.compile(r"(?i)\b((?<!you )(?<!you still )remember|memori[sz]e|(don't|not) forget|note that)\b")
+_LEAD_IN = re.compile(rf"{_REMEMBER.pattern}[\s:,]*(?:that\b|to\b)?[\s:,]*")
+_SENTENCE_END = re.compile(r"(?<=[.!?…])\s+|(?<=[.!?…][\"'”’)\]])\s+|(?<=[。！？])|\n+")
+_WORD = re.compile(r"([぀-ヿ㐀-鿿]|[^\W_]+?)(?:['’]?s|ing|e[ds])?(?:(?<=[぀-ヿ㐀-鿿])|\b)")
+_COMMON_WORDS = """
+a about all also am an and any are at be been but by can could d did do for from had ha have he her here him
+hi how i if in is it its just ll m me my no not now of on or our out please re said say she so some t tell
+than that the their them then there they thi to too up us ve very wa was we were what when where which who why
+will with would you your know remember mention
+"""
+_COMMON = frozenset(_COMMON_WORDS.split())
+_TAGGED = re.compile(r"<([a-z][\w-]*)(?:\s[^<>]*)?>(.*?)</\1>", re.DOTALL)
+_LINE = re.compile(r"(?m)^\s*(?:- )?\[#(\d+).*?\] ?(.{1,80}?): ?(.*(?:\n(?!\s*(?:$|[<{]|\[#|---)).+)*)")
+_TURN = re.compile(r"<(user|assistant|tool)>(.*?)</\1>", re.DOTALL)
+_BEFORE = re.compile(r"<((?:earlier_summary|part_\d+)_\w+)>\n(.*?)\n</\1>", re.DOTALL)
+_FORMER = re.compile(r'^\{"former narrative":.*\}$', re.MULTILINE)
+_ABOUT_SOMETHING = (r"(?i)\b(i|i['’]m|my|we|our|mine|me)\b", r"\d", r"(?<=[^.!?]\s)[A-ZÀ-Þ]")
+_KINDS = {
+    "question": r"[?？]$",
+    "constraint": r"\b((?<!ave )(?<!ha[sd] )(?<!['’]ve )never|must not|do(n['’]t| not)|allerg\w+|without)\b",
+    "decision": r"\b(decided?|decision|agreed|settled on|we chose|let['’]s go with)\b",
+    "preference": r"\b(prefers?|likes?|loves?|hates?|favou?rite|rather)\b",
+    "goal": r"\b(goal|wants? to|trying to|hop(e|ing) to|plan(ning)? to)\b",
+    "action": r"\b(to-?do|needs? to|ha(ve|s) to|next step|remind)\b",
+    "artifact": r"https?://|\.(py|md|csv|pdf)\b",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Situation:
-    """What the request comes down to for one without understanding."""
+class OfflineLine:
+    """A sentence of what is to be summed up."""
 
-    words: str
-    """The newest words of the person, with everything in tags taken out."""
-    whole: str
-    results: tuple[ToolResult, ...]
-    """Tool results that arrived after those words."""
-    save: ToolSpec | None
+    seq: int
+    by_person: bool
+    text: str
 
 
 class OfflineModel:
-    def __init__(
-        self, counter: TokenCounter, *, window: int = WINDOW, piece_seconds: float = PIECE_SECONDS
-    ) -> None:
-        self._counter = counter
-        self._window = window
-        self._piece_seconds = piece_seconds
+    def __init__(self, counter: TokenCounter, *, window: int = WINDOW, piece_seconds: float = 0.015) -> None:
+        self._counter, self._window, self._piece_seconds = counter, window, piece_seconds
 
     async def load_card(self, model: str) -> ModelCard:
         return ModelCard(
-            name=model,
-            window=self._window,
-            max_output=min(MAX_OUTPUT, self._window // 2),
-            window_known=True,
+            name=model, window=self._window, max_output=min(MAX_OUTPUT, self._window // 2), window_known=True,
             prices=Prices(input=0.0, output=0.0, cache_read=0.0, cache_write=0.0, dated="never changes"),
-            capabilities=frozenset({"tools", "count_tokens", "json"}),
-            offline=True,
-            token_factor=1.0,
-        )
+            capabilities=frozenset({"tools", "count_tokens", "json"}), offline=True, token_factor=1.0,
+        )  # fmt: skip
 
     async def reply(self, request: ModelRequest, *, on_text: OnText | None = None) -> ModelReply:
-        tokens = self._input_tokens(request)
+        """The same request gets the same answer, piece by piece where a person reads along."""
+        tokens = self._count(request)
         if tokens > self._window:
             raise PromptTooLong(f"{tokens} > {self._window}", tokens=tokens, maximum=self._window)
-        blocks = answer(request)
-        if on_text is not None:
-            await self._tell(text_of(blocks), on_text, paced=not _for_a_program(request))
+        digest = hashlib.sha256(repr(request.messages).encode()).hexdigest()[:20]
+        blocks = _answer(request, digest)
+        for piece in re.findall(r"\S+\s*|\s+", text_of(blocks)):
+            if on_text is not None:
+                await asyncio.sleep(0.0 if _sums_up(request) else self._piece_seconds)
+                await on_text(1, piece)
+        told = "\n".join(one.text if isinstance(one, Text) else json.dumps(one.input) for one in blocks)
         return ModelReply(
-            blocks=blocks,
-            usage=Usage(input_tokens=tokens, output_tokens=self._tokens(_said(blocks))),
-            stop_reason="tool_use" if any(isinstance(block, ToolUse) for block in blocks) else "end_turn",
-            model=request.model,
-            request_id=f"offline-{_digest(request.messages)}",
-        )
+            blocks=blocks, model=request.model, request_id=f"offline-{digest}",
+            usage=Usage(input_tokens=tokens, output_tokens=self._counter.count_tokens(told)),
+            stop_reason="tool_use" if isinstance(blocks[0], ToolUse) else "end_turn",
+        )  # fmt: skip
 
     async def count_tokens(self, request: ModelRequest) -> int | None:
-        return self._input_tokens(request)
+        return self._count(request)
 
     async def close(self) -> None:
         pass
 
-    async def _tell(self, text: str, on_text: OnText, *, paced: bool) -> None:
-        """Piece by piece, as people read; programs do not read."""
-        for piece in _PIECE.findall(text):
-            if self._piece_seconds and paced:
-                await asyncio.sleep(self._piece_seconds)
-            await on_text(1, piece)
-
-    def _input_tokens(self, request: ModelRequest) -> int:
-        """The demo's provider counts as the meter does, so that its gauge is exact."""
-        count = self._tokens
-        return (
-            estimate_system(request.system, count)
-            + estimate_tools(request.tools, count)
-            + estimate_messages(request.messages, count)
-        )
-
-    def _tokens(self, text: str) -> int:
-        return self._counter.count_tokens(text) if text else 0
+    def _count(self, request: ModelRequest) -> int:
+        """As the meter does, so that its gauge is exact."""
+        return size_of(request, self._counter.count_tokens)
 
 
-def _for_a_program(request: ModelRequest) -> bool:
-    whole = _situation(request).whole
-    return asks_for_summary(whole) or asks_for_text(whole)
-
-
-def answer(request: ModelRequest) -> tuple[Block, ...]:
-    """What the demo says to this request; the same request gets the same answer."""
-    now = _situation(request)
-    if asks_for_summary(now.whole):
-        return (Text(text=summary(_whole_request(request))),)
-    if asks_for_text(now.whole):
-        return (Text(text=text_summary(_whole_request(request))),)
-    if now.save is not None and _FLUSH_WORD.search(now.whole):
-        return _flush(request, now)
-    if (reminder := reminded_of(now.words)) is not None:
+def _answer(request: ModelRequest, digest: str) -> tuple[Text | ToolUse, ...]:
+    whole, results = _newest(request)
+    words = _TAGGED.sub(" ", whole).strip() or whole
+    save = next((tool for tool in request.tools if tool.name == "save_memory"), None)
+    if _sums_up(request):
+        asked = "\n\n".join(text_of(message.blocks) for message in request.messages if message.role == "user")
+        return (Text(text=_running_text(asked) if asks_for_text(whole) else _ledger(asked)),)
+    if save is not None and "SILENT" in whole:
+        return _saves(save, () if results else _worth_saving(request), digest) or (Text(text="SILENT"),)
+    if (reminder := reminded_of(words)) is not None:
         return (Text(text=told_words(reminder)),)
-    if now.save is not None and _REMEMBER.search(now.words) and not _ASKS_BACK.search(now.words):
-        return _remember(request, now)
-    return (Text(text=_introduced(request, _chat(request, now))),)
+    if save is None or not _REMEMBER.search(words):
+        return (Text(text=_introduced(request, _chat(request, words))),)
+    marked = next((line for line in _sentences(words) if _REMEMBER.search(line)), words)
+    wish = marked[found.end() :].strip() or marked if (found := _LEAD_IN.search(marked)) else marked
+    if not results:
+        return _saves(save, [_cut(wish, 400)], digest)
+    if failed := next((result.text for result in results if result.is_error), ""):
+        return (Text(text=f"I could not save that: {_cut(failed, 200)}"),)
+    return (Text(text=_introduced(request, f"{_SAVED}“{_cut(wish, 200)}”")),)
 
 
-def _whole_request(request: ModelRequest) -> str:
-    """All that was asked: a request to mend a summary leaves the transcript to the message before it."""
-    return "\n\n".join(text_of(message.blocks) for message in request.messages if message.role == "user")
-
-
-def _situation(request: ModelRequest) -> _Situation:
+def _newest(request: ModelRequest) -> tuple[str, Sequence[ToolResult]]:
+    """The newest words of the person, and the results of tools that came after them."""
     results: list[ToolResult] = []
-    whole = ""
     for message in reversed(request.messages):
-        if message.role != "user":
-            continue
-        whole = text_of(message.blocks)
         results += [block for block in message.blocks if isinstance(block, ToolResult)]
-        if whole.strip():
-            break
-    save = next((tool for tool in request.tools if tool.name == SAVE_TOOL), None)
-    return _Situation(words=outside_tags(whole) or whole, whole=whole, results=tuple(results), save=save)
+        if message.role == "user" and (whole := text_of(message.blocks)).strip():
+            return whole, results
+    return "", results
 
 
-def _flush(request: ModelRequest, now: _Situation) -> tuple[Block, ...]:
-    """Up to three weighty sentences of the person that no note holds yet."""
-    if now.results or now.save is None:
-        return (Text(text="SILENT"),)
-    known = "\n".join(part.text for part in request.system).casefold()
-    said = _persons_sentences(request.messages[:-1])
-    fresh = [item for item in said if salience(item[0]) > 1 and item[0].casefold() not in known]
-    best = sorted(enumerate(fresh), key=lambda item: (-salience(item[1][0]), -item[0]))[:_MAX_SAVED]
-    chosen = [item for _, item in sorted(best)]
-    return _saves(request, now.save, chosen) if chosen else (Text(text="SILENT"),)
-
-
-def _persons_sentences(messages: Sequence[Message]) -> list[tuple[str, tuple[int, ...]]]:
-    found: dict[str, tuple[str, tuple[int, ...]]] = {}
-    for message in messages:
-        if message.role == "user":
-            text = text_of(message.blocks)
-            seqs = tuple(int(seq) for seq in _SEQ.findall(text))
-            for sentence in sentences(outside_tags(text)):
-                found.setdefault(sentence.casefold(), (sentence, seqs))
-    return list(found.values())
-
-
-def _remember(request: ModelRequest, now: _Situation) -> tuple[Block, ...]:
-    marked = next((line for line in sentences(now.words) if _REMEMBER.search(line)), now.words)
-    wish = _LEAD_IN.sub("", marked).strip() or marked
-    if not now.results and now.save is not None:
-        return _saves(request, now.save, [(wish, ())])
-    failed = next((result.text for result in now.results if result.is_error), None)
-    if failed:
-        return (Text(text=f"I could not save that: {shortened(failed, 200)}"),)
-    return (Text(text=_introduced(request, f"{SAVED}“{shortened(wish, 200)}”")),)
-
-
-def _chat(request: ModelRequest, now: _Situation) -> str:
-    asked = [line for line in sentences(now.words) if line.endswith(("?", "？"))]
-    if not asked:
-        return f"{KEPT}“{shortened(' '.join(now.words.split()), 120)}”"
-    found = best_match(asked[-1], _evidence(request, now))
-    if found is None:
-        return NOTHING
-    return f"{FOUND}“{shortened(found, 400)}”"
-
-
-def _evidence(request: ModelRequest, now: _Situation) -> tuple[str, ...]:
-    """Every statement of notes, summary, tool results and talk, oldest first; questions prove nothing."""
-    texts = [inside_tags(part.text) for part in request.system]
-    for message in request.messages:
-        for block in message.blocks:
-            match block:
-                case Text(text=text) | ToolResult(text=text):
-                    texts += [inside_tags(text), outside_tags(text)]
-                case _:
-                    pass
-    own = {line.casefold() for line in sentences(now.words)}
-    said = unique(without_sources(line) for text in texts for line in sentences(text))
-    return tuple(
-        line
-        for line in said
-        if kind_of(line) != "question"
-        and line.casefold() not in own
-        and not line.startswith((*_OWN_PHRASES, TOOL_CALL))
-    )
+def _sums_up(request: ModelRequest) -> bool:
+    whole, _ = _newest(request)
+    return ('"narrative"' in whole and '"add"' in whole) or asks_for_text(whole)
 
 
 def _introduced(request: ModelRequest, text: str) -> str:
     """The very first answer of a conversation says what this is."""
-    spoken = any(message.role == "assistant" and text_of(message.blocks) for message in request.messages)
-    summarised = any("<conversation_summary" in text_of(message.blocks) for message in request.messages)
-    return text if spoken or summarised else f"{INTRODUCTION}\n\n{text}"
+    told = [(message.role, text_of(message.blocks)) for message in request.messages]
+    begun = any((role == "assistant" and said) or "<conversation_summary" in said for role, said in told)
+    return text if begun else f"{INTRODUCTION}\n\n{text}"
 
 
-def _saves(
-    request: ModelRequest, tool: ToolSpec, notes: Sequence[tuple[str, tuple[int, ...]]]
-) -> tuple[Block, ...]:
-    base = _digest(request.messages)
+def _chat(request: ModelRequest, words: str) -> str:
+    """A question is answered by the statement that shares most of its words; of equals by the newest."""
+    asked = [line for line in _sentences(words) if _kind_of(line) == "question"]
+    if not asked:
+        return f"{_KEPT}“{_cut(' '.join(words.split()), 120)}”"
+    blocks = [block for message in request.messages for block in message.blocks]
+    texts = [*request.system, *(block for block in blocks if isinstance(block, Text | ToolResult))]
+    bare = [part for one in texts for part in (*(body for _, body in _TAGGED.findall(one.text)),
+                                               _TAGGED.sub(" ", one.text))]  # fmt: skip
+    wanted, own = _keywords(asked[-1]), _sentences(words)
+    lines = [re.sub(r"\s*\(#\d[^()]*\)$", "", line) for text in bare for line in _sentences(text)]
+    said = [one.text for one in _said((0, "tool", line) for line in reversed(lines) if line not in own)]
+    best = max(said, key=lambda line: len(wanted & _keywords(line)), default="")
+    shared = len(wanted & _keywords(best))
+    return f"{_FOUND}“{_cut(best, 400)}”" if shared and shared >= len(wanted) / 4 else _NOTHING
+
+
+def _worth_saving(request: ModelRequest) -> Sequence[str]:
+    """Up to three weighty sentences of the person that no note holds yet."""
+    known = "\n".join(part.text for part in request.system)
+    told = [text_of(message.blocks) for message in request.messages[:-1] if message.role == "user"]
+    lines = _said((0, "person", _TAGGED.sub(" ", text)) for text in told)
+    fresh = [one for one in lines if _weight(one.text) > 1 and one.text not in known]
+    return [_cut(one.text, 400) for one in _heaviest(fresh, 3)]
+
+
+def _saves(tool: ToolSpec, notes: Iterable[str], digest: str) -> tuple[ToolUse, ...]:
+    """With all that the tool's schema may ask for."""
+    kinds = tool.input_schema["properties"]["kind"]["enum"]
+    given = [{"kind": _kind_of(text) if _kind_of(text) in kinds else "fact", "text": text} for text in notes]
     return tuple(
-        ToolUse(id=f"toolu_{base}{number}", name=tool.name, input=_filled(tool.input_schema, text, seqs))
-        for number, (text, seqs) in enumerate(notes)
+        ToolUse(id=f"toolu_{digest}{number}", name=tool.name, input={**one, "subject": "the person"})
+        for number, one in enumerate(given)
     )
 
 
-def _filled(schema: Mapping[str, Any], text: str, seqs: tuple[int, ...]) -> dict[str, Any]:
-    """Arguments that satisfy the tool's schema: the words where a text is wanted, else the plainest value."""
-    fields: Mapping[str, Mapping[str, Any]] = schema.get("properties", {})
-    wanted = set(schema.get("required", ())) | ({"text", "kind", "sources"} & set(fields))
-    return {name: _value(name, fields[name], text, seqs) for name in fields if name in wanted}
+def _ledger(asked: str) -> str:
+    """Sentences of the source, each with its number, and a narrative that begins with the former one."""
+    former = json.loads(found[0])["former narrative"] if (found := _FORMER.search(asked)) else ""
+    said = _said((int(seq), author, text) for seq, author, text in _LINE.findall(asked))
+    before = _within(50, _sentences(former))
+    new = _within(50, [one.text for one in _heaviest(said, 4) if one.text not in before])
+    add = [
+        {"kind": _kind_of(one.text), "text": _cut(one.text, 280), "sources": [one.seq],
+         "author": "person" if one.by_person else "assistant"} for one in _heaviest(said, 14)
+    ]  # fmt: skip
+    told = {"narrative": " ".join([*before, *new]), "add": add, "replace": {}, "close": {}}
+    return json.dumps(told, ensure_ascii=False)
 
 
-def _value(name: str, field: Mapping[str, Any], text: str, seqs: tuple[int, ...]) -> Any:
-    choices = field.get("enum")
-    if choices:
-        kind = kind_of(text)
-        return kind if kind in choices else "fact" if "fact" in choices else choices[0]
-    match field.get("type"):
-        case "array":
-            return list(seqs) if name == "sources" else []
-        case "integer" | "number":
-            return field.get("minimum", 1)
-        case "boolean":
-            return False
-        case "object":
-            return {}
-        case _:
-            return "the person" if name == "subject" else shortened(text, int(field.get("maxLength", 400)))
+def _running_text(asked: str) -> str:
+    """The former summaries, and the weightiest new sentences, each under the heading of its kind."""
+    forms = [form.headings for form in FORMS.values() if form.headings]
+    headings = next((heads for heads in forms if all(f"\n## {head.title}\n" in asked for head in heads)), ())
+    found: dict[str, list[str]] = {f"## {head.title}": [] for head in headings} or {"": []}
+    first, new = next(iter(found)), _BEFORE.sub("", asked)
+    for _, text in _BEFORE.findall(asked):
+        title = first
+        for line in filter(str.strip, text.splitlines()):
+            title = line if line in found else title
+            found[title] += [] if line in found else [line]
+    turns = [(0, role.replace("user", "person"), html.unescape(text)) for role, text in _TURN.findall(new)]
+    lines = turns or [(int(seq), author, text) for seq, author, text in _LINE.findall(new)]
+    for one in _heaviest(_said(lines), 12):
+        kind = "action" if (kind := _kind_of(one.text)) == "question" else kind
+        heads = [head.title for wanted in (kind, "fact") for head in headings if head.kind == wanted]
+        found[f"## {heads[0]}" if heads else first].append(f"- {one.text}" if headings else one.text)
+    room = int(limit[1]) * 4 // 5 if (limit := re.search(r"\bat most (\d+) words\. ", asked)) else 10_000
+    kept = {title: _within(room // len(found), lines) for title, lines in found.items()}
+    return "\n\n".join("\n".join(filter(None, (title, *lines))) for title, lines in kept.items() if lines)
 
 
-def _said(blocks: Sequence[Block]) -> str:
-    return "\n".join(
-        block.text if isinstance(block, Text) else _json(block_to_json(block)) for block in blocks
-    )
+def _said(lines: Iterable[tuple[int, str, str]]) -> list[OfflineLine]:
+    """Each sentence once, without calls of tools, words of its own, and questions that were answered."""
+    told = list(lines)
+    found: dict[str, OfflineLine] = {}
+    machines = ("assistant", "tool", "evertalk", "operator", "program")
+    persons = [not author.lower().startswith(machines) for _, author, _ in told]
+    last_answer = max((at for at, person in enumerate(persons) if not person), default=-1)
+    for at, (seq, _, text) in enumerate(told):
+        is_open = at > last_answer or text.endswith(_NOT_ANSWERED)
+        for line in _sentences(text.removesuffix(_NOT_ANSWERED)):
+            if not line.startswith(_NO_EVIDENCE) and (is_open or _kind_of(line) != "question"):
+                found.setdefault(line.casefold(), OfflineLine(seq=seq, by_person=persons[at], text=line))
+    return list(found.values())
 
 
-def _json(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+def _heaviest(said: Sequence[OfflineLine], most: int) -> Sequence[OfflineLine]:
+    """What a person forbade and their last question, then what weighs most, in order of time."""
+    persons = [one for one in said if one.by_person]
+    must = [one for one in persons if _kind_of(one.text) == "constraint"]
+    must += [one for one in persons if _kind_of(one.text) == "question"][-1:]
+    ranked = sorted(said, key=lambda one: (one not in must, -_weight(one.text) - 2 * one.by_person))
+    return sorted(ranked[: max(most, len(must))], key=said.index)
 
 
-def _digest(messages: Sequence[Message]) -> str:
-    told = _json([[message.role, [block_to_json(block) for block in message.blocks]] for message in messages])
-    return hashlib.sha256(told.encode("utf-8", "surrogatepass")).hexdigest()[:20]
+def _within(room: int, lines: Iterable[str]) -> list[str]:
+    """As many words as there is room for; the lightest lines go first."""
+    kept = list(dict.fromkeys(lines))
+    for line in sorted(kept, key=_weight):
+        if len(" ".join(kept).split()) > room:
+            kept.remove(line)
+    return kept
+
+
+def _sentences(text: str) -> list[str]:
+    """Sentences and lines, word for word, without list marks."""
+    return [line for part in _SENTENCE_END.split(text) if len(line := part.strip().lstrip("-*•> ")) > 1]
+
+
+def _keywords(text: str) -> set[str]:
+    return {word.lower() for word in _WORD.findall(text)} - _COMMON
+
+
+def _weight(line: str) -> int:
+    """How much a sentence says about the person or the world; 0 is small talk."""
+    if _kind_of(line) == "question" or len(_keywords(line)) < 2:
+        return 0
+    first, *others = (bool(re.search(sign, line)) for sign in _ABOUT_SOMETHING)
+    return 2 * first + sum(others) + 2 * (_kind_of(line) != "fact")
+
+
+def _kind_of(line: str) -> str:
+    return next((kind for kind, sign in _KINDS.items() if re.search(sign, line, re.IGNORECASE)), "fact")
+
+
+def _cut(text: str, chars: int) -> str:
+    """At a blank, so that no word or number becomes another one."""
+    return text if len(text) <= chars else text[:chars].rsplit(" ", 1)[0]

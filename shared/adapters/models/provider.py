@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import importlib
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from ssl import SSLContext
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
@@ -190,7 +192,7 @@ class Provider:
                 base_url=self.base_url,
                 max_retries=0,
                 timeout=None,
-                http_client=DefaultAioHttpClient(),
+                http_client=DefaultAioHttpClient(verify=_trust()),
             )
         return self._client
 
@@ -282,6 +284,14 @@ class StreamReader:
 def _load_sdk() -> None:
     with pause_gc():
         importlib.import_module("anthropic")
+
+
+@functools.cache
+def _trust() -> SSLContext:
+    """Whose certificates count, read once: the list costs 45 ms, and each model has a client of its own."""
+    import httpx2
+
+    return httpx2.create_ssl_context()
 
 
 class translated:  # noqa: N801  reads as a word: `with translated():`

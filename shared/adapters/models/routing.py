@@ -7,18 +7,25 @@ import logging
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from shared.adapters.models.anthropic import AnthropicModel
 from shared.adapters.models.breaker import BreakerState
-from shared.adapters.models.catalog import UNKNOWN_MAX_OUTPUT, UNKNOWN_WINDOW, ModelEntry, known_card
+from shared.adapters.models.catalog import (
+    UNKNOWN_MAX_OUTPUT,
+    UNKNOWN_WINDOW,
+    ModelEntry,
+    known_card,
+    read_entries,
+)
 from shared.adapters.models.error_mapping import ModelOverloaded
 from shared.adapters.models.limits import NarrowedWindow
 from shared.adapters.models.offline import OFFLINE_MODEL, PIECE_SECONDS, WINDOW, OfflineModel
 from shared.adapters.models.provider import ANTHROPIC_URL, Provider
 from shared.adapters.models.timeouts import Patience
 from shared.adapters.models.wire import request_body
+from shared.config.settings import Settings
 from shared.core.values.errors import ModelError, ModelRefusedAccount
 from shared.ports import ChatModel, ModelCard, ModelReply, ModelRequest, OnText, TokenCounter
 from shared.runtime.tracing import NULL_TRACER, Tracer
@@ -222,7 +229,7 @@ def open_models(
     """
     desk = _Desk(
         api_key=api_key,
-        base_url=base_url,
+        base_url=(base_url or ANTHROPIC_URL).rstrip("/"),
         environ=os.environ if environ is None else environ,
         counter=counter,
         patience=patience or Patience(),
@@ -243,9 +250,22 @@ def open_models(
         chat=chat,
         summary=summary,
         routes=routes,
-        providers=desk.providers,
+        providers=tuple(desk.opened.values()),
         usual=usual,
         remarks=(*remarks, *desk.remarks, *_missing_fallbacks(entries, routes, reachable=reachable)),
+    )
+
+
+def models_of(settings: Settings, counter: TokenCounter) -> Models:
+    """Those that the settings choose. Nothing is asked of any provider yet; raises ModelsFileBroken."""
+    key = settings.anthropic_api_key
+    return open_models(
+        api_key=key.get_secret_value() if key else None,
+        base_url=settings.anthropic_base_url,
+        entries=read_entries(settings.models_file) if settings.models_file else (),
+        counter=counter,
+        chat_model=settings.model,
+        summary_model=settings.summary_model,
     )
 
 
@@ -303,54 +323,38 @@ def _missing_fallbacks(
     )
 
 
+@dataclass(slots=True, kw_only=True)
 class _Desk:
     """Makes models, with one provider for each base URL and key."""
 
-    def __init__(
-        self,
-        *,
-        api_key: str | None,
-        base_url: str | None,
-        environ: Mapping[str, str],
-        counter: TokenCounter,
-        patience: Patience,
-        clock: Callable[[], float],
-    ) -> None:
-        self._api_key = api_key
-        self._base_url = (base_url or ANTHROPIC_URL).rstrip("/")
-        self._environ = environ
-        self._counter = counter
-        self._patience = patience
-        self._clock = clock
-        self._providers: dict[tuple[str, str], Provider] = {}
-        self.remarks: list[str] = []
-
-    @property
-    def providers(self) -> tuple[Provider, ...]:
-        return tuple(self._providers.values())
+    api_key: str | None
+    base_url: str
+    environ: Mapping[str, str]
+    counter: TokenCounter
+    patience: Patience
+    clock: Callable[[], float]
+    opened: dict[tuple[str, str], Provider] = field(default_factory=dict)
+    remarks: list[str] = field(default_factory=list)
 
     def model(self, entry: ModelEntry) -> AnthropicModel:
-        return AnthropicModel(entry, self._provider(entry), self._counter, patience=self._patience)
+        return AnthropicModel(entry, self._provider(entry), self.counter, patience=self.patience)
 
     def _provider(self, entry: ModelEntry) -> Provider:
-        url = entry.base_url or self._base_url
-        which_key = entry.key_env or ("" if url != self._base_url else KEY_NAME)
-        found = self._providers.get((url, which_key))
+        url = entry.base_url or self.base_url
+        which_key = entry.key_env or ("" if url != self.base_url else KEY_NAME)
+        found = self.opened.get((url, which_key))
         if found is None:
-            found = self._providers[url, which_key] = self._opened(url, which_key)
+            found = self.opened[url, which_key] = self._opened(url, which_key)
         return found
 
     def _opened(self, url: str, which_key: str) -> Provider:
-        key = self._api_key if which_key == KEY_NAME else self._environ.get(which_key)
-        missing = (
-            which_key
-            if which_key and not key and not (which_key == KEY_NAME and url != ANTHROPIC_URL)
-            else ""
-        )
+        key = self.api_key if which_key == KEY_NAME else self.environ.get(which_key)
+        needed = not key and not (which_key == KEY_NAME and url != ANTHROPIC_URL)
+        missing = which_key if needed else ""
         if missing:
             self.remarks.append(f"{missing} is not set, so that models at {url} cannot be used.")
-        foreign = url not in (self._base_url, ANTHROPIC_URL)
-        return Provider(base_url=url, api_key=key, missing_key=missing, foreign=foreign, clock=self._clock)
+        foreign = url not in (self.base_url, ANTHROPIC_URL)
+        return Provider(base_url=url, api_key=key, missing_key=missing, foreign=foreign, clock=self.clock)
 
 
 def _unknown(model: str) -> ModelCard:

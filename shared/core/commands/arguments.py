@@ -33,6 +33,13 @@ class Argument:
     typed: str = "{}"
     """How a person types it; a flag is typed as `--name`."""
 
+    @property
+    def shown(self) -> str:
+        """As it is typed, with its name in place of a value."""
+        if self.kind == "flag":
+            return f"--{self.name}"
+        return " or ".join(self.one_of) or self.typed.format(f"<{self.name}>")
+
     def schema(self) -> dict[str, Any]:
         """As JSON Schema."""
         told: dict[str, Any] = {"description": self.description}

@@ -12,6 +12,7 @@ from shared.core.commands.arguments import Argument, BadArguments, arguments_sch
 Channel = Literal["web", "telegram", "rest"]
 Audience = Literal["personal", "public"]
 Who = Literal["person", "operator"]
+CommandSection = Literal["talk", "context", "memory", "manner", "data"]
 Members = Literal["everyone", "admins"]
 """Who of a group's members may; alone with the assistant everybody may."""
 
@@ -34,12 +35,16 @@ class Command:
     description: str
     args: str = ""
     """As help shows them; empty means that it takes none."""
+    example: str = ""
+    """What somebody may type behind it."""
     named: tuple[Argument, ...] = ()
     """The same by name and type, for programs; see `arguments`."""
     channels: frozenset[Channel] = _EVERYWHERE
     audiences: frozenset[Audience] = _PERSONAL
     who: Who = "person"
     groups: Members = "everyone"
+    section: CommandSection = "talk"
+    """What it stands among in help and in lists."""
 
     @property
     def arguments(self) -> tuple[Argument, ...]:
@@ -64,20 +69,28 @@ class CompactArguments:
 
 
 COMMANDS: tuple[Command, ...] = (
-    Command(name="help", description="Show all commands", audiences=_ALL_AUDIENCES),
+    Command(
+        name="help",
+        description="Show all commands, or explain one",
+        args="[command]",
+        example="compact",
+        named=(Argument(name="command", description="the name of one, such as compact", most_chars=40),),
+        audiences=_ALL_AUDIENCES,
+    ),
     Command(name="start", description="Show a short introduction"),
     Command(
         name="new",
         description="Start a new conversation; old messages are kept",
         audiences=_ALL_AUDIENCES,
     ),
-    Command(name="separator", description="Hide everything above from the assistant"),
+    Command(name="separator", description="Hide everything above from the assistant", section="context"),
     Command(name="stop", description="Stop the current answer", audiences=_ALL_AUDIENCES),
     Command(name="retry", description="Answer your last message again"),
     Command(
         name="compact",
         description="Summarise older messages now",
         args="[focus] [--force]",
+        example="our trip to Lisbon --force",
         named=(
             Argument(name="force", kind="flag", description="also when there is little to gain"),
             Argument(
@@ -85,82 +98,111 @@ COMMANDS: tuple[Command, ...] = (
             ),
         ),
         groups="admins",
+        section="context",
     ),
-    Command(name="undo", description="Undo the last summary", groups="admins"),
-    Command(name="status", description="Show the state of this conversation"),
-    Command(name="context", description="Show what fills the assistant's context"),
-    Command(name="usage", description="Show the tokens and cost of this conversation"),
-    Command(name="budget", description="Show what is spent and left today"),
+    Command(name="undo", description="Undo the last summary", groups="admins", section="context"),
+    Command(name="status", description="Show the state of this conversation", section="context"),
+    Command(name="context", description="Show what fills the assistant's context", section="context"),
+    Command(name="usage", description="Show the tokens and cost of this conversation", section="context"),
+    Command(name="budget", description="Show what is spent and left today", section="context"),
     Command(
         name="pin",
         description="Keep a message word for word; as a reply, or alone for the newest answer",
         args="[message]",
+        example="m12",
         named=(
             Argument(name="message", description="a message's id, such as m12; without it the newest answer"),
         ),
         groups="admins",
+        section="context",
     ),
     Command(
         name="unpin",
         description="Unpin a message; as a reply, or with its number",
         args="[number]",
+        example="2",
         named=(Argument(name="message", description="a message's id, such as m12, or its number in /pins"),),
         groups="admins",
+        section="context",
     ),
-    Command(name="pins", description="Show pinned messages"),
+    Command(name="pins", description="Show pinned messages", section="context"),
     Command(
         name="feedback",
         description="Comment on the last answer",
         args="<text>",
+        example="That was too long",
         named=(Argument(name="text", description="what you think", required=True),),
+        audiences=_ALL_AUDIENCES,
+        section="data",
+    ),
+    Command(
+        name="search",
+        description="Search everything that was said here",
+        args="<words>",
+        example="the hotel in Lisbon",
+        named=(Argument(name="words", description="what to look for", required=True),),
         audiences=_ALL_AUDIENCES,
     ),
     Command(
         name="memory",
         description="Show or search what I remember about you",
         args="[words]",
+        example="garden",
         named=(Argument(name="words", description="what to look for"),),
+        section="memory",
     ),
     Command(
         name="remember",
         description="Save a note",
         args="<text>",
+        example="My sister is called Anna",
         named=(Argument(name="text", description="the sentence", required=True),),
+        section="memory",
     ),
     Command(
         name="forget",
         description="Delete what you name, or everything; shows it first",
         args="<what> | everything",
+        example="garden",
         named=(
             Argument(name="what", description="words, a number of the list, or `everything`", required=True),
         ),
         audiences=_ALL_AUDIENCES,
         groups="admins",
+        section="memory",
     ),
     Command(
         name="reminders",
-        description="Show or cancel your reminders",
-        args="[cancel number]",
-        named=(
-            Argument(name="cancel", kind="number", description="its number in the list", typed="cancel {}"),
+        description="Show, pause or cancel your reminders",
+        args="[cancel | pause | resume number]",
+        example="cancel 2",
+        named=tuple(
+            Argument(name=verb, kind="number", description="its number in the list", typed=f"{verb} {{}}")
+            for verb in ("cancel", "pause", "resume")
         ),
+        section="memory",
     ),
     Command(
         name="link",
         description="Continue this conversation on another channel: get a code here, enter it there",
         args="[code]",
+        example="K7Q2-M9XD",
         named=(Argument(name="code", description="what the other channel has shown", most_chars=40),),
+        section="data",
     ),
     Command(
         name="unlink",
         description="Separate two channels that were linked by /link",
         args="[number]",
+        example="1",
         named=(Argument(name="number", kind="number", description="its number in the list"),),
+        section="data",
     ),
     Command(
         name="human",
         description="Ask for a human of the team; `cancel` to withdraw",
         args="[reason]",
+        example="I have a question about my bill",
         audiences=_ALL_AUDIENCES,
         groups="admins",
     ),
@@ -168,31 +210,41 @@ COMMANDS: tuple[Command, ...] = (
         name="goal",
         description="Set the goal of this conversation; `-` to clear it",
         args="[text]",
+        example="Plan our trip to Lisbon",
         named=(Argument(name="text", description="what it is for; `-` takes it back"),),
         groups="admins",
+        section="manner",
     ),
     Command(
         name="mode",
         description="Choose how I answer: brief, thorough …",
         args="[name]",
+        example="brief",
         named=(Argument(name="name", description="of a mode; `-` takes it back", most_chars=80),),
         groups="admins",
+        section="manner",
     ),
     Command(
         name="model",
         description="Choose which model answers",
         args="[name]",
+        example="claude-haiku-5-5",
         named=(Argument(name="name", description="of a model; `-` takes it back", most_chars=80),),
         groups="admins",
+        section="manner",
     ),
     Command(
         name="export",
         description="Download the whole conversation",
         args="[json]",
+        example="json",
         named=(Argument(name="format", description="without it Markdown", one_of=("json",)),),
         audiences=_ALL_AUDIENCES,
+        section="data",
     ),
-    Command(name="settings", description="Change how I behave in this chat", groups="admins"),
+    Command(
+        name="settings", description="Change how I behave in this chat", groups="admins", section="manner"
+    ),
 )
 _BY_NAME = {command.name: command for command in COMMANDS}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from shared.core.compaction.grounding import Ground
@@ -12,7 +12,7 @@ from shared.core.compaction.scores import common_scores, scores_of, stems
 from shared.core.compaction.summary_filters import SENTENCE, is_empty, is_refusal, language_fault, text_fault
 from shared.core.compaction.transcript_lines import source_lines, source_words
 from shared.core.session.ledger import Ledger, LedgerItem
-from shared.core.session.rendering import fit_ledger, in_ledger_form, render_summary
+from shared.core.session.rendering import LEFT_OUT, fit_ledger, in_ledger_form, render_summary, shortened
 from shared.core.session.summary import LedgerPatch, apply_patch
 from shared.core.values.identifiers import identifiers_of, merged_identifiers
 from shared.core.values.secrets_filter import holds_secret, redact
@@ -24,6 +24,7 @@ _SHORT_SOURCE = 400
 MOSTLY_UNSAID = 0.5
 """Below this share of supported statements an answer is not mended but rejected."""
 _FEW_STATEMENTS = 2
+_TOLD_CHARS, _TOLD_MOST = 80, 3
 _NEXT_TO_NOTHING = 60
 """Tokens of a source that need not change a record."""
 
@@ -42,6 +43,8 @@ class AuditVerdict:
     scores: Mapping[str, float]
     """From 0 to 1, the best is 1, but for `size`: a share of the source."""
     ledger: Ledger
+    too_long: str = ""
+    """Why a shorter answer is worth asking for; without one, the text in the ledger is cut."""
 
 
 def audit_patch(
@@ -105,11 +108,25 @@ def audit_ledger(
     return AuditVerdict(
         ok=not hard,
         hard_faults=hard,
-        soft_faults=(*faults, *narrative_faults, *added),
+        soft_faults=(*faults, *narrative_faults, *added, *_gone(former, mended)),
         dropped_items=dropped,
         scores=scores,
         ledger=mended,
     )
+
+
+def _gone(former: Ledger, mended: Ledger) -> tuple[str, ...]:
+    known = {item.id for item in former.items if item.closed is None}
+    gone = [item.text for item in mended.items if item.id in known and item.closed == LEFT_OUT]
+    return gone_fault(gone, len(known))
+
+
+def gone_fault(gone: Sequence[str], total: int) -> tuple[str, ...]:
+    """What was carried from summary to summary and is not in the new one."""
+    if not gone:
+        return ()
+    told = ", ".join(shortened(text, _TOLD_CHARS) for text in gone[:_TOLD_MOST])
+    return (f"{len(gone)} of {total} things that the earlier summary said are missing: {told}",)
 
 
 def most_tokens(former: Ledger, source_text: str, count: Count) -> int:

@@ -10,6 +10,7 @@ from shared.core.compaction.audit import (
     MOSTLY_UNSAID,
     SUMMARY_TOKENS,
     AuditVerdict,
+    gone_fault,
     most_tokens,
 )
 from shared.core.compaction.grounding import Ground
@@ -18,7 +19,7 @@ from shared.core.compaction.scores import common_scores, presence
 from shared.core.compaction.summary_filters import SENTENCE, is_refusal, language_fault, text_fault
 from shared.core.compaction.transcript_lines import source_lines, source_words
 from shared.core.session.ledger import Ledger, LedgerItem, Section
-from shared.core.session.rendering import fit_ledger, in_ledger_form, render_summary
+from shared.core.session.rendering import ITEMS_SHARE, fit_ledger, in_ledger_form, render_summary
 from shared.core.session.summary import NewItem, Unreadable
 from shared.core.session.summary_formats import Form, has_known_heading, says_nothing, sections_in
 from shared.core.values.identifiers import identifiers_of, merged_identifiers
@@ -27,8 +28,8 @@ from shared.core.values.secrets_filter import holds_secret
 CARRIED = "carried on in the text"
 _KEPT_BESIDE = frozenset({"constraint", "question"})
 """What code carries over beside a text until the text says it."""
-_FAR_TOO_LONG = 1.5
-"""Times its limit: more than cutting the end off can mend."""
+_FAR_TOO_LONG = 2
+"""Times its limit: more than half of it would be cut off."""
 _LIST_MARK = re.compile(r"^(\s*(?:[-*•]|\d{1,3}[.)])\s+)(.*)$")
 
 Count = Callable[[str], int]
@@ -77,6 +78,8 @@ def audit_text(
         identifiers=merged_identifiers(former.identifiers, identifiers_of(source_words(source_text))),
     )
     mended, added = with_what_must_stay(bare, lines, told=told)
+    beside = min(count(render_summary(replace(mended, sections=()))), room // ITEMS_SHARE)
+    most = room - beside
     mended = fit_ledger(mended, room, count)
     grounded = 1 - len(faults) / statements if statements else 0.0
     language = language_fault(told, source_text)
@@ -87,10 +90,11 @@ def audit_text(
             "most of the summary was never said in the conversation",
         ),
         (language is not None, language or ""),
-        (size > _FAR_TOO_LONG * room, f"the summary takes {size} tokens; {room} is the most"),
+        (size > _FAR_TOO_LONG * room, f"the summary takes {size} tokens; {room} is the most, by far"),
         (holds_secret(render_summary(mended)), "the summary holds a secret"),
     )
     hard = tuple(fault for wrong, fault in checks if wrong)
+    too_long = f"the summary takes {size} tokens; {most} is the most" if size > most else ""
     scores = {
         "grounded": round(grounded, 3),
         **presence(replace(bare, items=()), lines, told),
@@ -100,11 +104,36 @@ def audit_text(
     return AuditVerdict(
         ok=not hard,
         hard_faults=hard,
-        soft_faults=(*faults, *added, *long_or_short),
+        soft_faults=(
+            *faults,
+            *added,
+            *long_or_short,
+            *((f"{too_long}: its end was cut off",) if too_long else ()),
+            *_gone(former, render_summary(mended)),
+        ),
         dropped_items=faults,
         scores={**scores, "length": float(not long_or_short)},
         ledger=mended,
+        too_long=too_long,
     )
+
+
+def _gone(former: Ledger, told: str) -> tuple[str, ...]:
+    """Sentences of the former text whose names and numbers, or words, are not in the new one."""
+    record = in_ledger_form(former)
+    texts = [item.text for item in record.items if item.closed is None]
+    texts += [sentence for text in record.narrative.splitlines() for sentence in SENTENCE.split(text)]
+    said = [text for text in texts if text.strip()]
+    plain = told.casefold()
+    gone = [text for text in said if not _is_told(text, plain, told)]
+    return gone_fault(gone, len(said))
+
+
+def _is_told(text: str, plain: str, told: str) -> bool:
+    exact = identifiers_of(text)
+    if exact:
+        return 2 * sum(name.casefold() in plain for name in exact) >= len(exact)
+    return covered(NewItem(kind="fact", text=text), Ledger(), told)
 
 
 def joined_sections(parts: tuple[Ledger, ...]) -> tuple[Section, ...]:

@@ -115,8 +115,8 @@ def _block_words(block: Block, count: Count, message_tokens: int) -> str:
             return _head_and_tail(_without_injections(text), message_tokens, count)
         case ToolResult(text=text):
             return _head_and_tail(_without_injections(text), TOOL_RESULT_TOKENS, count)
-        case Image(description=description):
-            return f"(picture: {_without_injections(description) or 'not described'})"
+        case Image(attachment_id=number, description=description):
+            return f"(picture {number}: {_without_injections(description) or 'not described'})"
         case ToolUse(name=name, input=arguments):
             written = _without_injections(json.dumps(arguments, ensure_ascii=False, default=dict))
             return f"(uses {name} with {written[:_CALL_CHARS]})"

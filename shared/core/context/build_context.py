@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from operator import attrgetter, is_
 from typing import Literal, overload
 
@@ -12,6 +13,7 @@ from shared.core.context.prompts import (
     SystemLayers,
     notes_block,
     operator_words,
+    picture_words,
     pins_block,
     summary_block,
     system_text,
@@ -37,7 +39,7 @@ from shared.core.values.model import SystemPart, ToolSpec
 from shared.core.values.tokens import by_script, estimate_blocks, estimate_system, estimate_tools
 from shared.core.values.ttl_cache import recent
 
-RENDERER_VERSION = 3
+RENDERER_VERSION = 4
 """Raised whenever the same state would give other bytes than before, so that a replay can tell."""
 
 _TOKENS: Callable[[Entry], int] = attrgetter("tokens")
@@ -93,7 +95,8 @@ def build_context(
     volatile = volatile_block(
         runtime_facts=defused(runtime_facts), recall=defused(recall, keep_fences=recall.startswith(FENCE))
     )
-    live = [shown_entry(entry, view.open_turn, policy) for entry in view.entries]
+    told = told_through(view, policy)
+    live = [shown_entry(entry, view.open_turn, policy, told=told) for entry in view.entries]
     messages = _messages(live, background, volatile, instruction, view.open_turn)
     passing = _text_tokens(volatile, count)
     memory = _text_tokens(notes_block(core) if core else "", count) + passing
@@ -117,8 +120,40 @@ def build_context(
     )
 
 
-def shown_entry(entry: Entry, open_turn: int | None, policy: ContextPolicy) -> Entry:
-    """The entry as it is sent: pruned, without finished thinking, our own marks defused in foreign text."""
+def told_through(view: View, policy: ContextPolicy) -> int:
+    """The last turn whose pictures are told by their descriptions.
+
+    It moves by several turns at once: what stands before a picture changes seldom.
+    """
+    newest = view.entries[-1].turn if view.entries else 0
+    return _told_at(newest, policy, is_open=newest == view.open_turn)
+
+
+def _told_at(newest: int, policy: ContextPolicy, *, is_open: bool = True) -> int:
+    keep = policy.picture_turns
+    if keep is None:
+        return 0
+    return ((newest - 1) // keep - 1) * keep if keep else newest - is_open
+
+
+def newly_told(view: View, policy: ContextPolicy, count: Count) -> int:
+    """Tokens of pictures that were still sent in the turn before the newest one."""
+    if not policy.picture_turns or not view.entries:
+        return 0
+    newest = view.entries[-1].turn
+    gone = range(_told_at(newest - 1, policy) + 1, _told_at(newest, policy) + 1)
+    return sum(
+        entry.tokens - estimate_blocks(tuple(map(told_block, entry.blocks)), count)
+        for entry in view.entries
+        if entry.turn in gone and any(isinstance(block, Image) for block in entry.blocks)
+    )
+
+
+def shown_entry(entry: Entry, open_turn: int | None, policy: ContextPolicy, *, told: int) -> Entry:
+    """The entry as it is sent: pruned, without finished thinking, our own marks defused in foreign text.
+
+    Pictures up to the turn `told` are told by their descriptions.
+    """
     if entry.author == "operator":
         return _operators(entry)
     first = entry.blocks[0] if len(entry.blocks) == 1 else None
@@ -126,7 +161,9 @@ def shown_entry(entry: Entry, open_turn: int | None, policy: ContextPolicy) -> E
         return entry  # nearly every one: nothing to prune, nothing thought, no mark
     blocks = apply_pruning(entry, policy)
     if entry.turn != open_turn:
-        blocks = tuple(_told(block) for block in blocks if not isinstance(block, Thinking | ProviderBlock))
+        blocks = tuple(block for block in blocks if not isinstance(block, Thinking | ProviderBlock))
+    if entry.turn <= told:
+        blocks = tuple(map(told_block, blocks))
     if entry.author != "assistant":
         blocks = tuple(_defused_block(block, entry.author) for block in blocks)
     return entry if blocks == entry.blocks else replace(entry, blocks=blocks)
@@ -138,11 +175,12 @@ def _operators(entry: Entry) -> Entry:
 
 
 def fading(entries: Iterable[Entry], policy: ContextPolicy, count: Count) -> int:
-    """Tokens of a turn that are sent only while it is open: its thinking, its pictures."""
+    """Tokens of a turn that are sent only while it is open: its thinking, and pictures where none stay."""
     faded = 0
     for entry in entries:
         if any(isinstance(block, Thinking | Image | ProviderBlock) for block in entry.blocks):
-            later = shown_entry(entry, None, policy)
+            told = entry.turn if policy.picture_turns == 0 else 0
+            later = shown_entry(entry, None, policy, told=told)
             faded += max(0, entry.tokens - estimate_blocks(later.blocks, count))
     return faded
 
@@ -161,20 +199,20 @@ def plain_words(blocks: Iterable[Block]) -> str:
             case Text(text=text) | ToolResult(text=text):
                 words.append(text.strip())
             case Image():
-                words.append(_told(block).text)
+                words.append(told_block(block).text)
             case _:
                 pass
     return "\n".join(word for word in words if word)
 
 
 @overload
-def _told(block: Image) -> Text: ...
+def told_block(block: Image) -> Text: ...
 @overload
-def _told(block: Block) -> Block: ...
-def _told(block: Block) -> Block:
-    """A picture is looked at in the turn that it came with; later its description stands for it."""
+def told_block(block: Block) -> Block: ...
+def told_block(block: Block) -> Block:
+    """What stands for a picture that is not sent any more; its number lets the model look at it again."""
     if isinstance(block, Image):
-        return Text(text=f"(picture: {defused(block.description) or 'not described'})")
+        return Text(text=picture_words(block.attachment_id, defused(block.description)))
     return block
 
 
@@ -266,10 +304,20 @@ def _step_back(messages: Sequence[Message], end: int) -> int:
 def _history_tokens(stored: Sequence[Entry], shown: Sequence[Entry], count: Count) -> int:
     if all(map(is_, stored, shown)):
         return sum(map(_TOKENS, stored))
-    return sum(
-        before.tokens if before is after else estimate_blocks(after.blocks, count)
-        for before, after in zip(stored, shown, strict=True)
-    )
+    return sum(map(partial(_tokens_shown, count=count), stored, shown))
+
+
+def shown_tokens(view: View, policy: ContextPolicy, count: Count) -> dict[int, int]:
+    """What each entry takes in a request, by its seq."""
+    told = told_through(view, policy)
+    return {
+        entry.seq: _tokens_shown(entry, shown_entry(entry, view.open_turn, policy, told=told), count)
+        for entry in view.entries
+    }
+
+
+def _tokens_shown(stored: Entry, shown: Entry, count: Count) -> int:
+    return stored.tokens if stored is shown else estimate_blocks(shown.blocks, count)
 
 
 def _text_tokens(text: str, count: Count) -> int:

@@ -147,8 +147,9 @@ def volatile_block(*, runtime_facts: str, recall: str) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def left_out_notice(turns: int) -> str:
-    return f"[{turns} earlier turns are left out here because there is too little room; they are not lost.]"
+def picture_words(number: int, description: str) -> str:
+    """What stands for a picture; `look_at_picture` takes its number."""
+    return f"(picture {number}: {description or 'not described'})"
 
 
 def flush_instruction(*, most_notes: int = 8) -> str:

@@ -12,14 +12,27 @@ from shared.core.context.memory_tools import FLUSH_TOOLS
 from shared.core.values.model import ToolSpec
 from shared.core.values.tokens import Count, estimate_tools
 
-BRIEF_TOOLS = FLUSH_TOOLS | {"calculate", "current_time", "remind_me", "ask_human"}
+BRIEF_TOOLS = FLUSH_TOOLS | {
+    "calculate", "current_time", "remind_me", "send_file", "ask_human", "look_at_picture",
+}  # fmt: skip
 """Their results are never so long that they would be set aside."""
 PROVIDER_TOOLS_AT_MOST = 16
 WINDOW_SHARE = 0.2
 """Of a model's window, for descriptions of tools: in a small one the conversation comes first."""
+LOOK_AT_PICTURE = ToolSpec(
+    name="look_at_picture",
+    description="Shows a picture of this conversation again of which only a description is left, such as "
+    "(picture 12: a red bicycle), for what the description does not say.",
+    input_schema={
+        "type": "object",
+        "properties": {"picture": {"type": "integer", "minimum": 1, "description": "Its number."}},
+        "required": ["picture"],
+        "additionalProperties": False,
+    },
+)
 _RANK = (
     "save_memory", "open_artifact", "recall", "search_memory", "current_time", "fetch_url", "calculate",
-    "forget_memory", "update_memory", "ask_human", "remind_me", "delegate",
+    "forget_memory", "update_memory", "ask_human", "remind_me", "send_file", "look_at_picture", "delegate",
 )  # fmt: skip
 """What a small window is offered first; tools of others come behind these."""
 

@@ -30,6 +30,10 @@ class BadKey(BadInput):
         super().__init__(advice, advice=advice)
 
 
+class UnknownLimit(ValueError):
+    """There is no such site or agent."""
+
+
 def check_name(name: str) -> str:
     if NAME.fullmatch(name) is None:
         raise BadKey("A key's name has 1 to 60 letters, digits, spaces, dots, _ or -.")

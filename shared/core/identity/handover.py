@@ -193,6 +193,9 @@ class Listed:
     operator: str
     who: str
     """The person's display name; may be empty."""
+    person_id: str
+    kind: str
+    anonymous: bool
     channel: str
     agent: str
     asked_at: datetime

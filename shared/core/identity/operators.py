@@ -12,6 +12,8 @@ Role = Literal["viewer", "operator", "admin"]
 ROLES: tuple[Role, ...] = ("viewer", "operator", "admin")
 """Each may do what the ones before may."""
 MOST_NAME_CHARS = 64
+INVITATION_HOURS = 24
+MOST_DISPLAY_CHARS = 60
 _NAME = re.compile(r"[\w][\w.@+ \-]*")
 _TAKEN_BY_THE_PROGRAM = frozenset({"nobody", "command line", "identity provider", "retention", "person"})
 """The audit log calls others so; names of keys have a colon, which no operator's has."""
@@ -79,6 +81,14 @@ def check_operator_name(name: str) -> str:
         raise BadOperator(advice=advice)
     if name.casefold() in _TAKEN_BY_THE_PROGRAM:
         raise BadOperator(advice=f"Nobody can be called {name}: the audit log uses this name.")
+    return name
+
+
+def check_display_name(name: str) -> str:
+    """What people may see of an operator; empty is none. Raises BadOperator."""
+    name = " ".join(name.split())
+    if len(name) > MOST_DISPLAY_CHARS or not name.isprintable():
+        raise BadOperator(advice=f"A name that people see has at most {MOST_DISPLAY_CHARS} printable signs.")
     return name
 
 

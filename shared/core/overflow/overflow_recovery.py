@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from shared.core.context.build_context import BuiltContext
-from shared.core.context.prompts import left_out_notice
+from shared.core.compaction.digest import digest
+from shared.core.compaction.plan import MIN_SUMMARY, render_summary
+from shared.core.context.build_context import BuiltContext, shown_tokens, told_block
 from shared.core.session.artifacts import Artifact, artifact_of, excerpt, head_and_tail, reference_in
-from shared.core.session.session import Entry, View, unresolved_turns
+from shared.core.session.ledger import Ledger
+from shared.core.session.policy import ContextPolicy
+from shared.core.session.session import Compaction, Entry, View, turns_of, unresolved_turns
 from shared.core.values.errors import ContextBudgetExceeded
-from shared.core.values.messages import Text, Thinking, ToolResult
+from shared.core.values.messages import Image, Text, Thinking, ToolResult
 from shared.core.values.tokens import estimate_blocks
 
 TAIL_TURNS = 2
 _SMALLEST_CHARS = 1_200
 """A text is not cut below this: what is left must still say what it is about."""
 
-Build = Callable[[View], BuiltContext]
-Hide = Callable[[View, int, bool], View | None]
-"""`hide(view, keep, unresolved)`: all but the last turns behind a digest, None when none can be hidden.
+HIDDEN_AT_ONCE = 0.25
+"""Of the hard limit: so much of the oldest turns goes behind a digest at a time. The next requests find room,
+and begin with the same bytes until that is used up."""
 
-Unresolved turns stay word for word if the last argument says so; else the digest alone tells of them.
-"""
+Build = Callable[[View], BuiltContext]
 Count = Callable[[str], int]
 
 
@@ -43,41 +46,112 @@ class CutShort:
 class Shrunk:
     view: View
     context: BuiltContext
-    turns_left_out: int = 0
     digested_through: int | None = None
     """The last turn that a digest stands in for in this request; nothing of that is stored."""
     cut_short: tuple[CutShort, ...] = ()
 
 
-def shrink_to_fit(
+def fit(
     view: View,
     *,
     hard: int,
     build: Build,
     count: Count,
+    policy: ContextPolicy,
     ratio: float = 1.0,
-    hide: Hide | None = None,
-    keep: Sequence[int] = (TAIL_TURNS,),
+    step: int | None = None,
     opens: bool = False,
 ) -> Shrunk:
     """The same view if it fits into `hard` tokens, else a smaller copy of it for this one request.
 
-    Turns go behind a digest before any is left out; `keep` says how many stay, tried in this order.
-    `ratio` turns the counter's unit into the model's. `opens`: the model can open artifacts in this request.
-    Raises `ContextBudgetExceeded`.
+    Only as many of the oldest turns go behind a digest as must, about `step` estimated tokens at a time; the
+    last turns, unresolved ones and pins stay as long as that is enough. Without a model, and a pure function
+    of the view: the same request can be made again at any time. `ratio` turns the counter's unit into the
+    model's. `opens`: the model can open artifacts in this request. Raises `ContextBudgetExceeded`.
     """
     shrunk = Shrunk(view=view, context=build(view))
     if _fits(shrunk, hard, ratio):
         return shrunk
     # What stands before the open turn changes now: its thinking would be refused.
     bare = _without_open_thinking(view, count)
-    shrunk = _behind_digest(bare, build, hide, keep, hard, ratio) or _to_short_tail(bare, build)
+    shrunk = Shrunk(view=bare, context=build(bare))
+    step = max(1, step or math.floor(HIDDEN_AT_ONCE * hard / ratio))
+    room = min(policy.summary_most, max(MIN_SUMMARY, step // 2))
+    former = bare.head.tokens if bare.head else 0
+    needed = math.ceil(shrunk.context.estimate - former + room - hard / ratio)
+    for through, unresolved in _cuts(bare, policy, count, step=step, needed=needed):
+        hidden = behind_digest(bare, through=through, count=count, most=room, unresolved=unresolved)
+        if hidden is None or hidden == shrunk.view:
+            continue
+        shrunk = Shrunk(view=hidden, context=build(hidden), digested_through=through)
+        if _fits(shrunk, hard, ratio):
+            return shrunk
+    if not _fits(shrunk, hard, ratio):
+        told = _without_old_pictures(shrunk.view, count)
+        shrunk = replace(shrunk, view=told, context=build(told))
     while not _fits(shrunk, hard, ratio):
         smaller = _cut_largest(shrunk, build, count, opens=opens)
         if smaller is None:
             raise ContextBudgetExceeded(hard=hard, largest=largest_contributors(shrunk, ratio))
         shrunk = smaller
     return shrunk
+
+
+def _cuts(
+    view: View, policy: ContextPolicy, count: Count, *, step: int, needed: int
+) -> list[tuple[int, bool]]:
+    """Through which turn to hide, and whether unresolved turns stay beside the digest; least first.
+
+    A cut lies where what it hides reaches the next multiple of `step`: it stays there while more is said.
+    """
+    ended = [turn for turn in turns_of(view.entries) if turn[0].turn != view.open_turn][:-TAIL_TURNS]
+    staying = unresolved_turns(view.entries, view.open_turn)
+    sizes = shown_tokens(view, policy, count)
+    cuts: list[tuple[int, bool]] = []
+    total = steps = 0
+    for turn in ended:
+        total += sum(sizes[entry.seq] for entry in turn if not entry.pinned and entry.turn not in staying)
+        if total // step > steps:
+            steps = total // step
+            if total >= needed:
+                cuts.append((turn[0].turn, True))
+    if ended:
+        last = ended[-1][0].turn
+        cuts += [cut for cut in ((last, True), (last, False)) if cut not in cuts]
+    return cuts
+
+
+def behind_digest(
+    view: View, *, through: int, count: Count, most: int, unresolved: bool = True
+) -> View | None:
+    """The view with its turns up to `through` behind a digest of `most` tokens; None when there is nothing.
+
+    With `unresolved`, hidden turns without an answer or with a failed last step stay word for word, too.
+    """
+    hidden = tuple(entry for entry in view.entries if entry.turn <= through)
+    source = tuple(entry for entry in hidden if not entry.pinned)
+    if not source:
+        return None
+    ledger = digest(source, view.head.ledger if view.head else Ledger(), count, budget_tokens=most)
+    text = render_summary(ledger)
+    head = Compaction(
+        id=0,
+        kind="digest",
+        from_turn=view.base_turn + 1,
+        through_turn=through,
+        through_seq=max(view.head.through_seq if view.head else 0, *(entry.seq for entry in hidden)),
+        summary_text=text,
+        ledger=ledger,
+        tokens=count(text),
+    )
+    staying = unresolved_turns(view.entries, view.open_turn) if unresolved else frozenset()
+    return replace(
+        view,
+        base_turn=through,
+        head=head,
+        entries=tuple(e for e in view.entries if e.turn > through or e.turn in staying),
+        pins=view.pins + tuple(e for e in hidden if e.pinned and e.turn not in staying),
+    )
 
 
 def largest_contributors(shrunk: Shrunk, ratio: float = 1.0) -> tuple[tuple[str, int], ...]:
@@ -92,21 +166,6 @@ def _fits(shrunk: Shrunk, hard: int, ratio: float) -> bool:
     return shrunk.context.estimate * ratio <= hard
 
 
-def _behind_digest(
-    view: View, build: Build, hide: Hide | None, keep: Sequence[int], hard: int, ratio: float
-) -> Shrunk | None:
-    """The first digest that fits, else the one that hides most; None when there is none."""
-    smallest = None
-    for turns, unresolved in [*((turns, True) for turns in keep), (keep[-1], False)]:
-        hidden = hide(view, turns, unresolved) if hide is not None else None
-        if hidden is None or (smallest is not None and hidden == smallest.view):
-            continue
-        smallest = Shrunk(view=hidden, context=build(hidden), digested_through=hidden.base_turn)
-        if _fits(smallest, hard, ratio):
-            break
-    return smallest
-
-
 def _without_open_thinking(view: View, count: Count) -> View:
     if view.open_turn is None:
         return view
@@ -114,20 +173,14 @@ def _without_open_thinking(view: View, count: Count) -> View:
     return replace(view, entries=entries)
 
 
-def _to_short_tail(view: View, build: Build) -> Shrunk:
-    """Keeps the last turns, unresolved ones and pins; says in the first kept message how many are missing."""
-    turns = sorted({entry.turn for entry in view.entries})
-    keep = {*turns[-TAIL_TURNS:], *unresolved_turns(view.entries, view.open_turn)}
-    kept = tuple(entry for entry in view.entries if entry.turn in keep)
-    gone = tuple(entry for entry in view.entries if entry.turn not in keep)
-    left_out = len(turns) - len(keep)
-    if left_out == 0:
-        return Shrunk(view=view, context=build(view))
-    notice = Text(text=left_out_notice(left_out))
-    kept = (replace(kept[0], blocks=(notice, *kept[0].blocks)), *kept[1:])
-    pins = view.pins + tuple(entry for entry in gone if entry.pinned)
-    smaller = replace(view, entries=kept, pins=pins)
-    return Shrunk(view=smaller, context=build(smaller), turns_left_out=left_out)
+def _without_old_pictures(view: View, count: Count) -> View:
+    def told(entry: Entry) -> Entry:
+        if entry.turn == view.open_turn or not any(isinstance(block, Image) for block in entry.blocks):
+            return entry
+        blocks = tuple(map(told_block, entry.blocks))
+        return replace(entry, blocks=blocks, tokens=estimate_blocks(blocks, count))
+
+    return replace(view, entries=tuple(map(told, view.entries)))
 
 
 def _cut_largest(shrunk: Shrunk, build: Build, count: Count, *, opens: bool) -> Shrunk | None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from shared.core.context.build_context import background_of, shown_entry
+from shared.core.context.build_context import background_of, shown_entry, told_through
 from shared.core.context.prompts import PINS_TAG, SUMMARY_TAG, volatile_block
 from shared.core.context.untrusted_text import FENCE, defused
 from shared.core.session.policy import ContextPolicy
@@ -162,9 +162,7 @@ def _unsent_entries(entries: Sequence[Entry]) -> Iterator[Piece]:
 def _messages(
     messages: Sequence[Message], view: View, policy: ContextPolicy, volatile: str
 ) -> Iterator[Piece]:
-    log = _ViewBlocks(
-        blocks=[one for entry in view.entries for one in _expected(entry, view.open_turn, policy)]
-    )
+    log = _ViewBlocks(blocks=[one for entry in view.entries for one in _expected(entry, view, policy)])
     matched = [[log.take(block) for block in message.blocks] for message in messages]
     background, next_unsent = background_of(view), 0
     for number, (message, places) in enumerate(zip(messages, matched, strict=True)):
@@ -180,8 +178,8 @@ def _messages(
         yield from _if_unsent(one)
 
 
-def _expected(entry: Entry, open_turn: int | None, policy: ContextPolicy) -> Iterator[_Expected]:
-    shown = shown_entry(entry, open_turn, policy).blocks
+def _expected(entry: Entry, view: View, policy: ContextPolicy) -> Iterator[_Expected]:
+    shown = shown_entry(entry, view.open_turn, policy, told=told_through(view, policy)).blocks
     if len(shown) == len(entry.blocks):
         for stored, block in zip(entry.blocks, shown, strict=True):
             yield _Expected(entry=entry, stored=stored, shown=block)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -11,6 +12,10 @@ from shared.core.session.policy import ContextPolicy, ContradictoryPolicy, NoRoo
 Pressure = Literal["calm", "flush", "compact", "overflow"]
 Status = Literal["ok", "warning", "critical"]
 
+ROOM = 4_000
+"""Between the limit and the hard limit, on small windows a tenth: for what is said while a summary is
+written. Only where a policy lets the answer shrink for it."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextBudget:
@@ -18,7 +23,9 @@ class ContextBudget:
 
     window: int
     out: int
-    """What is left free for the answer."""
+    """The longest answer."""
+    out_least: int
+    """What of it is left free beside a request of `hard`."""
     hard: int
     reserve: int
     limit: int
@@ -37,6 +44,10 @@ class ContextBudget:
         """What is left of the limit for summary, memory and messages."""
         return self.limit - self.fixed
 
+    def answer_beside(self, tokens: int) -> int:
+        """The longest answer to a request of so many tokens."""
+        return min(self.out, self.out_least + max(0, self.hard - tokens))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gauge:
@@ -53,14 +64,16 @@ def budget_for(policy: ContextPolicy, window: int, max_output: int, fixed: int) 
     """
     usable = min(window, policy.context_window)
     out = min(policy.max_output, max_output, math.floor(policy.max_output_share * usable))
-    hard = usable - out - max(policy.overhead, math.floor(policy.overhead_share * usable))
+    out_least = out if policy.answer_least is None else min(out, policy.answer_least)
+    hard = usable - out_least - max(policy.overhead, math.floor(policy.overhead_share * usable))
     reserve = min(policy.reserve, usable - _least_left(policy, usable))
     limit = _limit(policy, usable, hard, reserve, fixed)
-    _refuse_what_leaves_nothing(usable, out, hard, fixed, limit)
+    _refuse_what_leaves_nothing(usable, out_least, hard, fixed, limit)
     compact_at = hard if policy.compact_above == "hard" else limit - policy.compact_at_equal
     return ContextBudget(
         window=usable,
         out=out,
+        out_least=out_least,
         hard=hard,
         reserve=reserve,
         limit=limit,
@@ -101,14 +114,26 @@ def gauge(budget: ContextBudget, used: int) -> Gauge:
     return Gauge(used=used, limit=budget.gauge_of, percent=round(share * 100, 1), status=status)
 
 
+def scaled(parts: Mapping[str, int], total: int) -> dict[str, int]:
+    """Whole numbers in the shares of `parts` that add up to `total`."""
+    whole = sum(parts.values()) or 1
+    made, seen = dict[str, int](), 0
+    for name, size in parts.items():
+        before = round(total * seen / whole)
+        seen += size
+        made[name] = round(total * seen / whole) - before
+    return made
+
+
 def _limit(policy: ContextPolicy, usable: int, hard: int, reserve: int, fixed: int) -> int:
     """What the gauge calls full: window less reserve and the soft budget, or a share."""
+    most = hard if policy.answer_least is None else hard - min(ROOM, hard // 10)
     if policy.compact_share is None:
         soft = usable if policy.soft_budget is None else fixed + policy.soft_budget
-        return min(usable - reserve, hard, soft)
+        return min(usable - reserve, most, soft)
     whole = usable if policy.compact_share_of == "window" else hard
     exact = round(policy.compact_share * whole, 6)
-    return min(math.ceil(exact) if policy.compact_at_equal else math.floor(exact), hard)
+    return min(math.ceil(exact) if policy.compact_at_equal else math.floor(exact), most)
 
 
 def _least_left(policy: ContextPolicy, window: int) -> int:

@@ -128,6 +128,8 @@ class ContextMeasured:
     status: Literal["ok", "warning", "critical"]
     parts: Mapping[str, int]
     estimated: bool
+    recall: int = 0
+    """Of the memory: the most that a question brings back of what is hidden."""
 
 
 ReplyEvent = RunStarted | Delta | ToolRunning | Organizing | Stored | RunEnded | ContextMeasured

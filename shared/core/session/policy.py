@@ -50,6 +50,9 @@ class ContextPolicy:
     """The most that is used of a model's window, however large it is."""
     max_output: int = 8_192
     max_output_share: float = 0.2
+    answer_least: int | None = None
+    """For limits just below the hard one: between the two, the answer may shrink down to this, so that what
+    is said while a summary is written has room. None: the whole answer is always left free."""
     overhead: int = 1_024
     overhead_share: float = 0.05
     reserve: int = 20_000
@@ -113,6 +116,9 @@ class ContextPolicy:
     """Tokens after a compaction, as a share of those before, above which it does not count."""
     pins_share: float = 0.10
 
+    picture_turns: int | None = 4
+    """Pictures stay in sight for so many turns, and up to twice as many, as they go in batches; then their
+    description stands for them. None: until they are summarised. 0: in their own turn only."""
     recall_tokens: int = 0
     """How much of what was said before, and is hidden now, each turn is given by itself; 0 is nothing."""
 
@@ -200,6 +206,14 @@ def _size(p: ContextPolicy) -> Findings:
     return (
         (p.context_window <= 0, f"context_window={p.context_window} must be positive"),
         (p.max_output <= 0, f"max_output={p.max_output} must be positive"),
+        (
+            p.answer_least is not None and p.answer_least <= 0,
+            f"answer_least={p.answer_least} must be positive",
+        ),
+        (
+            p.picture_turns is not None and p.picture_turns < 0,
+            f"picture_turns={p.picture_turns} must not be negative",
+        ),
         (p.reserve < 0, f"reserve={p.reserve} must not be negative"),
         (left <= 0, f"reserve={p.reserve} leaves nothing of context_window={p.context_window}"),
         (soft is not None and soft <= 0, f"soft_budget={soft} must be positive"),

@@ -9,6 +9,9 @@ from shared.core.session.policy import ContextPolicy, ContradictoryPolicy
 _OWN_WINDOW = 1_000_000
 """For presets that count in shares of whatever window the model has."""
 
+_ANSWER_LEAST = 2_048
+"""Where the source's limit lies within an answer's length of the window."""
+
 _BY_SHARE = ContextPolicy(
     name="",
     context_window=_OWN_WINDOW,
@@ -27,6 +30,8 @@ PRESETS: dict[str, ContextPolicy] = {
         ContextPolicy(name="steady", prune_error_tail_chars=2_500, recall_tokens=1_200),
         ContextPolicy(
             name="spec008",
+            picture_turns=None,
+            answer_least=_ANSWER_LEAST,
             soft_budget=None,
             idle_compaction=False,
             compact_before_call=True,
@@ -73,6 +78,7 @@ PRESETS: dict[str, ContextPolicy] = {
         replace(
             _BY_SHARE,
             name="opencode",
+            answer_least=_ANSWER_LEAST,
             # Margins of our own would refuse a window of 200,000 below 95 %; the provider refuses for itself.
             overhead=0,
             overhead_share=0.0,
@@ -107,12 +113,13 @@ PRESETS: dict[str, ContextPolicy] = {
             keep_turns_least=1,
             land_at=384 / 2_000,
             summary_form="running",
-            summary_least=64,
+            summary_least=128,
             summary_most=128,
         ),
         replace(
             _BY_SHARE,
             name="arawn",
+            answer_least=_ANSWER_LEAST,
             compact_share=0.9,
             compact_at_equal=True,
             keep_turns=3,
@@ -122,9 +129,10 @@ PRESETS: dict[str, ContextPolicy] = {
         replace(
             _BY_SHARE,
             name="openclaw",
+            answer_least=_ANSWER_LEAST,
             tail_least=1500,
             tail_share=0.25,
-            # An answer of 8,000 and no other margin: 96 % of 200,000 is just what is left.
+            # An answer of 8,000 and no other margin: 96 % of 200,000 leaves just that.
             max_output=8_000,
             overhead=0,
             overhead_share=0.0,
@@ -140,6 +148,7 @@ PRESETS: dict[str, ContextPolicy] = {
         replace(
             _BY_SHARE,
             name="goclaw",
+            answer_least=_ANSWER_LEAST,
             tail_least=1500,
             tail_share=0.25,
             max_output=8_000,

@@ -9,6 +9,7 @@ from typing import Any
 
 from shared.core.session.ledger import ItemKind, Ledger, LedgerItem, Section, Topic
 from shared.core.session.summary_formats import form_of, kind_of
+from shared.core.values.tokens import truncated
 
 LEFT_OUT = "left out for room"
 ITEM_CHARS = 300
@@ -49,10 +50,14 @@ _FIRST_TO_GO: tuple[ItemKind, ...] = (
 """In which order kinds make room when a ledger has grown too long."""
 _LEAST_IDENTIFIERS = 20
 _LEAST_TOPICS = 3
-_ITEMS_SHARE = 3
+ITEMS_SHARE = 3
 """Items that code keeps beside a text take at most one part in three of its room."""
 _BULLET = re.compile(r"^\s*(?:[-*•]|\d{1,3}[.)])\s+")
-_SENTENCE_END = re.compile(r"(?<=[.!?…。！？])\s+")
+_SENTENCE_END = re.compile(r"(?<=[.!?…。！？])\s+|\n+")
+_SENTENCE_SHARE = 0.9
+"""A text is cut behind a sentence where that keeps so much of what there is room for."""
+CUT_MARK = " …"
+_FENCE = "\n```"
 
 Count = Callable[[str], int]
 
@@ -81,10 +86,10 @@ def render_summary(ledger: Ledger) -> str:
 def fit_ledger(ledger: Ledger, limit: int, count: Count) -> Ledger:
     """Closes items, the least needed kinds and the oldest first, until the text has `limit` tokens.
 
-    Of a text its last words go; what code keeps beside it may take a third of the room.
+    Of a text its last words go, and a mark says so; what code keeps beside it may take a third of the room.
     """
     if ledger.sections and count(render_summary(ledger)) > limit:
-        items = _fit_items(replace(ledger, sections=()), limit // _ITEMS_SHARE, count)
+        items = _fit_items(replace(ledger, sections=()), limit // ITEMS_SHARE, count)
         ledger = replace(ledger, items=items.items, narrative=items.narrative)
         return _fit_sections(ledger, limit, count)
     return _fit_items(ledger, limit, count)
@@ -226,19 +231,21 @@ def _fit_sections(ledger: Ledger, limit: int, count: Count) -> Ledger:
 
 
 def _cut(text: str, room: int, count: Count) -> str:
-    """The first lines that fit, then sentences, then words; a block of code is closed again."""
+    """The first words that fit, with a mark; a block of code is closed again.
+
+    The cut lies behind a line or sentence where that costs little, else between words, where there are any.
+    """
     if count(text) <= room:
         return text
-    for pattern, glue in ((re.compile(r"\n"), "\n"), (_SENTENCE_END, " "), (re.compile(r"\s+"), " ")):
-        kept: list[str] = []
-        for piece in pattern.split(text):
-            if count(glue.join([*kept, piece])) > room:
-                break
-            kept.append(piece)
-        if kept and glue.join(kept).strip():
-            cut = glue.join(kept).rstrip()
-            return f"{cut}\n```" if cut.count("```") % 2 else cut
-    return ""
+    beside = count(CUT_MARK) + (count(_FENCE) if "```" in text else 0)
+    kept = truncated(text, room - beside, count)
+    sentence = max((end.start() for end in _SENTENCE_END.finditer(f"{kept}\n")), default=0)
+    if sentence >= _SENTENCE_SHARE * len(kept):
+        kept = kept[:sentence]
+    elif text[len(kept) : len(kept) + 1].strip() and (words := kept.rpartition(" ")[0]):
+        kept = words
+    kept = kept.rstrip(f"{CUT_MARK}\n")
+    return f"{kept}{CUT_MARK}{_FENCE if kept.count('```') % 2 else ''}" if kept else ""
 
 
 def _by_need(items: Sequence[LedgerItem]) -> list[LedgerItem]:

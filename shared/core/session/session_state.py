@@ -31,7 +31,7 @@ class SessionState:
     context_limit: int
     token_ratio: float
     fixed_tokens: int
-    """System and tools of the last call, as its audit row says; 0 before the first."""
+    """What a request holds beside summary, pins and messages: at first system and tools of the last call."""
     channel: str = ""
     """Where the last answered turn came from: its limits hold for the gauge and for ghost turns."""
     measured_by: str = ""

@@ -10,11 +10,13 @@ from typing import Literal
 from shared.core.values.errors import EvertalkError
 
 ReminderState = Literal["pending", "claimed", "done", "cancelled", "failed"]
-Refusal = Literal["public", "too_many", "crowded"]
+Refusal = Literal["public", "too_many", "too_many_repeat", "crowded"]
 
 TEXT_CHARS = 500
 PENDING_AT_MOST = 20
 """Of one person, or of one group."""
+REPEATING_AT_MOST = 10
+"""Of these, how many may repeat, each of which is a turn again and again."""
 PER_HOUR = 6
 """Of these, how many may be due within any one hour: each is a turn that costs money."""
 LEAST_AHEAD = timedelta(minutes=1)
@@ -51,6 +53,8 @@ class NewReminder:
     address_id: int
     text: str
     due_at: datetime
+    repeat: str = ""
+    """A rule of `repeating`; empty for one that comes once."""
     turn: int = 0
     epoch: int = 0
     """Of the turn's claim: a turn that was taken away sets no reminder; 0 is no turn."""
@@ -67,6 +71,8 @@ class Reminder:
     reason: str = ""
     timezone: str | None = None
     """Of the person, where it is known."""
+    repeat: str = ""
+    paused: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +87,7 @@ class DueReminder:
     """By the clock that found it due."""
     timezone: str | None
     reachable: bool
+    repeat: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,18 +16,35 @@ MOST_FILE_CHARS = 40_000
 JPEG = "image/jpeg"
 PDF = "application/pdf"
 PLAIN = "text/plain"
+RTF = "application/rtf"
+PAPER_MIMES = (
+    "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+    "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+    "application/vnd.openxmlformats-officedocument.presentationml.presentation",
+    "application/vnd.oasis.opendocument.text",
+    "application/vnd.oasis.opendocument.spreadsheet",
+    "application/vnd.oasis.opendocument.presentation",
+    "application/epub+zip",
+    RTF,
+    "text/rtf",
+)
 PICTURE_MIMES = (JPEG, "image/png", "image/gif", "image/webp")
 FILES = "/api/v1/attachments"
 NAME_CHARS = 120
 
-Unread = Literal["file_unknown_kind", "file_unreadable", "file_empty"]
+Unread = Literal["file_unknown_kind", "file_unreadable", "file_empty", "file_locked"]
+DocumentKind = Literal["pdf", "paper", "page"]
+"""What only the opening process reads, besides pictures."""
 
+_SAVED_AS_THEY_ARE = frozenset({PDF, *PAPER_MIMES})
 _MAGIC = (
     (b"\xff\xd8\xff", JPEG),
     (b"\x89PNG\r\n\x1a\n", "image/png"),
     (b"GIF87a", "image/gif"),
     (b"GIF89a", "image/gif"),
 )
+_PAPERS = (b"PK\x03\x04", b"PK\x05\x06", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", b"{\\rtf")
+_PAGE = re.compile(rb"<(?:!doctype\s{1,9}html|html)[\s>]", re.IGNORECASE)
 _NOT_IN_NAMES = re.compile(
     "[\\x00-\\x1f\\x7f-\\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff<>]"
 )
@@ -48,6 +65,7 @@ class Document:
 
     name: str
     text: str
+    mime: str = PLAIN
     truncated: bool = False
 
 
@@ -56,6 +74,14 @@ class NotRead:
     """`reason` is a key of the texts that people read."""
 
     reason: Unread
+
+
+class Refused(Exception):
+    """A file that is opened, and of a kind that has no words for us; `reason` as in NotRead."""
+
+    def __init__(self, reason: Unread) -> None:
+        super().__init__(reason)
+        self.reason = reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +123,9 @@ class Served:
         """Pictures may be looked at; whatever else it claims to be is saved, never run."""
         inline = self.mime in PICTURE_MIMES
         return {
-            "Content-Type": self.mime if inline or self.mime == PDF else f"{PLAIN}; charset=utf-8",
+            "Content-Type": self.mime
+            if inline or self.mime in _SAVED_AS_THEY_ARE
+            else f"{PLAIN}; charset=utf-8",
             "Content-Disposition": disposition(self.name, inline=inline),
             "Content-Security-Policy": "sandbox; default-src 'none'",
             "X-Content-Type-Options": "nosniff",
@@ -113,8 +141,14 @@ def picture_mime(content: bytes) -> str | None:
     return "image/webp" if content[:4] == b"RIFF" and content[8:12] == b"WEBP" else None
 
 
-def is_pdf(content: bytes) -> bool:
-    return content.startswith(b"%PDF-")
+def document_kind(content: bytes) -> DocumentKind | None:
+    """By its bytes, whatever it is called; None for what is read here and now, or not at all."""
+    if content.startswith(b"%PDF-"):
+        return "pdf"
+    if content.startswith(_PAPERS):
+        return "paper"
+    start = content[:2_048].removeprefix(b"\xef\xbb\xbf").lstrip()
+    return "page" if start.startswith(b"<") and _PAGE.search(start) else None
 
 
 def clean_name(name: str) -> str:

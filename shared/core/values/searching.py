@@ -54,7 +54,7 @@ _SENTENCE_END = re.compile(r"(?<=[.!?…。！？])\s+|\n+|(?<=[。！？])")
 def words_of(text: str) -> Iterator[str]:
     """Lower-case words; scripts without blanks between words give each two neighbouring characters."""
     for run in _RUN.findall(unicodedata.normalize("NFKC", text).casefold()):
-        if _is_unspaced(run[0]) and len(run) > 1:
+        if is_unspaced(run[0]) and len(run) > 1:
             yield from (run[at : at + 2] for at in range(len(run) - 1))
         else:
             yield run[:WORD_CHARS]
@@ -116,7 +116,7 @@ def _sentences(text: str, chars: int) -> Iterator[str]:
             yield sentence
 
 
-def _is_unspaced(char: str) -> bool:
+def is_unspaced(char: str) -> bool:
     return re.match(f"[{_UNSPACED}]", char) is not None
 
 

@@ -7,7 +7,13 @@ from typing import Any, Protocol
 
 from shared.core.commands.texts import SettingsShown
 from shared.core.context.agents import GOAL_CHARS, models_of, modes_of, one_line, with_chosen_model
-from shared.services.commands.command_call import CommandHandler, CommandInvocation, CommandReply
+from shared.services.commands.command_call import (
+    Choice,
+    CommandHandler,
+    CommandInvocation,
+    CommandReply,
+    Offering,
+)
 from shared.services.turns.request_builder import RequestBuilder
 
 NONE = "-"
@@ -63,10 +69,11 @@ class SettingsCommands:
         chosen = await self._store.load_chosen(call.session_id)
         modes = list(modes_of(chosen.agent_config))
         if not call.args:
-            return True, call.texts.modes(mode=_mode_now(chosen), modes=modes)
+            now = _mode_now(chosen)
+            return True, _choose(call.texts.modes(mode=now, modes=modes), modes, now=now)
         found = modes[0] if call.args in _DASHES else _named(call.args, modes)
         if found is None:
-            return False, call.texts.mode_unknown(name=call.args, modes=modes)
+            return False, _choose(call.texts.mode_unknown(name=call.args, modes=modes), modes)
         await self._store.choose_mode(call.session_id, found)
         return True, call.texts.mode_set(mode=found)
 
@@ -75,10 +82,11 @@ class SettingsCommands:
         own = self._requests.resolve_model(chosen.agent_config)
         models = _offered(chosen, own)
         if not call.args:
-            return True, call.texts.models(model=self._model_now(chosen), models=models)
+            now = self._model_now(chosen)
+            return True, _choose(call.texts.models(model=now, models=models), models, now=now)
         found = own if call.args in _DASHES else _named(call.args, models)
         if found is None:
-            return False, call.texts.model_unknown(name=call.args, models=models)
+            return False, _choose(call.texts.model_unknown(name=call.args, models=models), models)
         await self._store.choose_model(call.session_id, "" if found == own else found)
         return True, call.texts.model_set(model=found)
 
@@ -95,6 +103,10 @@ class SettingsCommands:
 
     def _model_now(self, chosen: ChosenSettings) -> str:
         return self._requests.resolve_model(with_chosen_model(chosen.agent_config, chosen.model))
+
+
+def _choose(words: str, names: Sequence[str], *, now: str = "") -> Offering:
+    return Offering(words, (Choice(label=name, args=name) for name in names if name != now))
 
 
 def _mode_now(chosen: ChosenSettings) -> str:

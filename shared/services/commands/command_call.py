@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -34,6 +34,26 @@ class Ephemeral(str):
     """Words for the one who asks and for nobody later: they are said and not stored."""
 
     __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """The same command once more, with these words."""
+
+    label: str
+    args: str
+
+
+class Offering(str):
+    """Words that ask for a choice; where there are buttons, it is made with one."""
+
+    __slots__ = ("choices",)
+    choices: tuple[Choice, ...]
+
+    def __new__(cls, words: str, choices: Iterable[Choice]) -> Offering:
+        made = super().__new__(cls, words)
+        made.choices = tuple(choices)
+        return made
 
 
 CommandReply = tuple[bool, str]

@@ -3,23 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
-from shared.core.commands.commands import Audience, BadArguments, Channel, Command, commands_for
+from shared.core.commands.commands import (
+    Audience,
+    BadArguments,
+    Channel,
+    Command,
+    commands_for,
+    nearest_commands,
+)
 from shared.core.commands.texts import command_texts, described
+from shared.core.session.rendering import shortened
 from shared.core.session.turns import Caps
 from shared.core.values.errors import OnHold
 from shared.ports import Announcer, Doorbell
 from shared.services.commands.command_call import (
+    Choice,
     CommandGroup,
     CommandHandler,
     CommandInvocation,
     CommandReply,
     Ephemeral,
+    Offering,
     ReportProgress,
 )
-from shared.services.commands.context import COMPACT_WAIT_SECONDS, ContextCommands, ContextCommandStore
+from shared.services.commands.context import (
+    COMPACT_WAIT_SECONDS,
+    CompactionForecast,
+    ContextCommands,
+    ContextCommandStore,
+)
 from shared.services.commands.pins import PinCommands, PinStore
 from shared.services.commands.usage import SessionStatsStore, UsageCommands
 from shared.services.turns.request_builder import RequestBuilder
@@ -36,6 +51,7 @@ class CommandResult:
     """Markdown for a person."""
     error: str | None = None
     event_seq: int | None = None
+    choices: tuple[Choice, ...] = ()
 
 
 class CommandNotFound(Exception):
@@ -59,6 +75,7 @@ class CommandService:
         requests: RequestBuilder,
         announcer: Announcer,
         doorbell: Doorbell,
+        forecast: CompactionForecast,
         caps: Caps,
         model_name: str,
         humans: bool = True,
@@ -70,7 +87,7 @@ class CommandService:
         self._conversation = conversation
         self._announcer = announcer
         views = ContextCommands(
-            store=store, conversation=conversation, announcer=announcer, doorbell=doorbell
+            store=store, conversation=conversation, announcer=announcer, doorbell=doorbell, forecast=forecast
         )
         measures = UsageCommands(
             store=store, figures=figures, conversation=conversation, caps=caps, model_name=model_name
@@ -133,21 +150,34 @@ class CommandService:
             return CommandResult(
                 command=name, success=success, result=str(words), error=None if success else str(words)
             )
-        payload = {"cid": cid, "command": name, "success": success, "result": words}
+        choices = words.choices if isinstance(words, Offering) else ()
+        payload: dict[str, Any] = {"cid": cid, "command": name, "success": success, "result": words}
+        if choices:
+            payload["choices"] = [asdict(choice) for choice in choices]
         if not success:
             payload["error"] = words
         event_seq = await self._store.record_command(session_id, payload)
         await self._announcer.announce(session_id, {"event_seq": event_seq})
         return CommandResult(
-            command=name, success=success, result=words, error=None if success else words, event_seq=event_seq
-        )
+            command=name, success=success, result=words, error=None if success else words,
+            event_seq=event_seq, choices=choices,
+        )  # fmt: skip
 
     async def _help(self, call: CommandInvocation) -> CommandReply:
-        lines = []
-        for command in call.offered:
-            shown = f"/{command.name} {command.args}".rstrip()
-            lines.append(f"- `{shown}` {described(command, call.language)}")
-        return True, "\n".join(lines)
+        if asked := call.args.removeprefix("/").lower():
+            table = {command.name: command for command in call.offered}
+            if asked in table:
+                return True, call.texts.command_help(table[asked])
+            return False, call.texts.unknown_command(shortened(asked, 40), nearest_commands(asked, table))
+        parts = []
+        for section, title in call.texts.sections.items():
+            lines = [
+                f"- `{f'/{command.name} {command.args}'.rstrip()}` {described(command, call.language)}"
+                for command in call.offered
+                if command.section == section
+            ]
+            parts += ["\n".join([f"**{title}**", "", *lines])] if lines else []
+        return True, "\n\n".join(parts)
 
     async def _start(self, call: CommandInvocation) -> CommandReply:
         return True, call.texts.hello

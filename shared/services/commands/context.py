@@ -10,8 +10,11 @@ from shared.core.commands.commands import compact_arguments
 from shared.core.commands.texts import CommandTexts
 from shared.core.context.selection import LeftOut
 from shared.core.session.backoff import MANUAL
+from shared.core.session.policy import ContradictoryPolicy
+from shared.core.session.session import View
 from shared.core.session.session_state import ChangeRefused, CompactionStored, SessionState
 from shared.core.session.turns import JobOrder
+from shared.core.values.errors import EvertalkError, ModelError
 from shared.ports import Announcer, Doorbell
 from shared.services.commands.command_call import (
     CommandHandler,
@@ -54,6 +57,19 @@ class ContextCommandStore(Protocol):
     async def find_due_job(self, session_id: int) -> int | None: ...
 
 
+class Foreseen(Protocol):
+    @property
+    def possible(self) -> bool: ...
+    @property
+    def reason(self) -> str: ...
+    @property
+    def detail(self) -> str: ...
+
+
+class CompactionForecast(Protocol):
+    async def estimate_compaction(self, session_id: int, *, force: bool = False) -> Foreseen: ...
+
+
 class ContextCommands:
     def __init__(
         self,
@@ -62,7 +78,9 @@ class ContextCommands:
         conversation: SessionService,
         announcer: Announcer,
         doorbell: Doorbell,
+        forecast: CompactionForecast,
     ) -> None:
+        self._forecast = forecast
         self._store = store
         self._conversation = conversation
         self._announcer = announcer
@@ -99,7 +117,12 @@ class ContextCommands:
         self, call: CommandInvocation, hide: HideLiveTurns, *, said: str, already: str
     ) -> CommandReply:
         state = await self._store.load_state(call.session_id)
-        done = await hide(call.session_id, fixed_tokens=state.fixed_tokens)
+        try:
+            room = await self._conversation.load_request_limits(state)
+            fixed = room.fixed + room.recall
+        except (ContradictoryPolicy, ModelError):
+            fixed = state.fixed_tokens  # nothing can be asked now; a new beginning is possible all the same
+        done = await hide(call.session_id, fixed_tokens=fixed)
         if isinstance(done, ChangeRefused):
             return False, already
         await self._announce(call, done)
@@ -118,7 +141,7 @@ class ContextCommands:
         done = await self._store.undo_compaction(
             call.session_id,
             limit_tokens=room.hard,
-            fixed_tokens=state.fixed_tokens,
+            fixed_tokens=room.fixed + (room.recall if stays_hidden(state.view) else 0),
             left_out=room.left_out,
         )
         if isinstance(done, ChangeRefused):
@@ -130,7 +153,7 @@ class ContextCommands:
         state = await self._store.load_state(call.session_id)
         room = await self._conversation.load_request_limits(state)
         done = await self._store.restore_compaction(
-            call.session_id, fixed_tokens=state.fixed_tokens, left_out=room.left_out
+            call.session_id, fixed_tokens=room.fixed + room.recall, left_out=room.left_out
         )
         if isinstance(done, ChangeRefused):
             return build_refusal(call, done)
@@ -139,6 +162,8 @@ class ContextCommands:
 
     async def _compact(self, call: CommandInvocation) -> CommandReply:
         wish = compact_arguments(call.args)
+        if (nothing := await self._nothing_to_compact(call, force=wish.force)) is not None:
+            return True, nothing
         key = f"compact:{call.session_id}:manual"
         order = JobOrder(
             kind="compact", key=key, trigger="manual", payload={"force": wish.force, "focus": wish.focus}
@@ -153,6 +178,16 @@ class ContextCommands:
         ended = await self._wait_for_job(job_id)
         return (
             (True, call.texts.compact_goes_on) if ended is None else describe_compaction(call.texts, *ended)
+        )
+
+    async def _nothing_to_compact(self, call: CommandInvocation, *, force: bool) -> str | None:
+        """Said at once, without a job. What cannot be foreseen, the job finds out."""
+        try:
+            found = await self._forecast.estimate_compaction(call.session_id, force=force)
+        except EvertalkError:
+            return None
+        return (
+            None if found.possible else call.texts.nothing_compacted(reason=found.reason, detail=found.detail)
         )
 
     async def _flush(self, call: CommandInvocation) -> CommandReply:
@@ -188,6 +223,11 @@ class ContextCommands:
 
     async def _announce(self, call: CommandInvocation, stored: CompactionStored) -> None:
         await self._announcer.announce(call.session_id, {"event_seq": stored.event_seq})
+
+
+def stays_hidden(view: View) -> bool:
+    """Whether an undo still leaves turns behind another summary."""
+    return view.head is not None and view.head.from_turn > 1
 
 
 def describe_compaction(texts: CommandTexts, state: str, outcome: Mapping[str, Any]) -> CommandReply:

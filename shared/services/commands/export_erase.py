@@ -6,7 +6,13 @@ from typing import Protocol
 
 from shared.core.commands.commands import BadArguments
 from shared.core.privacy.erasure import Preview, Report
-from shared.services.commands.command_call import CommandHandler, CommandInvocation, CommandReply
+from shared.services.commands.command_call import (
+    Choice,
+    CommandHandler,
+    CommandInvocation,
+    CommandReply,
+    Offering,
+)
 
 
 class EverythingEraser(Protocol):
@@ -37,7 +43,8 @@ class EraseEverythingCommand:
         preview = await self._forgetting.preview_erasure(call.session_id)
         if not preview.anything:
             return True, call.texts.nothing_to_forget
-        return True, call.texts.forget_preview(counts=preview.counts)
+        words = call.texts.forget_preview(counts=preview.counts)
+        return True, Offering(words, [Choice(label=call.texts.erase_all, args="everything yes")])
 
     async def _do(self, call: CommandInvocation) -> CommandReply:
         if not await self._forgetting.take_confirmation(call.session_id):

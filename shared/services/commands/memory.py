@@ -10,7 +10,13 @@ from shared.core.commands.commands import BadArguments
 from shared.core.commands.texts.memory import MemoryTexts
 from shared.core.context.memory import BadNote, note_from, search_stems
 from shared.core.context.notes import NewNote, NoteResult, NotesFound, NoteSource
-from shared.services.commands.command_call import CommandHandler, CommandInvocation, CommandReply
+from shared.services.commands.command_call import (
+    Choice,
+    CommandHandler,
+    CommandInvocation,
+    CommandReply,
+    Offering,
+)
 
 LISTED = 20
 _NUMBER = re.compile(r"[1-9][0-9]{0,3}")
@@ -88,7 +94,10 @@ class MemoryCommands:
         if not found.notes:
             return False, texts.nothing_about(call.args)
         await self._shown(call, "forget", found)
-        return True, texts.preview(found.notes, total=found.total)
+        choices = [Choice(label=f"{number}", args=f"{number}") for number in range(1, len(found.notes) + 1)]
+        every = Choice(label=call.texts.erase_these, args="yes")
+        words = texts.preview(found.notes, total=found.total)
+        return True, Offering(words, [*(choices if len(choices) > 1 else []), every])
 
     async def _confirmed(self, call: CommandInvocation, *, number: int | None) -> CommandReply:
         texts = call.texts.memory

@@ -1,59 +1,96 @@
-"""What a person asked to be reminded of: `/reminders`, and `/reminders cancel 2`."""
+"""What a person asked to be reminded of: `/reminders`, and `/reminders cancel 2`, `pause` or `resume`."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Protocol
+from dataclasses import replace
+from datetime import datetime
+from typing import Literal, Protocol
 
 from shared.core.commands.commands import BadArguments
 from shared.core.commands.texts import ReminderShown
 from shared.core.tools.reminders import Reminder, shown_moment
+from shared.core.tools.repeating import Repeat, next_time
+from shared.ports import Clock
 from shared.services.commands.command_call import CommandHandler, CommandInvocation, CommandReply
 from shared.services.tools.reminders import resolve_zone
 
-_CANCEL = re.compile(r"cancel\s+([1-9][0-9]{0,3})", re.IGNORECASE)
+ReminderVerb = Literal["cancel", "pause", "resume"]
+_VERB = re.compile(r"(?:(cancel)|(pause)|(resume))\s+([1-9][0-9]{0,3})", re.IGNORECASE)
 
 
 class ReminderCommandStore(Protocol):
     async def list_for_session(self, session_id: int) -> Sequence[Reminder]: ...
     async def cancel(self, session_id: int, reminder_id: int) -> bool: ...
+    async def pause(self, session_id: int, reminder_id: int) -> bool: ...
+    async def resume(self, session_id: int, reminder_id: int, at: datetime) -> bool: ...
 
 
 class ReminderCommands:
-    def __init__(self, store: ReminderCommandStore, *, timezone: str) -> None:
+    def __init__(self, store: ReminderCommandStore, clock: Clock, *, timezone: str) -> None:
         """`timezone` is for people whose own nobody knows."""
         self._store = store
+        self._clock = clock
         self._timezone = timezone
 
     @property
     def handlers(self) -> dict[str, CommandHandler]:
         return {"reminders": self._reminders}
 
-    async def _reminders(self, call: CommandInvocation) -> CommandReply:
-        if not call.args:
-            return await self._list(call)
-        meant = _CANCEL.fullmatch(call.args)
+    async def _change(
+        self, call: CommandInvocation, verb: ReminderVerb, meant: Reminder | None
+    ) -> CommandReply:
+        session_id, texts = call.session_id, call.texts
         if meant is None:
-            raise BadArguments("/reminders is sent alone, or as: /reminders cancel 2")
-        return await self._cancel(call, int(meant[1]))
+            return False, texts.no_such_reminder
+        rule = Repeat.parse(meant.repeat)
+        if verb != "cancel" and rule is None:
+            return False, texts.comes_once
+        if verb == "cancel":
+            done = await self._store.cancel(session_id, meant.id)
+            words = texts.reminder_cancelled(words=meant.text)
+        elif verb == "pause":
+            done = await self._store.pause(session_id, meant.id)
+            words = texts.reminder_paused(words=meant.text)
+        else:
+            assert rule is not None
+            zone = resolve_zone(meant.timezone, self._timezone)
+            at = next_time(rule, after=self._clock.now(), anchor=meant.due_at, zone=zone)
+            done = await self._store.resume(session_id, meant.id, at)
+            words = texts.reminder_resumed(one=self._shown(replace(meant, due_at=at, paused=False)))
+        return (True, words) if done else (False, texts.no_such_reminder)
 
-    async def _list(self, call: CommandInvocation) -> CommandReply:
-        found = await self._store.list_for_session(call.session_id)
+    async def _render(self, call: CommandInvocation) -> str:
+        texts, found = call.texts, await self._store.list_for_session(call.session_id)
         waiting = [self._shown(one) for one in found if one.state == "pending"]
         failed = [self._shown(one) for one in found if one.state == "failed"]
-        if not waiting and not failed:
-            return True, call.texts.no_reminders
-        return True, call.texts.reminders(waiting, failed)
+        return texts.reminders(waiting, failed) if waiting or failed else texts.no_reminders
 
-    async def _cancel(self, call: CommandInvocation, number: int) -> CommandReply:
-        found = await self._store.list_for_session(call.session_id)
-        waiting = [one for one in found if one.state == "pending"]
-        meant = waiting[number - 1] if number <= len(waiting) else None
-        if meant is None or not await self._store.cancel(call.session_id, meant.id):
-            return False, call.texts.no_such_reminder
-        return True, call.texts.reminder_cancelled(words=meant.text)
+    async def _reminders(self, call: CommandInvocation) -> CommandReply:
+        if not call.args:
+            return True, await self._render(call)
+        meant = _VERB.fullmatch(call.args)
+        if meant is None:
+            raise BadArguments(
+                "/reminders is sent alone, or with cancel, pause or resume and a number: /reminders cancel 2"
+            )
+        verb: ReminderVerb = "cancel" if meant[1] else "pause" if meant[2] else "resume"
+        number = int(meant[4])
+        waiting = [
+            one for one in await self._store.list_for_session(call.session_id) if one.state == "pending"
+        ]
+        found = waiting[number - 1] if number <= len(waiting) else None
+        success, words = await self._change(call, verb, found)
+        # The numbers may be others now.
+        return success, f"{words}\n\n{await self._render(call)}" if success else words
 
     def _shown(self, reminder: Reminder) -> ReminderShown:
         zone = resolve_zone(reminder.timezone, self._timezone)
-        return ReminderShown(text=reminder.text, due=shown_moment(reminder.due_at, zone), zone=zone.key)
+        return ReminderShown(
+            text=reminder.text,
+            due=shown_moment(reminder.due_at, zone),
+            zone=zone.key,
+            repeat=Repeat.parse(reminder.repeat),
+            paused=reminder.paused,
+        )

@@ -67,6 +67,7 @@ class UsageCommands:
             parts=measured.parts,
             pins=figures.pins,
             summarised_turns=figures.hidden_turns,
+            recall=measured.recall,
             cached_percent=figures.last_cached_percent or None,
             spent_usd=_usd(figures.cost_micro),
         )

@@ -166,6 +166,7 @@ class CheckpointService:
         link = build_compaction(
             case, plan, written, FlushResult(through=plan.through_turn), self._writers.count_tokens
         )
+        seen = replace(seen, state=await self._writers.foresee(seen.state, link))
         try:
             stored = await self._store.replace_digest(
                 job,

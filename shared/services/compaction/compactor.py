@@ -224,13 +224,14 @@ class Compactor:
                 await self._end_without_compaction(case, why_not), failures=list_failures(job, written)
             )
         link = build_compaction(case, plan, written, flushed, self._writers.count_tokens)
+        after = await self._writers.foresee(await self._store.load_state(job.session_id), link)
         prepared = case.prepared
         spent = case.purse.take_spent()
         try:
             stored = await self._store.record_compaction(
                 job,
                 link,
-                seen=state,
+                seen=replace(state, fixed_tokens=after.fixed_tokens),
                 spent=spent,
                 left_out=leaves_out(prepared.policy, channel=prepared.channel, ratio=prepared.ratio),
             )

@@ -36,7 +36,7 @@ from shared.core.values.errors import (
     StorageUnavailable,
 )
 from shared.core.values.messages import Message, ToolResult, ToolUse, text_of, tool_uses
-from shared.ports import DASHBOARD, Announcer, ChatModel, ModelReply, ToolContext, ToolSpec
+from shared.ports import DASHBOARD, Announcer, ChatModel, ModelReply, ModelRequest, ToolContext, ToolSpec
 from shared.runtime.crash_points import CrashPoint
 from shared.services.turns.pictures import PictureOwner, PictureService
 from shared.services.turns.request_builder import PreparedRequest, RequestBuilder
@@ -318,9 +318,9 @@ class Flusher:
         at: tuple[float, float],
     ) -> None:
         """The turn itself is never stored: only its notes, and the words that nobody will see."""
-        request = prepared.request
-        if not request.tools:
+        if not prepared.request.tools:
             return  # a model without tools cannot save: the call would cost a whole context for nothing
+        request = await self.with_pictures(prepared)
         for called in range(MAX_FLUSH_ROUNDS):
             reply = await purse.pay_for(
                 partial(self._model.reply, request),
@@ -394,6 +394,11 @@ class Flusher:
         entries = await self._pictures.with_descriptions(state.view.entries, whose=whose)
         pins = await self._pictures.with_descriptions(state.view.pins, whose=whose)
         return replace(state, view=replace(state.view, entries=entries, pins=pins))
+
+    async def with_pictures(self, prepared: PreparedRequest) -> ModelRequest:
+        """With the bytes that its prefix has in the provider's cache."""
+        pictures = await self._pictures.load_pictures(prepared.pictures)
+        return replace(prepared.request, pictures=pictures) if pictures else prepared.request
 
     async def load_tools(self, session_id: int, agent_config: Mapping[str, Any]) -> tuple[ToolSpec, ...]:
         """Those of the last turn: with another list the provider would have to read the whole prefix anew."""

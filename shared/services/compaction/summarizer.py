@@ -227,8 +227,9 @@ class Summariser:
         return None
 
     async def _ask_model(self, writing: SummaryDraft, model: str, task: SummaryTask) -> AuditVerdict | None:
-        """One answer and, where so many are wanted, a repaired one. Raises PromptTooLong."""
+        """One answer and, where so many are wanted, a repaired or a shorter one. Raises PromptTooLong."""
         request = task.build_request(model, room=await self._answer_room(writing, model))
+        too_long: AuditVerdict | None = None
         for number in range(writing.most_attempts):
             writing.paid_before = len(writing.purse.spent)
             try:
@@ -238,17 +239,19 @@ class Summariser:
                 if number == 0:
                     raise
                 writing.record_failure(task.step, model, error.code)
-                return None
+                return too_long
             except (ModelError, CapReached) as error:
                 writing.record_failure(task.step, model, f"{error.code}: {error}")
-                return None
+                return too_long
             if isinstance(judged, AuditVerdict) and judged.ok:
-                return judged
-            fault = judged if isinstance(judged, str) else "; ".join(judged.hard_faults)
+                if not judged.too_long or number + 1 == writing.most_attempts:
+                    return judged
+                too_long = judged
+            fault = judged if isinstance(judged, str) else "; ".join(judged.hard_faults) or judged.too_long
             scores = {} if isinstance(judged, str) else dict(judged.scores)
             writing.record_failure(task.step, model, fault, scores=scores)
             request = _repairing(request, reply, task.build_repair(fault))
-        return None
+        return too_long
 
     async def _audit_reply(self, reply: ModelReply, task: SummaryTask) -> AuditVerdict | str:
         """Beside the loop: checking a long range takes a good part of a second."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import structlog
 
 from shared.core.compaction.plan import CompactionPlan
 from shared.core.compaction.summarising import Costs, cheaper_way, models_for
 from shared.core.session.backoff import unusable_seconds
-from shared.core.session.session_state import JobClaim, Pace, SessionState
+from shared.core.session.session import Compaction
+from shared.core.session.session_state import JobClaim, NewLink, Pace, SessionState
 from shared.core.session.turns import Caps
 from shared.ports import ChatModel, ModelRequest
 from shared.services.compaction.compaction_context import CompactionContext
@@ -48,6 +51,36 @@ class WriterSelector:
         card = await self._model.load_card(self._requests.resolve_model(state.agent_config))
         tools = self._toolbox.for_agent(state.agent_config).specs
         return self._requests.build_next(state, card=card, tools=tools)
+
+    async def foresee(self, state: SessionState, link: NewLink) -> SessionState:
+        """The state with what the next request will hold beside summary, pins and messages.
+
+        `state` was read after the flush: what that has saved is sent from now on.
+        """
+        view, through = state.view, link.through_turn
+        head = Compaction(
+            id=0,
+            kind=link.kind,
+            from_turn=link.from_turn,
+            through_turn=through,
+            through_seq=link.through_seq,
+            summary_text=link.summary_text,
+            ledger=link.ledger,
+            tokens=link.tokens,
+        )
+        hidden = tuple(entry for entry in view.entries if entry.turn <= through)
+        after = replace(
+            view,
+            base_turn=through,
+            head=head,
+            entries=view.entries[len(hidden) :],
+            pins=(*view.pins, *(entry for entry in hidden if entry.pinned)),
+        )
+        prepared = await self.build_request(replace(state, view=after))
+        shown = prepared.selection.view
+        counted = link.tokens + sum(entry.tokens for entry in (*shown.entries, *shown.pins))
+        beside = prepared.built.estimate - counted + prepared.recall_room
+        return replace(state, fixed_tokens=round(prepared.ratio * beside))
 
     async def with_descriptions(self, state: SessionState) -> SessionState:
         return await self._flusher.with_descriptions(state)
@@ -92,7 +125,7 @@ class WriterSelector:
             return models, None
         if wanted == "auto" and await self._choose_cheaper(case, plan, warm, flushed) == "cheap":
             return models, None
-        return models, warm.request
+        return models, await self._flusher.with_pictures(warm)
 
     async def _build_warm_request(self, case: CompactionContext) -> PreparedRequest:
         """The chat's own request, unchanged; the summariser puts its task behind it."""

@@ -14,6 +14,7 @@ from shared.core.tools.reminders import (
     LEAST_AHEAD,
     PENDING_AT_MOST,
     PER_HOUR,
+    REPEATING_AT_MOST,
     TEXT_CHARS,
     BadMoment,
     DueReminder,
@@ -24,6 +25,7 @@ from shared.core.tools.reminders import (
     quiet_until,
     shown_moment,
 )
+from shared.core.tools.repeating import Repeat, next_time, repeat_of
 from shared.core.values.errors import LeaseLost
 from shared.core.values.messages import Block, Text
 from shared.core.values.tokens import estimate_blocks
@@ -35,8 +37,8 @@ log = structlog.get_logger(__name__)
 REMIND_ME = ToolSpec(
     name="remind_me",
     description=(
-        "Remind the person of something at a later time: a message comes here by itself then. Only when they "
-        "ask for it. They see and cancel their reminders with /reminders."
+        "Remind the person of something at a later time, once or repeatedly: a message comes here by itself "
+        "then. Only when they ask for it. They see, pause and cancel their reminders with /reminders."
     ),
     input_schema={
         "type": "object",
@@ -48,13 +50,22 @@ REMIND_ME = ToolSpec(
                     "another), or a distance such as `in 2 hours` or `in 3 days`."
                 ),
             },
+            "repeat": {
+                "type": "string",
+                "description": (
+                    "Only for what comes again, in English: `daily`, `weekdays`, `every 2 weeks`, `yearly`, "
+                    "`every Monday and Thursday at 9`, `monthly on the 31st`. `when` is the first time then; "
+                    "it may be left out where this says day and time."
+                ),
+                "maxLength": 100,
+            },
             "text": {
                 "type": "string",
                 "description": "What to remind them of, in their language, to be understood by itself.",
                 "maxLength": TEXT_CHARS,
             },
         },
-        "required": ["when", "text"],
+        "required": ["text"],
         "additionalProperties": False,
     },
 )
@@ -62,6 +73,10 @@ _REFUSALS: Mapping[Refusal, str] = {
     "public": "Reminders cannot be set here: this is a public chat. Say so.",
     "too_many": (
         f"{PENDING_AT_MOST} reminders wait already, which is the most. "
+        "The person can cancel some with /reminders cancel and a number."
+    ),
+    "too_many_repeat": (
+        f"{REPEATING_AT_MOST} reminders repeat already, which is the most. "
         "The person can cancel some with /reminders cancel and a number."
     ),
     "crowded": (
@@ -80,7 +95,10 @@ class DueReminderStore(Protocol):
     ) -> Sequence[DueReminder]: ...
     async def postpone_until(self, reminder_id: int, at: datetime) -> None: ...
     async def fail(self, reminder_id: int, reason: Literal["unreachable"]) -> None: ...
-    async def start_turn(self, reminder_id: int, *, blocks: Sequence[Block], tokens: int) -> int | None: ...
+    async def skip_until(self, reminder_id: int, at: datetime) -> None: ...
+    async def start_turn(
+        self, reminder_id: int, *, blocks: Sequence[Block], tokens: int, again_at: datetime | None = None
+    ) -> int | None: ...
     async def load_text(self, session_id: int, turn: int) -> str | None: ...
 
 
@@ -110,9 +128,7 @@ class ReminderTool:
             raise ToolFailed("Reminders can be set only in a conversation with a person.")
         zone = resolve_zone(context.timezone, self._timezone)
         try:
-            due_at = due_of(
-                str(arguments.get("when") or ""), now=self._clock.now(), zone=zone, least=self._least
-            )
+            due_at, repeat = self._moment(arguments, zone)
         except BadMoment as error:
             raise ToolFailed(error.advice) from error
         new = NewReminder(
@@ -122,6 +138,7 @@ class ReminderTool:
             address_id=context.address_id,
             text=text,
             due_at=due_at,
+            repeat=str(repeat or ""),
             turn=context.turn,
             epoch=context.epoch,
         )
@@ -131,7 +148,20 @@ class ReminderTool:
             raise ToolFailed("Not set: this turn is answered elsewhere now.") from error
         if refusal is not None:
             raise ToolFailed(_REFUSALS[refusal])
-        return f"Set for {shown_moment(due_at, zone)} ({zone.key}). Tell the person that time."
+        then = f", and again as asked: {' '.join(str(arguments['repeat']).split())}" if repeat else ""
+        return f"Set for {shown_moment(due_at, zone)} ({zone.key}){then}. Tell the person that time."
+
+    def _moment(self, arguments: Mapping[str, Any], zone: ZoneInfo) -> tuple[datetime, Repeat | None]:
+        """The first time, and the rule of all others; raises BadMoment."""
+        when, words = str(arguments.get("when") or ""), str(arguments.get("repeat") or "")
+        now = self._clock.now()
+        first = None if words and not when else due_of(when, now=now, zone=zone, least=self._least)
+        if not words.strip():
+            assert first is not None
+            return first, None
+        rule = repeat_of(words, first=first and first.astimezone(zone))
+        begin = first - timedelta(minutes=1) if first else now + self._least
+        return next_time(rule, after=begin, anchor=first or now, zone=zone), rule
 
 
 class ReminderScheduler:
@@ -166,21 +196,34 @@ class ReminderScheduler:
         quiet = quiet_until(reminder.now, self._quiet, zone)
         if quiet is not None:
             await self._store.postpone_until(reminder.id, quiet)
-        elif not reminder.reachable:
-            await self._store.fail(reminder.id, "unreachable")
-        else:
+        elif reminder.reachable:
             await self._start_turn(reminder, zone)
+        elif (again_at := next_of(reminder, zone)) is not None:
+            await self._store.skip_until(reminder.id, again_at)
+        else:
+            await self._store.fail(reminder.id, "unreachable")
 
     async def _start_turn(self, reminder: DueReminder, zone: ZoneInfo) -> None:
         asked, due = shown_moment(reminder.asked_at, zone), shown_moment(reminder.due_at, zone)
         blocks = (Text(text=reminder_entry(reminder.text, asked=asked, due=f"{due} ({zone.key})")),)
         self._crash_point("before_reminder")
         session_id = await self._store.start_turn(
-            reminder.id, blocks=blocks, tokens=estimate_blocks(blocks, self._counter.count_tokens)
+            reminder.id,
+            blocks=blocks,
+            tokens=estimate_blocks(blocks, self._counter.count_tokens),
+            again_at=next_of(reminder, zone),
         )
         self._crash_point("after_reminder")
         if session_id is not None:
             log.info("reminder_started", session_id=session_id, reminder_id=reminder.id)
+
+
+def next_of(reminder: DueReminder, zone: ZoneInfo) -> datetime | None:
+    """When it comes again: later than now, so that what was missed meanwhile is told once."""
+    rule = Repeat.parse(reminder.repeat)
+    if rule is None:
+        return None
+    return next_time(rule, after=max(reminder.now, reminder.due_at), anchor=reminder.due_at, zone=zone)
 
 
 def resolve_zone(own: str | None, otherwise: str) -> ZoneInfo:

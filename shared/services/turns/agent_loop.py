@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -13,14 +13,14 @@ from typing import Any, Protocol
 import structlog
 
 from shared.core.compaction.jobs import next_job
-from shared.core.context.build_context import fading
+from shared.core.context.build_context import fading, newly_told, told_through
 from shared.core.context.prompt_cache_ttl import SHORT_LIFE, cache_life
 from shared.core.context.selection import LeftOut, leaves_out
 from shared.core.overflow.filler_trimming import plan_hiding
 from shared.core.session.artifacts import Artifact
-from shared.core.session.budget import gauge, pressure
+from shared.core.session.budget import gauge, pressure, scaled
 from shared.core.session.events import ContextMeasured, Emit, Organizing
-from shared.core.session.policy import ContradictoryPolicy
+from shared.core.session.policy import ContextPolicy, ContradictoryPolicy
 from shared.core.session.pruning import clear_first, plan_pruning, saved_by, with_decisions
 from shared.core.session.regeneration import former_answer, without_former
 from shared.core.session.session import Entry, View
@@ -43,7 +43,7 @@ from shared.services.turns.request_builder import (
 )
 from shared.services.turns.retrieval import Retriever
 from shared.services.turns.spend_tracker import CallCosts, TurnSpendStore
-from shared.services.turns.tool_rounds import ToolRounds, ToolRoundStore
+from shared.services.turns.tool_rounds import ToolRounds, ToolRoundStore, list_sent_files
 from shared.services.turns.toolbox import Toolbox
 from shared.services.turns.turn_attempt import (
     ContextMeter,
@@ -92,6 +92,10 @@ class RequestLimits:
 
     hard: int
     """The most tokens that it may have."""
+    fixed: int
+    """What it holds whatever was said: system, tools and the notes about the person."""
+    recall: int
+    """What may be recalled with a question, once something is hidden."""
     left_out: LeftOut | None
     """What of a view it would leave out; None when nothing of any."""
 
@@ -193,7 +197,7 @@ class AgentLoop:
             await self._wait_for_compaction(state)
             prepared, reply = await self._run_rounds(state)
         except TurnStopped as stopped:
-            return self._build_stopped(state, stopped)
+            return await self._with_files(state, self._build_stopped(state, stopped))
         except (CapReached, ContextBudgetExceeded, ContradictoryPolicy) as error:
             if isinstance(error, ContradictoryPolicy):
                 log.error(
@@ -213,7 +217,7 @@ class AgentLoop:
                 turn_tokens=state.count_turn_tokens(0),
                 view_epoch=state.view.view_epoch,
             )
-        answered = self._build_answer(state, prepared, reply)
+        answered = await self._with_files(state, self._build_answer(state, prepared, reply))
         if not state.pictures:
             return answered
         unseen = find_undescribed(state.view.entries, whose=self._picture_owner(claim), turn=claim.turn)
@@ -224,10 +228,13 @@ class AgentLoop:
     ) -> TurnAttempt:
         """What the turn is answered with: view, model, tools, pictures, and what is recalled."""
         card = await self._model.load_card(self._requests.resolve_model(claim.agent_config))
-        view, former = await self._live_view(claim, claim.view)
+        policy = self._requests.policy_for(claim.agent_config, card)
+        view, former = await self._live_view(claim, claim.view, policy)
         mine = select_open_turn_entries(view)
         texts = [text_of(entry.blocks) for entry in mine if entry.author == "assistant"]
-        window = min(card.window, self._requests.resolve_policy(claim.agent_config).context_window)
+        window = min(card.window, policy.context_window)
+        told = told_through(view, policy)
+        in_sight = [block for entry in view.entries if entry.turn > told for block in entry.blocks]
         anchor = claim.context_tokens if claim.measured_by in ("", card.name) else None
         return TurnAttempt(
             given=TurnInput(
@@ -248,10 +255,10 @@ class AgentLoop:
             ),
             stream=StreamState(texts=[text for text in texts if text]),
             view=view,
-            pictures=await self._pictures.load_pictures([block for entry in mine for block in entry.blocks]),
+            pictures=await self._pictures.load_pictures(in_sight),
         )
 
-    async def _live_view(self, claim: Claim, view: View) -> tuple[View, str | None]:
+    async def _live_view(self, claim: Claim, view: View, policy: ContextPolicy) -> tuple[View, str | None]:
         """The view with everything up to the turn that is being answered, and the answer it is to replace."""
         stored = claim.entries if view is claim.view else None
         if stored is None:
@@ -259,24 +266,28 @@ class AgentLoop:
                 claim.session_id, base_turn=view.base_turn, through_turn=claim.turn
             )
         entries = without_former(stored, open_turn=claim.turn)
-        # Pictures of this turn are looked at; those of earlier ones are read.
-        now = bisect_left(entries, claim.turn, key=_TURN)
-        known = await self._pictures.with_descriptions(entries[:now], whose=self._picture_owner(claim))
-        entries = (*known, *entries[now:])
+        live = replace(view, entries=entries, open_turn=claim.turn)
+        # The newest pictures are looked at; those of earlier turns are read.
+        at = bisect_right(entries, max(view.base_turn, told_through(live, policy)), key=_TURN)
+        known = await self._pictures.with_descriptions(entries[:at], whose=self._picture_owner(claim))
+        entries = (*known, *entries[at:])
         hidden = bisect_right(entries, view.base_turn, key=_TURN)
         live = replace(view, entries=entries[hidden:], pins=entries[:hidden], open_turn=claim.turn)
         return live, former_answer(stored, claim.turn)
 
     def _prune(self, state: TurnAttempt) -> None:
         """Decisions about the prefix are taken once, at the start of the turn, never between tool calls."""
-        entries, policy = state.view.entries, self._requests.resolve_policy(state.claim.agent_config)
+        entries = state.view.entries
+        policy = self._requests.policy_for(state.claim.agent_config, state.given.card)
+        count = self._requests.counter.count_tokens
         if policy.prune_first and state.meter.anchor:
             plain = self._model_caller.prepare(state)
             state.prunes = clear_first(state.view, plain.budget, policy, plain.estimate, ratio=plain.ratio)
         else:
             cold = is_cache_cold(state.view, state.given.cache_life)
             state.prunes = plan_pruning(entries, policy, cache_cold=cold, open_turn=state.claim.turn)
-        state.meter.prune(saved_by(entries, state.prunes, policy))
+        told = newly_told(state.view, policy, count)
+        state.meter.prune(saved_by(entries, state.prunes, policy) + told)
         if state.prunes:
             state.view = replace(state.view, entries=with_decisions(entries, state.prunes))
         if policy.hide_chatter_at is not None:
@@ -316,7 +327,8 @@ class AgentLoop:
         moved = await self._states.load_state(session_id)
         if moved.view.view_epoch == state.view.view_epoch:
             return
-        view, _ = await self._live_view(state.claim, moved.view)
+        policy = self._requests.policy_for(state.claim.agent_config, state.given.card)
+        view, _ = await self._live_view(state.claim, moved.view, policy)
         state.view = replace(view, entries=with_decisions(view.entries, state.prunes))
         state.organised = True
         state.meter.anchor = moved.view.context_tokens
@@ -370,7 +382,13 @@ class AgentLoop:
     async def load_request_limits(self, state: SessionState) -> RequestLimits:
         prepared = await self._next_request(state)
         left_out = leaves_out(prepared.policy, channel=prepared.channel, ratio=prepared.ratio)
-        return RequestLimits(hard=prepared.budget.hard, left_out=left_out)
+        window = prepared.budget.window
+        return RequestLimits(
+            hard=prepared.budget.hard,
+            fixed=round(prepared.ratio * prepared.built.fixed),
+            recall=round(prepared.ratio * self._requests.recall_limit(state.agent_config, window)),
+            left_out=left_out,
+        )
 
     async def _next_request(self, state: SessionState) -> PreparedRequest:
         card = await self._model.load_card(self._requests.resolve_model(state.agent_config))
@@ -411,7 +429,8 @@ class AgentLoop:
         ratio, used = learn_token_ratio(reply, prepared, tokens)
         mine = select_open_turn_entries(state.view)
         fades = fading((*mine, build_entry(blocks, tokens, mine[-1])), prepared.policy, count)
-        whole = max(0, used + prepared.left_out - round(ratio * (fades + prepared.built.volatile)))
+        grown = prepared.recall_room - fades - prepared.built.volatile
+        whole = max(0, used + prepared.left_out + round(ratio * grown))
         turn_tokens = tokens + sum(entry.tokens for entry in mine) - fades
         parts = collect_prompt_parts(prepared)
         screen = (
@@ -448,7 +467,9 @@ class AgentLoop:
             release_hold=pressure(prepared.budget, whole) == "overflow",
             job=job,
         )
-        return TurnResult(outcome=outcome, measured=measure_context(prepared, whole, estimated=not known))
+        said = tokens - fades + round(prepared.left_out / ratio)
+        measured = measure_context(prepared, whole, estimated=not known, said=said)
+        return TurnResult(outcome=outcome, measured=measured)
 
     def _due_job(
         self, state: TurnAttempt, prepared: PreparedRequest, used: int, *, open_turn: int | None = None
@@ -464,6 +485,15 @@ class AgentLoop:
             cache_seconds=state.given.cache_life.total_seconds(),
         )
         return None if wish is None else wish.order
+
+    async def _with_files(self, state: TurnAttempt, ended: TurnResult) -> TurnResult:
+        """What tools have made for the person is announced with the answer, and never before it."""
+        made = list_sent_files(state.view)
+        if not made or ended.outcome.blocks is None:
+            return ended
+        shown = [file.shown() for file in await self._pictures.list_files(made)]
+        screen = {**ended.outcome.screen, "attachments": shown}
+        return replace(ended, outcome=replace(ended.outcome, screen=screen))
 
     def _build_stopped(self, state: TurnAttempt, stopped: TurnStopped) -> TurnResult:
         audit, parts = audit_stop(state)
@@ -492,21 +522,25 @@ class AgentLoop:
         return TurnResult(outcome=outcome, measured=None)
 
 
-def measure_context(prepared: PreparedRequest, used: int, *, estimated: bool) -> ContextMeasured:
-    """`used` is the one number of the gauge; its parts are those of this request, and add up to it."""
-    shown = gauge(prepared.budget, used)
-    parts: dict[str, int] = {
-        name: round(prepared.ratio * tokens) for name, tokens in prepared.built.parts.items()
-    }
-    # The answer itself, and what only the provider's count knows of, belong to the conversation.
-    parts["history"] = max(0, parts["history"] + shown.used - sum(parts.values()))
+def measure_context(
+    prepared: PreparedRequest, used: int, *, estimated: bool, said: int = 0
+) -> ContextMeasured:
+    """`used` is the one number of the gauge; its parts are those of this request, and add up to it.
+
+    `said`: estimated tokens that came to the messages since.
+    """
+    shown, built = gauge(prepared.budget, used), prepared.built
+    parts = {str(name): tokens for name, tokens in built.parts.items()}
+    parts["memory"] += prepared.recall_room - built.volatile
+    parts["history"] = max(0, parts["history"] + said)
     return ContextMeasured(
         used=shown.used,
         limit=shown.limit,
         percent=shown.percent,
         status=shown.status,
-        parts=parts,
+        parts=scaled(parts, shown.used),
         estimated=estimated,
+        recall=round(prepared.ratio * prepared.recall_room),
     )
 
 

@@ -38,7 +38,7 @@ log = structlog.get_logger(__name__)
 TASK_CHARS = 8_000
 CONTEXT_CHARS = 60_000
 TOOLS_WITHHELD = frozenset(
-    {"delegate", "save_memory", "update_memory", "forget_memory", "remind_me", "ask_human"}
+    {"delegate", "save_memory", "update_memory", "forget_memory", "remind_me", "ask_human", "send_file"}
 )
 """It works for the assistant, not for the person: nothing of what it thinks is kept about them."""
 

@@ -119,7 +119,7 @@ class ModelCaller:
             prepared = self._shrink(state, prepared, hard)
         if prepared.artifacts:
             await self._store.keep_artifacts(state.claim, prepared.artifacts)
-        state.prepared = prepared
+        state.prepared = prepared = prepared.with_answer_room()
         return prepared
 
     def _shrink(self, state: TurnAttempt, prepared: PreparedRequest, hard: int) -> PreparedRequest:

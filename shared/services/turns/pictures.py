@@ -17,6 +17,7 @@ from shared.core.context.prompts import describe_picture
 from shared.core.session.session import Entry
 from shared.core.session.turns import Caps, Described, Spending
 from shared.core.values.errors import EvertalkError, ModelError
+from shared.core.values.files import Attached
 from shared.core.values.messages import Block, Image, Message, Text, text_of
 from shared.core.values.money import worst_case_micro
 from shared.core.values.tokens import estimate_blocks
@@ -56,6 +57,7 @@ class PictureStore(Protocol):
     async def pictures(self, ids: Sequence[int]) -> dict[int, PictureContent]: ...
     async def descriptions(self, ids: Sequence[int]) -> dict[int, str]: ...
     async def describe(self, described: Described) -> None: ...
+    async def shown(self, ids: Sequence[int]) -> tuple[Attached, ...]: ...
 
 
 class PictureService:
@@ -83,6 +85,9 @@ class PictureService:
 
     async def close(self) -> None:
         await self._tasks.drain(DRAIN_SECONDS)
+
+    async def list_files(self, ids: Sequence[int]) -> tuple[Attached, ...]:
+        return await self._store.shown(ids)
 
     async def load_pictures(self, blocks: Iterable[Block]) -> dict[int, PictureContent]:
         """By attachment; nothing is read for a turn without pictures."""

@@ -16,10 +16,10 @@ from shared.core.context.agents import Circumstances, circumstances_of, layers_f
 from shared.core.context.build_context import RENDERER_VERSION, BuiltContext, build_context
 from shared.core.context.prompts import SystemLayers
 from shared.core.context.selection import Selection, select
-from shared.core.context.tools import WINDOW_SHARE, affordable
+from shared.core.context.tools import LOOK_AT_PICTURE, WINDOW_SHARE, affordable
 from shared.core.context.workspace import EMPTY, Workspace, shrunk
 from shared.core.memory.recall import NOTHING_RECALLED, Recalled
-from shared.core.overflow.inline_digest import fit
+from shared.core.overflow.overflow_recovery import HIDDEN_AT_ONCE, fit
 from shared.core.session.artifacts import Artifact, can_open
 from shared.core.session.budget import ContextBudget, budget_for
 from shared.core.session.overrides import BadContextConfig, agent_policy
@@ -28,6 +28,7 @@ from shared.core.session.prune_rules import BadPruneRules, Pruner, PruneRules, p
 from shared.core.session.session import Entry, View
 from shared.core.session.session_state import SessionState
 from shared.core.session.turns import Claim, ContextAudit
+from shared.core.values.messages import Image
 from shared.core.values.ttl_cache import recent
 from shared.ports import ModelCard, ModelRequest, TokenCounter, ToolSpec
 
@@ -41,6 +42,9 @@ MAX_CACHED_POLICIES = 256
 LONG_CHARS = 4_000
 """Of a text whose size is worth remembering between the calls of a turn, such as an agent's own files."""
 MAX_CACHED_TEXTS = 64
+RECALL_MOST = 4_000
+RECALL_SHARE = 0.05
+"""Of the window that is used: a small one has little room for the past."""
 WORKSPACE_SHARE = 0.2
 """Of the window: files that grow after an agent was configured are cut rather than the turn refused."""
 
@@ -83,11 +87,31 @@ class PreparedRequest:
     channel: Channel | None = None
     recalled: Recalled = NOTHING_RECALLED
     circumstances: Circumstances = field(default_factory=Circumstances)
+    recall_room: int = 0
+    """Estimated tokens that a question may bring back of what is hidden; nothing where nothing is."""
+
+    @property
+    def pictures(self) -> tuple[Image, ...]:
+        """Those whose bytes the request needs."""
+        blocks = (block for message in self.request.messages for block in message.blocks)
+        return tuple(block for block in blocks if isinstance(block, Image))
 
     @property
     def unsent(self) -> int:
         """Tokens of the live view that the policy never sends, in the model's unit."""
         return round(self.ratio * self.selection.tokens_left_out)
+
+    @property
+    def hidden_at_once(self) -> int:
+        """Estimated tokens, by the model's factor: what a session learns moves a little with each turn."""
+        return int(HIDDEN_AT_ONCE * self.budget.hard / self.card.token_factor)
+
+    def with_answer_room(self) -> PreparedRequest:
+        """To be asked when the size has been measured."""
+        longest = self.budget.answer_beside(self.estimate)
+        if longest == self.request.max_output_tokens:
+            return self
+        return replace(self, request=replace(self.request, max_output_tokens=longest))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +157,19 @@ class RequestBuilder:
         except BadContextConfig as error:
             log.warning("agent_context_invalid", problems=list(error.problems), used=self.policy.name)
             return self.policy
+
+    def policy_for(self, agent_config: Mapping[str, Any], card: ModelCard) -> ContextPolicy:
+        """The agent's policy as this model can follow it: what sees no pictures is told of them at once."""
+        policy = self.resolve_policy(agent_config)
+        return policy if "images" in card.capabilities else replace(policy, picture_turns=0)
+
+    def recall_limit(self, agent_config: Mapping[str, Any], window: int) -> int:
+        """The most estimated tokens that a turn is reminded of: the agent's own number, else the policy's."""
+        memory = agent_config.get("memory")
+        own = memory.get("recall_tokens") if isinstance(memory, Mapping) else None
+        if not isinstance(own, int) or isinstance(own, bool) or own < 0:
+            own = self.resolve_policy(agent_config).recall_tokens
+        return min(own, RECALL_MOST, int(RECALL_SHARE * window))
 
     def resolve_model(self, agent_config: Mapping[str, Any]) -> str:
         return str(agent_config.get("model") or self.chat_model)
@@ -187,31 +224,35 @@ class RequestBuilder:
 
         Raises ContextBudgetExceeded when system and tools alone leave no room.
         """
-        ratio, policy = choose_token_ratio(token_ratio, card), self.resolve_policy(agent_config)
+        ratio, policy = choose_token_ratio(token_ratio, card), self.policy_for(agent_config, card)
         offered = self._offered(tools, card, policy)
         known = _channel(channel)
         chosen = select(view, policy, channel=known, ratio=ratio, unread=bool(instruction))
-        at = self._with_room(circumstances or Circumstances(), min(card.window, policy.context_window))
+        window = min(card.window, policy.context_window)
+        at = self._with_room(circumstances or Circumstances(), window)
         built = self._build_context(
-            chosen.view, agent_config, offered, runtime_facts, instruction, recalled, at
+            chosen.view, policy, agent_config, offered, runtime_facts, instruction, recalled, at
         )
         budget = budget_for(policy, card.window, card.max_output, round(ratio * built.fixed))
+        estimate = round(ratio * built.estimate)
+        longest = budget.answer_beside(estimate)
         return PreparedRequest(
-            request=_request(built, offered, card, budget.out, cache_long=cache_long, about=_about(view)),
+            request=_request(built, offered, card, longest, cache_long=cache_long, about=_about(view)),
             built=built,
             budget=budget,
             policy=policy,
             card=card,
             ratio=ratio,
-            estimate=round(ratio * built.estimate),
+            estimate=estimate,
             runtime_facts=runtime_facts,
             instruction=instruction,
             selection=chosen,
             channel=known,
             circumstances=at,
-            before=round(ratio * built.estimate),
+            before=estimate,
             entry_seqs=built.entry_seqs,
             recalled=recalled,
+            recall_room=self.recall_limit(agent_config, window) if view.base_turn else 0,
         )
 
     def build_next(
@@ -240,19 +281,20 @@ class RequestBuilder:
             chosen.view,
             hard=hard,
             build=lambda v: self._build_context(
-                v, agent_config, tools, facts, instruction, recalled, prepared.circumstances
+                v, prepared.policy, agent_config, tools, facts, instruction, recalled, prepared.circumstances
             ),
             count=self.counter.count_tokens,
-            ratio=prepared.ratio,
-            budget=prepared.budget,
             policy=prepared.policy,
+            ratio=prepared.ratio,
+            step=prepared.hidden_at_once,
             opens=can_open(tools) and not prepared.instruction,
         )
         left_out = max(0, prepared.built.estimate - small.context.estimate)
+        estimate = round(prepared.ratio * small.context.estimate)
         return replace(
             prepared,
             built=small.context,
-            estimate=round(prepared.ratio * small.context.estimate),
+            estimate=estimate,
             left_out=prepared.left_out + round(prepared.ratio * left_out),
             selection=chosen,
             recalled=recalled,
@@ -262,7 +304,7 @@ class RequestBuilder:
                 small.context,
                 tools,
                 prepared.card,
-                prepared.budget.out,
+                prepared.budget.answer_beside(estimate),
                 cache_long=prepared.request.cache_long,
                 about=_about(view),
             ),
@@ -274,12 +316,15 @@ class RequestBuilder:
         """The same for every request to this model, whatever was learned of it meanwhile."""
         if not tools or not ("tools" in card.capabilities or card.offline):
             return ()
+        if "images" not in card.capabilities:
+            tools = tuple(tool for tool in tools if tool.name != LOOK_AT_PICTURE.name)
         window = min(card.window, policy.context_window)
         return affordable(tools, int(WINDOW_SHARE * window / card.token_factor), self.counter.count_tokens)
 
     def _build_context(
         self,
         view: View,
+        policy: ContextPolicy,
         agent_config: Mapping[str, Any],
         tools: tuple[ToolSpec, ...],
         runtime_facts: str,
@@ -289,7 +334,7 @@ class RequestBuilder:
     ) -> BuiltContext:
         return build_context(
             view,
-            policy=self.resolve_policy(agent_config),
+            policy=policy,
             system=self.build_layers(agent_config, circumstances),
             notes=view.notes,
             recall=recalled.text,
@@ -422,7 +467,7 @@ def build_recipe(prepared: PreparedRequest, view: View) -> dict[str, Any]:
             "into": prepared.fitted_into,
             "ratio": prepared.ratio,
             "fixed": prepared.built.fixed,
-            "budget": asdict(prepared.budget),
+            "step": prepared.hidden_at_once,
         }
     return recipe
 

@@ -9,9 +9,8 @@ from typing import Any
 
 from shared.core.context.build_context import BuiltContext, build_context
 from shared.core.context.prompts import SystemLayers
-from shared.core.overflow.inline_digest import fit
+from shared.core.overflow.overflow_recovery import fit
 from shared.core.session.artifacts import can_open
-from shared.core.session.budget import ContextBudget
 from shared.core.session.policy import ContextPolicy
 from shared.core.session.session import Entry, View
 from shared.core.session.turns import StoredTurn
@@ -85,15 +84,14 @@ def _context(
     if "fit" not in recipe:
         return build(view)
     how = recipe["fit"]
-    budget = ContextBudget(**how["budget"])
     return fit(
         view,
         hard=how["into"],
         build=build,
         count=count,
-        ratio=how["ratio"],
-        budget=budget,
         policy=policy,
+        ratio=how["ratio"],
+        step=how["step"],
         opens=opens,
     ).context
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
 import structlog
 
@@ -20,9 +19,6 @@ log = structlog.get_logger(__name__)
 
 SHORT_TOKENS = 300
 """What is left of it when the request has to be made smaller."""
-RECALL_MOST = 4_000
-WINDOW_SHARE = 0.05
-"""Of the window that is used: a small one has little room for the past."""
 
 
 class RecallStore(Protocol):
@@ -40,7 +36,7 @@ class Retriever:
         """What the open turn is reminded of: the same at every attempt, as far as the past is."""
         if not (claim.recallable or claim.view.notes):
             return NOTHING_RECALLED
-        limit = min(self._limit(claim.agent_config), int(WINDOW_SHARE * window))
+        limit = self._requests.recall_limit(claim.agent_config, window)
         core = set(core_block(claim.view.notes, self._requests.counter.count_tokens).splitlines())
         known = tuple(note.id for note in claim.view.notes if f"- {' '.join(note.text.split())}" in core)
         others = any(note.id not in known and note.authority != "tool" for note in claim.view.notes)
@@ -75,14 +71,6 @@ class Retriever:
             return rendered(chosen, session_id=session_id)
 
         return Recalled(text=text(limit), short=text(min(limit, SHORT_TOKENS)))
-
-    def _limit(self, agent_config: Mapping[str, Any]) -> int:
-        """The agent's own number, else the policy's."""
-        memory = agent_config.get("memory")
-        own = memory.get("recall_tokens") if isinstance(memory, Mapping) else None
-        if isinstance(own, int) and not isinstance(own, bool) and own >= 0:
-            return min(own, RECALL_MOST)
-        return self._requests.resolve_policy(agent_config).recall_tokens
 
 
 def _newest_words(view: View) -> str:

@@ -1,12 +1,12 @@
-"""Pictures that tools return: made smaller, kept like those that people send, shown behind the results."""
+"""What tools return besides words: pictures, made smaller and shown behind results, and files for people."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
-from shared.core.values.messages import Image
-from shared.ports import ToolFailed, ToolImage
+from shared.core.values.messages import Image, Text
+from shared.ports import ToolFailed, ToolFile, ToolImage
 
 MOST_BYTES = 20 * 1024 * 1024
 
@@ -18,6 +18,7 @@ class ToolAttachmentStore(Protocol):
     async def store(
         self, session_id: int, *, body: bytes, mime: str, name: str = "", description: str = ""
     ) -> int: ...
+    async def store_file(self, session_id: int, file: ToolFile) -> int: ...
 
 
 class ToolImageService:
@@ -40,3 +41,8 @@ class ToolImageService:
         )
         block = Image(attachment_id=attachment_id, mime=mime, description=told)
         return block, f"[A picture of {size} was returned; it stands behind the results.]"
+
+    async def store_file(self, session_id: int, file: ToolFile) -> Text:
+        """The block that stands behind the results; the answer of its turn announces the file."""
+        attachment_id = await self._store.store_file(session_id, file)
+        return Text(text=f"[{file.name} goes to the person with your answer.]", attachment_id=attachment_id)

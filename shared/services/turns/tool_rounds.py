@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
 from shared.core.context.recall_query import RECALL
 from shared.core.session.artifacts import OPEN_ARTIFACT, Artifact, spill_results
 from shared.core.session.events import ToolRunning
-from shared.core.session.session import Entry
+from shared.core.session.session import Entry, View
 from shared.core.session.turns import Claim, Spending, StepOutcome
-from shared.core.values.messages import Author, Block, ToolResult, ToolUse, text_of, tool_uses
+from shared.core.values.messages import Author, Block, Text, ToolResult, ToolUse, text_of, tool_uses
 from shared.core.values.tokens import estimate_blocks, reply_tokens
 from shared.ports import Clock, ModelReply, ToolContext
 from shared.runtime.crash_points import CrashPoint
@@ -21,6 +21,7 @@ from shared.services.turns.request_builder import PreparedRequest, RequestBuilde
 from shared.services.turns.toolbox import ToolCallResult
 from shared.services.turns.turn_attempt import TurnAttempt, TurnStopped, select_open_turn_entries
 
+FILES_PER_TURN = 5
 THREAD_CHARS = 50_000
 """Results of this size together are counted beside the loop, so that nobody else waits for it."""
 ARTIFACT_SECONDS = 30.0
@@ -110,11 +111,12 @@ class ToolRounds:
             await self._finish_calls(state, calls, lost=True)
 
     async def _finish_calls(self, state: TurnAttempt, calls: Sequence[ToolUse], *, lost: bool) -> None:
-        ran = await self._run_all(state, calls, lost=lost)
+        ran = limit_files(await self._run_all(state, calls, lost=lost), len(list_sent_files(state.view)))
         self._crash_point("after_tool_run")
         results, artifacts = await self._move_to_artifacts(state, calls, [one.result for one in ran])
         images = tuple(image for one in ran for image in one.images)
-        blocks: tuple[Block, ...] = (*results, *images)
+        files = tuple(file for one in ran for file in one.files)
+        blocks: tuple[Block, ...] = (*results, *images, *files)
         tokens = estimate_blocks(blocks, self._requests.counter.count_tokens)
         outcomes = {call.id: one.status for call, one in zip(calls, ran, strict=True)}
         seq = await self._store.record_tool_results(
@@ -197,3 +199,28 @@ class ToolRounds:
         )
         state.view = replace(state.view, entries=(*state.view.entries, entry))
         state.meter.pending += tokens
+
+
+def list_sent_files(view: View) -> list[int]:
+    """The files that tools have made for the person in the open turn, in their order, each once."""
+    found = (
+        block.attachment_id
+        for entry in select_open_turn_entries(view)
+        if entry.author == "tool"
+        for block in entry.blocks
+        if isinstance(block, Text) and block.attachment_id is not None
+    )
+    return list(dict.fromkeys(found))
+
+
+def limit_files(ran: Iterable[ToolCallResult], before: int) -> list[ToolCallResult]:
+    """Those beyond the limit of a turn are not sent, and the model is told."""
+    kept: list[ToolCallResult] = []
+    for one in ran:
+        before += len(one.files)
+        if one.files and before > FILES_PER_TURN:
+            words = f"Not sent: {FILES_PER_TURN} files are the most for one answer."
+            refused = replace(one.result, text=words, is_error=True)
+            one = ToolCallResult(result=refused, status="failed")
+        kept.append(one)
+    return kept

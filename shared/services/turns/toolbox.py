@@ -14,9 +14,9 @@ import structlog
 from shared.core.context.tools import BRIEF_TOOLS, AllowedTools
 from shared.core.session.artifacts import OPEN_ARTIFACT
 from shared.core.session.turns import StepOutcome
-from shared.core.values.messages import Image, ToolResult, ToolUse
+from shared.core.values.messages import Image, Text, ToolResult, ToolUse
 from shared.core.values.storable import storable
-from shared.ports import Tool, ToolContext, ToolFailed, ToolImage, ToolOutput, ToolSpec
+from shared.ports import Tool, ToolContext, ToolFailed, ToolFile, ToolImage, ToolOutput, ToolSpec
 from shared.services.turns.tool_arguments import ArgumentChecker
 
 T = TypeVar("T")
@@ -41,15 +41,17 @@ class ToolSource(Protocol):
 
 class ToolImageStore(Protocol):
     async def store_image(self, session_id: int, image: ToolImage, *, by: str) -> tuple[Image, str]: ...
+    async def store_file(self, session_id: int, file: ToolFile) -> Text: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCallResult:
-    """What a call came to; `images` stand behind the results of the round."""
+    """What a call came to; `images` and `files` stand behind the results of the round."""
 
     result: ToolResult
     status: StepOutcome
     images: tuple[Image, ...] = ()
+    files: tuple[Text, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,14 +179,18 @@ class Toolbox:
 
     async def _ran(self, call: ToolUse, tool: Tool, output: object, context: ToolContext) -> ToolCallResult:
         text = output.text if isinstance(output, ToolOutput) else output
-        given = output.images if isinstance(output, ToolOutput) else ()
+        given, known = (output.images, output.kept) if isinstance(output, ToolOutput) else ((), ())
         if text is not None and not isinstance(text, str):
             return _failed(call, f"{call.name} returned something that is neither text nor a picture.")
         images, told = await self._kept(call, given, context)
+        files: list[Text] = []
+        if isinstance(output, ToolOutput) and self._images is not None:
+            files = [await self._images.store_file(context.session_id, file) for file in output.files]
+            told += [f"Stored: {file.name}, {len(file.body):,} bytes." for file in output.files]
         words = "\n".join(part for part in (text or "", *told) if part.strip())
         words = words or f"{call.name} returned nothing."
         result = ToolResult(tool_use_id=call.id, text=cap_output(words, find_output_cap(tool)))
-        return ToolCallResult(result=result, status="done", images=images)
+        return ToolCallResult(result=result, status="done", images=(*known, *images), files=tuple(files))
 
     async def _kept(
         self, call: ToolUse, given: Sequence[ToolImage], context: ToolContext

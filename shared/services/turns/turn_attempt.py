@@ -91,7 +91,8 @@ class ContextMeter:
 
     def read(self, prepared: PreparedRequest) -> PreparedRequest:
         """The request with its size, and the size that it would have without this turn's pruning."""
-        pending = self.pending + (0 if self.anchored else prepared.built.volatile)
+        # Room for what is recalled is part of what was counted between turns.
+        pending = self.pending + (0 if self.anchored else prepared.built.volatile - prepared.recall_room)
         # What was counted before this turn holds messages that are not sent any more.
         narrower = prepared.selection.slides or bool(prepared.policy.history_turns)
         moved = (self.filler_trimmed or narrower) and not self.anchored

@@ -144,6 +144,20 @@ async def test_compact_refuses_what_it_cannot_use_and_asks_for_nothing(guest: Vi
     assert await guest.one("SELECT count(*) FROM jobs") == 0
 
 
+@pytest.mark.parametrize("asked", ["compact", "/compact", "Compact"])
+async def test_help_explains_one_command(guest: Visit, asked: str) -> None:
+    told = await run(guest, "help", asked)
+    assert told.success
+    for words in ("`/compact [focus] [--force]`", "`--force`", "`<focus>`", "Example: `/compact "):
+        assert words in told.result
+    assert "/undo" not in told.result
+    named = await run(guest, "help", "compcat")
+    assert not named.success
+    assert named.result == "Unknown command /compcat. Did you mean /compact? /help shows them all."
+    hidden = await run(guest, "help", "memory", audience="public")
+    assert not hidden.success
+
+
 async def test_a_german_person_is_answered_in_german(guest: Visit) -> None:
     await guest.ask("Hallo")
     german = {"language": "de-AT"}

@@ -9,7 +9,8 @@ import pytest
 
 from shared.adapters.postgres.dashboard.alerts import PostgresAlerts, Rules
 from shared.bootstrap.app import App
-from shared.diagnostics.model_checks import check_models
+from shared.config.settings import load_settings
+from shared.diagnostics.row_checks import check_models
 from shared.services.commands.command_service import CommandResult
 from tests.acceptance.compaction.test_memory_flush import everything_is_due
 from tests.kit.app_driver import Visit, running_app, settings_for, visit, working
@@ -117,14 +118,14 @@ async def test_three_in_a_row_are_alerted_and_found_and_one_summary_ends_it(
         await compacted(await visit(app))
         await alerts.sweep(rules, worker_id=app.worker_id, targets=["webhook"])
         assert await app.pool.fetchval(open_ones) == (number == 3)
-        assert len(await check_models(database_url)) == (number == 3)
+        assert len(await check_models(load_settings(), database_url)) == (number == 3)
     assert await alerts.claim(["webhook"], worker_id=app.worker_id) is not None
     await provider.script([])
     await rested(app)
     await compacted(await visit(app))
     await alerts.sweep(rules, worker_id=app.worker_id, targets=["webhook"])
     assert await app.pool.fetchval(open_ones) == 0
-    assert await check_models(database_url) == []
+    assert await check_models(load_settings(), database_url) == []
 
 
 @pytest.mark.parametrize(

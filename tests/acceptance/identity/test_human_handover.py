@@ -32,7 +32,9 @@ async def guest(database_url: str, redis_url: str, provider: RunningFake) -> Asy
 
 async def operator(guest: Visit, name: str = "anna") -> int:
     number: int = await guest.one(
-        "INSERT INTO operators (name, role) VALUES ($1, 'operator') RETURNING id", name
+        """INSERT INTO operators (name, role, display_name)
+           VALUES ($1, 'operator', initcap($1) || ' from Acme') RETURNING id""",
+        name,
     )
     return number
 
@@ -99,12 +101,12 @@ async def test_the_assistant_is_silent_until_it_gets_the_conversation_back(
     told = await events(guest)
     shown = next(one for one in told if one.get("role") == "operator")
     assert (shown["mid"], shown["name"], shown["text"]) == (
-        reply.mid, "anna", "Anna here: it arrives tomorrow.",
+        reply.mid, "Anna from Acme", "Anna here: it arrives tomorrow.",
     )  # fmt: skip
     changes = [one for one in told if one["kind"] == "handover"]
     assert [one["state"] for one in changes] == ["waiting", "human", "bot"]
     assert changes[0]["reason"] == "my parcel is lost"
-    assert changes[1]["name"] == "anna"
+    assert changes[1]["name"] == "Anna from Acme"
 
 
 async def test_what_the_operator_has_answered_the_assistant_does_not_answer_again(

@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import pytest
 
 from tests.kit.app_driver import Visit, running_app, settings_for, visit
-from tests.kit.fakes.messages_api import running_fake
 from tests.kit.fakes.messages_api.harness import RunningFake
 
 
-@pytest.fixture(scope="session")
-def museum_provider() -> Iterator[RunningFake]:
-    fake = running_fake(window=1_000_000)
-    fake.start()
-    yield fake
-    fake.close()
-
-
 @pytest.fixture
-async def provider(museum_provider: RunningFake) -> RunningFake:
-    await museum_provider.reset()
-    return museum_provider
+async def provider(running_provider: RunningFake) -> RunningFake:
+    await running_provider.reset()
+    return running_provider
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from shared.adapters.files.erasure_file import ErasureFile
 from shared.adapters.telemetry.health import Health
 from shared.config.settings import Settings, load_settings
 from shared.core.ops.backups import name_of
-from shared.diagnostics.backup_checks import check_backups
+from shared.diagnostics.local_checks import check_backups
 from shared.supervision.backup_schedule import BackupScheduler
 from tests.acceptance.operations.conftest import ROOT
 from tests.kit.app_driver import running_app, settings_for, visit

@@ -202,10 +202,10 @@ def test_the_review_advises_no_rights_that_would_shut_the_servers_out(folder: Pa
     account = account_for(settings.data_dir / "servers", settings.servers_account)
     for mode, advice in ((0o711, []), (0o755, [f"chmod 711 {settings.data_dir}"]), (0o700, [])):
         settings.data_dir.chmod(mode)
-        changes = [risk.change for risk in review_files(settings)]
+        changes = [risk.advice for risk in review_files(settings)]
         assert [change for change in changes if change.startswith("chmod")] == advice
         assert any("makes an account for them" in change for change in changes)
     settings.data_dir.chmod(0o711)
     assert account.can_run(settings.data_dir)
     elsewhere = settings.model_copy(update={"database_url": "postgresql://x", "redis_url": "redis://x"})
-    assert any(risk.change == f"chmod 700 {settings.data_dir}" for risk in review_files(elsewhere))
+    assert any(risk.advice == f"chmod 700 {settings.data_dir}" for risk in review_files(elsewhere))

@@ -21,7 +21,7 @@ from shared.adapters.postgres.db.readiness import LEAST_POSTGRES, SchemaUnknown,
 from shared.bootstrap.process import EXIT_BAD_SETTINGS
 from shared.cli.up import CannotStart, migrate_with_backup
 from shared.cli.upgrade import CannotUpgrade, read_upgrade_arguments, run_upgrade
-from shared.diagnostics.doctor import _check_schema
+from shared.diagnostics.server_checks import check_schema
 from tests.acceptance.operations.conftest import KEPT, LATER, ROOT, Installation, words_of
 from tests.acceptance.operations.test_restore import MESSAGES, silent
 from tests.kit.app_driver import running_app, settings_for, visit
@@ -110,7 +110,7 @@ async def test_a_program_of_before_leaves_the_schema_of_a_newer_one_as_it_is(
         await migrate(url)
         assert (await current_revision(url))[0] == "9999"
         assert backups_of(installation) == before, "nothing changes"
-        finding = await _check_schema(url)
+        (finding,) = await check_schema(settings, url)
         assert (finding.level, "9999, newer" in finding.what) == ("warn", True)
 
 
@@ -139,7 +139,7 @@ async def test_a_schema_that_nobody_here_knows_is_told_in_one_sentence_and_left_
         assert refused.value.advice == INSTEAD
         with pytest.raises(SchemaUnknown, match=FOREIGN):
             await run_upgrade(wish, settings=settings, say=said.append)
-        finding = await _check_schema(url)
+        (finding,) = await check_schema(settings, url)
         assert (finding.level, finding.advice) == ("fail", INSTEAD)
         for words in (["shared", "migrate"], ["shared", "login-link"], ["shared", "operator", "list"]):
             done = await asyncio.to_thread(_started, installation, url, servers.redis_url, *words)

@@ -9,8 +9,9 @@ import pytest
 
 from shared.adapters.postgres.dashboard.alerts import PostgresAlerts, Rules
 from shared.bootstrap.app import App
+from shared.config.settings import load_settings
 from shared.core.values.messages import text_message
-from shared.diagnostics.model_checks import check_models
+from shared.diagnostics.row_checks import check_models
 from shared.ports import ModelRequest
 from tests.kit.app_driver import Visit, health_told, running_app, settings_for, visit
 from tests.kit.fakes.messages_api.harness import RunningFake
@@ -70,14 +71,14 @@ async def test_what_several_conversations_meet_is_believed_told_and_forgotten_wh
     app: App, guests: list[Visit], provider: RunningFake, database_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     await provider.script([too_long(40_000, contains="Ada"), too_long(40_000, contains="Bo")])
-    assert await check_models(database_url) == []
+    assert await check_models(load_settings(), database_url) == []
     for guest, name in zip(guests[:2], NAMES, strict=False):
         await guest.ask(f"Good day, I am {name}.")
     assert await window(app) == 40_000
     assert "believed for this request only" in caplog.text
     assert "is believed for minutes" in caplog.text
     await health_told(app)
-    (finding,) = await check_models(database_url)
+    (finding,) = await check_models(load_settings(), database_url)
     assert finding.level == "warn"
     assert "claude-sonnet-5-5 more than 40,000 tokens; it should take 1,000,000" in finding.what
     alerts = PostgresAlerts(app.pool)
@@ -92,7 +93,7 @@ async def test_what_several_conversations_meet_is_believed_told_and_forgotten_wh
     await app.models.reply(long)
     assert await window(app) == 1_000_000
     await health_told(app)
-    assert await check_models(database_url) == []
+    assert await check_models(load_settings(), database_url) == []
     await alerts.sweep(rules, worker_id=app.worker_id, targets=["webhook"])
     assert await guests[0].one("SELECT ended_at IS NOT NULL FROM alerts WHERE kind = 'window_narrowed'")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from itertools import pairwise
 
 import pytest
 import structlog
@@ -146,6 +147,36 @@ async def test_old_turns_go_behind_a_digest_before_any_is_left_out(
     assert await guest.one("SELECT count(*) FROM links") == 0
     statuses = {record["status"] for record in await provider.requests()}
     assert statuses == {200}
+
+
+@pytest.mark.parametrize("preset", ["spec008", "opencode", "arawn"])
+async def test_while_no_summary_comes_the_next_messages_still_see_most_of_what_fits(
+    database_url: str,
+    redis_url: str,
+    provider: RunningFake,
+    preset: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nobody works on the jobs: what was sent is made smaller by its oldest turns, now and then."""
+    monkeypatch.setattr("shared.services.turns.agent_loop.COMPACTION_WAIT_SECONDS", 0.2)
+    await provider.reset()
+    settings = settings_for(
+        database_url, redis_url, anthropic_api_key="test-key", anthropic_base_url=provider.base_url,
+        cap_total_per_day_usd="100", preset=preset, context_window=24_000,
+    )  # fmt: skip
+    async with running_app(settings) as app:
+        guest = await visit(app)
+        await talk(guest, 60, words=FILLER * 2)
+        hard = await guest.one("SELECT hard_limit FROM turn_context_audit ORDER BY id DESC LIMIT 1")
+    chats = [r for r in await provider.requests() if r["kind"] == "chat"]
+    assert {record["status"] for record in chats} == {200}
+    sizes = [record["input_tokens"] for record in chats]
+    full = next(place for place, (now, then) in enumerate(pairwise(sizes), 1) if then < now)
+    assert min(sizes[full:]) >= 0.6 * hard, sizes
+    begins = [r["body"]["messages"][0]["content"][0]["text"] for r in chats[full:]]
+    assert all(words.startswith("<conversation_summary") for words in begins)
+    assert len(set(begins)) < len(begins) / 3, "the provider's cache holds from message to message"
+    assert all(record["body"]["max_tokens"] >= 2_048 for record in chats)
 
 
 async def test_a_preset_that_looks_before_the_call_waits_for_its_summary_and_says_so(careful: Visit) -> None:

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from tests.kit.fakes.bot_api import USERNAME
-from tests.kit.sample_files import pdf
+from bot.telegram.client.bot_api import BotApi
+from tests.kit.fakes.bot_api import TOKEN, USERNAME
+from tests.kit.sample_files import OLD_OFFICE, open_document, pdf, xlsx
 from tests.kit.telegram.bot_process import BOT_ID
 from tests.kit.telegram.deployment import MINE, Deployment, deployment, has_button
 
@@ -22,6 +23,7 @@ STORY = " ".join(f"word{number:03d}" for number in range(375))
 PIECE = " ".join(f"piece{number}" for number in range(80))
 TABLE = "Prices:\n\n| fruit | price |\n|---|---|\n| apple | 2 |\n"
 LINKS = "[a](javascript:alert(1)) [b](tg://resolve?domain=x) [c](data:text/html,x) [d](https://example.org)"
+SALES = {"kind": "bar", "title": "Boats", "labels": ["May", "June"], "series": [{"values": [3, 4.5]}]}
 ANSWERS: dict[str, dict[str, Any]] = {
     "Think hard": {"latency": 5.5, "text": "Forty-two."},
     "story": {"text": STORY, "pace_ms": 15},
@@ -32,6 +34,14 @@ ANSWERS: dict[str, dict[str, Any]] = {
     "links": {"text": LINKS},
     "in general": {"latency": 0.8},
     "of boats": {"latency": 0.8},
+    "plan as a file": {
+        "tool_use": [
+            {"name": "send_file", "input": {"name": "plan.md", "content": "# Plan\n\nBuy tar."}},
+            {"name": "send_file", "input": {"name": "sales", "chart": SALES}},
+            {"name": "send_file", "input": {"name": "virus.exe", "content": "MZ"}},
+        ]
+    },
+    "plan.md goes to the person": {"text": "There it is."},
 }
 
 
@@ -187,13 +197,49 @@ async def test_documents_are_read_and_what_cannot_be_is_said(here: Deployment) -
     assert "The train leaves at nine" in json.dumps(
         (await here.prompts(holding="My ticket"))[0]["messages"][-1]
     )
+    row = "<row><c r='A1' t='str'><v>Ferry</v></c><c r='B1'><v>17.5</v></c></row>"
+    await ada.send_file("costs.xlsx", xlsx(row), caption="My costs")
+    await here.answered(ada.id, 3)
+    assert "| Ferry | 17.5 |" in json.dumps((await here.prompts(holding="My costs"))[0]["messages"][-1])
+    await ada.send_file("diary.odt", open_document("", manifest="<encryption-data/>"))
+    await ada.sees("diary.odt is locked by a password. Please send it without one.")
+    await ada.send_file("old.doc", OLD_OFFICE)
+    await ada.sees(
+        "I cannot read old.doc. Pictures, PDFs with text, office files, e-books and text files work."
+    )
     files = len(await here.api.calls("getFile"))
     await ada.send_file("film.pdf", size=21 * 1024 * 1024, media_type="application/pdf")
     await ada.sees("film.pdf is too large: I can read files of up to 20 MB.")
     await ada.send_voice()
     await ada.sees("I cannot listen to voice messages yet.")
     assert len(await here.api.calls("getFile")) == files, "refused before it was asked for"
-    assert await here.house.one(f"SELECT count(*) FROM turns t {MINE}", str(ada.id)) == 2
+    assert await here.house.one(f"SELECT count(*) FROM turns t {MINE}", str(ada.id)) == 3
+
+
+async def fetched(here: Deployment, file_id: str) -> bytes:
+    """What the chat holds."""
+    api = BotApi(TOKEN, base_url=here.api.base_url)
+    try:
+        place = (await api.call("getFile", {"file_id": file_id}))["file_path"]
+        return await api.download(place, most_bytes=10_000_000, seconds=20)
+    finally:
+        await api.close()
+
+
+async def test_files_and_charts_come_behind_the_answer(here: Deployment) -> None:
+    ada = await here.person()
+    await ada.say("Give me the plan as a file.")
+    screen = await ada.sees(lambda screen: any("photo" in line.raw for line in screen.answers))
+    words, plan, chart = (line.raw for line in screen.answers)
+    assert words["text"] == "There it is."
+    assert plan["document"]["file_name"] == "plan.md"
+    assert "reply_markup" in chart, "the buttons are below the last message"
+    assert await fetched(here, plan["document"]["file_id"]) == b"# Plan\n\nBuy tar."
+    with Image.open(io.BytesIO(await fetched(here, chart["photo"][-1]["file_id"]))) as shown:
+        assert shown.size == (1200, 720)
+    asked = json.dumps((await here.prompts(holding="goes to the person"))[-1]["messages"][-1])
+    assert "`name` must end with .txt, .md, .csv, .html, or with .png for a chart." in asked
+    assert await here.house.one(f"SELECT count(*) FROM turns t {MINE}", str(ada.id)) == 1
 
 
 # -- what goes out ------------------------------------------------------------------------------------------

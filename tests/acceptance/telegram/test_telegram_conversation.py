@@ -111,6 +111,8 @@ async def test_commands_answer_in_the_chat(house: TelegramHouse, number: int) ->
     await ada.sees("tokens")
     await ada.command("help")
     await ada.sees("/compact")
+    await ada.say("/help compact")
+    await ada.sees("also when there is little to gain")
     await ada.command("status")
     await ada.sees("Turns: 1")
     await ada.command("export")
@@ -253,13 +255,28 @@ async def test_a_group_is_answered_only_when_it_asks(house: TelegramHouse, numbe
     await bob.sees("administrators", chat=family.id)
 
 
-async def test_a_summary_that_takes_its_time_delays_no_message(house: TelegramHouse, number: int) -> None:
-    """No worker runs here, so that the summary is never made."""
+async def test_where_there_is_nothing_to_summarise_only_that_is_said(
+    house: TelegramHouse, number: int
+) -> None:
+    """No worker runs here: nobody has to look."""
     ada = await house.person(number)
     await ada.say("My boat is called Njord.")
     await answered(house, ada, 1)
+    before = len((await ada.screen()).answers)
+    await ada.command("compact")
+    screen = await ada.sees(lambda screen: len(screen.answers) > before)
+    assert not [line for line in screen.answers if "Summarising" in line.text]
+    assert await house.one("SELECT count(*) FROM jobs WHERE kind = 'compact'") == 0
+
+
+async def test_a_summary_that_takes_its_time_delays_no_message(house: TelegramHouse, number: int) -> None:
+    """No worker runs here, so that the summary is never made."""
+    ada = await house.person(number)
+    for turns in range(1, 7):  # the newest four stay as they are
+        await ada.say(f"My boat number {turns} is called Njord.")
+        await answered(house, ada, turns)
     await ada.command("compact", "--force")
     await ada.sees("Summarising")
     await ada.say("And my sister is called Ingrid.")
     await ada.sees("Ingrid")
-    await answered(house, ada, 2)
+    await answered(house, ada, 7)

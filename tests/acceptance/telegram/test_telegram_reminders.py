@@ -37,14 +37,14 @@ def number() -> int:
     return next(_numbers)
 
 
-async def remind(house: TelegramHouse, chat: int, text: str, *, minutes: int) -> None:
+async def remind(house: TelegramHouse, chat: int, text: str, *, minutes: int, repeat: str = "") -> None:
     """As the tool keeps it."""
     await house.one(
-        """INSERT INTO reminders (key, party_id, session_id, address_id, text, due_at, tell_at)
+        """INSERT INTO reminders (key, party_id, session_id, address_id, text, due_at, tell_at, repeat)
            SELECT $2, party_id, session_id, id, $2, now() + make_interval(mins => $3),
-                  now() + make_interval(mins => $3)
+                  now() + make_interval(mins => $3), $4
              FROM addresses WHERE chat = $1 RETURNING id""",
-        str(chat), text, minutes,
+        str(chat), text, minutes, repeat,
     )  # fmt: skip
 
 
@@ -108,3 +108,33 @@ async def test_a_chat_that_was_closed_learns_of_it_when_it_is_open_again(
     await ada.command("reminders")
     await ada.sees("Could not be told")
     await ada.sees("feed the cat")
+
+
+async def test_what_repeats_comes_again_and_is_paused_and_cancelled_by_buttons(
+    house: TelegramHouse, number: int
+) -> None:
+    ada = await talks(house, number)
+    await remind(house, ada.id, "feed the cat", minutes=0, repeat="week/1/mon,thu/09:00")
+    await ada.sees("feed the cat")
+    await house.until(
+        """SELECT count(*) = 1 FROM reminders
+            WHERE text = 'feed the cat' AND state = 'pending' AND due_at > now()"""
+    )
+    await remind(house, ada.id, "call the bank", minutes=5)
+    await ada.command("reminders")
+    screen = await ada.sees("every Monday, Thursday: “feed the cat”")
+    listed = screen.answers[-1]
+    assert listed.buttons == ["🗑 1", "⏸ 2", "🗑 2"]
+    await ada.tap("⏸ 2", message_id=listed.message_id)
+    screen = await ada.sees("Paused: “feed the cat”")
+    assert screen.answers[-1].message_id == listed.message_id
+    assert "⏸ paused" in screen.answers[-1].text
+    await ada.tap("▶ 2", message_id=listed.message_id)
+    await ada.sees("On again:")
+    await ada.tap("🗑 2", message_id=listed.message_id)
+    screen = await ada.sees("Cancelled: “feed the cat”")
+    assert screen.answers[-1].buttons == ["🗑 1"]
+    await ended(house, "feed the cat", "cancelled")
+    assert await house.one(
+        "SELECT count(*) FROM reminders WHERE text = 'call the bank' AND state = 'pending'"
+    )

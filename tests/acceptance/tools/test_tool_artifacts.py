@@ -32,6 +32,7 @@ from shared.ports import ToolContext, ToolFailed
 from shared.services.tools.calculator import CALCULATE
 from shared.services.tools.current_time import CURRENT_TIME
 from shared.services.tools.reminders import REMIND_ME
+from shared.services.tools.send_file import SEND_FILE
 from shared.services.turns.delegate_tool import DELEGATE
 from shared.services.turns.model_caller import render_runtime_facts
 from shared.services.turns.request_builder import RequestBuilder
@@ -47,7 +48,7 @@ ASKED = "Read the report. What is the code word of chapter seven?"
 NO_CAPS = Caps(total=None, person=None, visitor=None, session=None)
 
 MEMORY = (SAVE_MEMORY, SEARCH_MEMORY, UPDATE_MEMORY, FORGET_MEMORY, RECALL)
-HANDY = (OPEN_ARTIFACT, CALCULATE, CURRENT_TIME, FETCH_URL, DELEGATE, REMIND_ME)
+HANDY = (OPEN_ARTIFACT, CALCULATE, CURRENT_TIME, FETCH_URL, DELEGATE, REMIND_ME, SEND_FILE)
 OTHER_TOOLS = {spec.name: spec for spec in (*MEMORY, *HANDY)}
 READ_REPORT = ToolSpec(
     name="read_report",
@@ -356,7 +357,7 @@ async def test_a_ghost_turn_reads_an_artifact_by_recall_and_only_so_often(
 
 
 def test_artifacts_are_offered_only_beside_a_tool_that_can_make_one() -> None:
-    brief = [_Named(name) for name in (*FLUSH_TOOLS, "calculate", "current_time", "remind_me")]
+    brief = [_Named(name) for name in (*FLUSH_TOOLS, "calculate", "current_time", "remind_me", "send_file")]
     offered = {spec.name for spec in Toolbox([*brief, _Named("open_artifact")]).specs}
     assert offered == {tool.name for tool in brief}
     assert {spec.name for spec in Toolbox([*brief, _Named("open_artifact"), ReadReport()]).specs} > {

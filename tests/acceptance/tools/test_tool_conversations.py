@@ -133,7 +133,7 @@ async def test_an_agent_is_offered_only_its_own_tools(room: Room) -> None:
     assert (await room.results())[0] == "There is no tool called 'draw'."
 
 
-async def test_a_picture_is_shown_while_the_turn_is_open_and_told_of_later(room: Room) -> None:
+async def test_a_picture_of_a_tool_stays_in_sight_and_is_told_of_where_none_stay(room: Room) -> None:
     await room.scripted(
         {"tool_use": [{"name": "draw", "input": {}}]}, {"text": "A picture."}, {"text": "Yes."}
     )
@@ -143,8 +143,13 @@ async def test_a_picture_is_shown_while_the_turn_is_open_and_told_of_later(room:
     kinds = [block["type"] for block in with_picture["messages"][-1]["content"]]
     assert kinds == ["tool_result", "image"]
     assert "A picture of 1568×784 was returned" in with_picture["messages"][-1]["content"][0]["content"]
-    assert '"image"' not in json.dumps(later["messages"])
-    assert "a picture of 1568×784 that draw returned" in json.dumps(later["messages"], ensure_ascii=False)
+    assert '"image"' in json.dumps(later["messages"])
+    await room.guest.app.pool.execute("""UPDATE agents SET config = '{"context": {"picture_turns": 0}}'""")
+    await room.scripted({"text": "Yes."})
+    await room.guest.ask("Really?")
+    last = (await room.sent())[-1]
+    assert '"image"' not in json.dumps(last["messages"])
+    assert "a picture of 1568×784 that draw returned" in json.dumps(last["messages"], ensure_ascii=False)
     await room.holds()
 
 

@@ -27,7 +27,7 @@ tells_cpu = pytest.mark.skipif(
 OFFLINE = """
 import asyncio, sys
 from shared.adapters.models.token_counter import VocabularyCounter
-from shared.adapters.models.selection import models_of
+from shared.adapters.models.routing import models_of
 from shared.config.settings import load_settings
 from shared.bootstrap.warm_up import WarmUp
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections.abc import AsyncIterator
+from itertools import pairwise
 from typing import Any, cast
 
 import asyncpg
@@ -45,6 +46,13 @@ async def guest(database_url: str, redis_url: str, provider: RunningFake) -> Asy
 def slowly(seconds: float) -> dict[str, Any]:
     """Whoever looks at the picture takes so long."""
     return {"match": {"contains": LOOK}, "times": -1, "action": {"text": SEEN, "latency": seconds}}
+
+
+@pytest.fixture
+async def teller(guest: Visit) -> Visit:
+    """Whose agent is told of pictures from their second turn on."""
+    await guest.app.pool.execute("""UPDATE agents SET config = '{"context": {"picture_turns": 0}}'""")
+    return guest
 
 
 async def shows(guest: Visit, words: str) -> None:
@@ -90,42 +98,42 @@ def pictures_in(request: dict[str, Any]) -> list[str]:
     ]
 
 
-async def test_a_picture_is_seen_once_and_described_for_later(guest: Visit, provider: RunningFake) -> None:
+async def test_a_picture_is_seen_once_and_described_for_later(teller: Visit, provider: RunningFake) -> None:
     await provider.script(
         [{"match": {"contains": "Say in one sentence"}, "times": 1, "action": {"text": SEEN}}]
     )
-    await shows(guest, "What did I pay here?")
-    await described(guest)
+    await shows(teller, "What did I pay here?")
+    await described(teller)
     requests = await provider.requests()
     assert [len(pictures_in(request)) for request in requests] == [1, 1]
     assert pictures_in(requests[0])[0] == base64.b64encode(PICTURE).decode()
-    assert await described(guest) == SEEN
-    assert await guest.one("SELECT count(*) FROM usage") == 2
-    await guest.ask("And what was it called?")
+    assert await described(teller) == SEEN
+    assert await teller.one("SELECT count(*) FROM usage") == 2
+    await teller.ask("And what was it called?")
     later = (await provider.requests())[-1]
     assert pictures_in(later) == []
     assert SEEN in str(later["body"]["messages"])
-    spent = await guest.one("SELECT spent_micro FROM spend_days WHERE scope = 'total'")
-    assert spent == await guest.one("SELECT sum(cost_micro) FROM usage")
+    spent = await teller.one("SELECT spent_micro FROM spend_days WHERE scope = 'total'")
+    assert spent == await teller.one("SELECT sum(cost_micro) FROM usage")
 
 
 async def test_an_answer_is_stored_before_its_picture_is_described(
-    guest: Visit, provider: RunningFake
+    teller: Visit, provider: RunningFake
 ) -> None:
     """And who asks again at once is answered by somebody who knows what it shows."""
     await provider.script([slowly(4.0)])
-    await shows(guest, "What did I pay here?")
-    assert await guest.one("SELECT count(*) FROM turns WHERE state = 'answered'") == 1
-    assert await guest.one("SELECT description FROM attachments") == ""
-    assert await guest.one("SELECT count(*) FROM usage") == 1
-    await guest.ask("And what was it called?")
-    assert await described(guest) == SEEN
+    await shows(teller, "What did I pay here?")
+    assert await teller.one("SELECT count(*) FROM turns WHERE state = 'answered'") == 1
+    assert await teller.one("SELECT description FROM attachments") == ""
+    assert await teller.one("SELECT count(*) FROM usage") == 1
+    await teller.ask("And what was it called?")
+    assert await described(teller) == SEEN
     requests = await provider.requests()
     assert SEEN in str(requests[-1]["body"]["messages"])
     assert looks(requests) == 1
-    assert await guest.one("SELECT count(*) FROM usage WHERE purpose = 'chat'") == 3
-    assert await guest.one("SELECT count(*) FROM reservations WHERE state = 'held'") == 0
-    await promises_hold(guest)
+    assert await teller.one("SELECT count(*) FROM usage WHERE purpose = 'chat'") == 3
+    assert await teller.one("SELECT count(*) FROM reservations WHERE state = 'held'") == 0
+    await promises_hold(teller)
 
 
 @pytest.mark.parametrize("needed_by", ["a turn", "a job"])
@@ -144,6 +152,7 @@ async def test_what_a_crash_left_undescribed_is_described_when_it_is_needed(
             await asyncio.sleep(0.02)
     await provider.script([slowly(0)])
     async with running_app(settings) as app:
+        await app.pool.execute("""UPDATE agents SET config = '{"context": {"picture_turns": 0}}'""")
         guest = Visit(app=app, session_id=before.session_id, address_id=before.address_id)
         assert await guest.one("SELECT description FROM attachments") == ""
         if needed_by == "a turn":
@@ -159,17 +168,75 @@ async def test_what_a_crash_left_undescribed_is_described_when_it_is_needed(
 
 
 async def test_a_picture_that_no_model_will_describe_goes_by_its_words(
-    guest: Visit, provider: RunningFake
+    teller: Visit, provider: RunningFake
 ) -> None:
     refused = {"status": 400, "message": "this picture cannot be read"}
     await provider.script([{"match": {"contains": LOOK}, "times": -1, "action": refused}])
-    await shows(guest, "What did I pay here?")
-    assert await described(guest) == "sent with the words “What did I pay here?”"
-    await guest.ask("And what was it called?")
+    await shows(teller, "What did I pay here?")
+    assert await described(teller) == "sent with the words “What did I pay here?”"
+    await teller.ask("And what was it called?")
     assert looks(await provider.requests()) == 1
-    await promises_hold(guest)
+    await promises_hold(teller)
 
 
 async def test_a_picture_may_come_without_a_word(guest: Visit) -> None:
     await shows(guest, "")
     assert await guest.one("SELECT count(*) FROM turns WHERE state = 'answered'") == 1
+
+
+async def test_a_picture_can_be_asked_about_in_later_turns(guest: Visit, provider: RunningFake) -> None:
+    """It stays where it is, so that the provider has it in its cache; a description takes its place later."""
+    await provider.script([slowly(0)])
+    await shows(guest, "What did I pay here?")
+    await described(guest)
+    for turn in range(2, 12):
+        await guest.ask(f"And what else, number {turn}?")
+    chats = [r for r in await provider.requests() if r["kind"] == "chat" and LOOK not in str(r["body"])]
+    shown = [len(pictures_in(request)) for request in chats]
+    assert shown == [1] * 8 + [0] * 3
+    for before, after in pairwise(chats[:8]):
+        first, again = before["body"]["messages"][0]["content"][1], after["body"]["messages"][0]["content"][1]
+        assert first["source"] == again["source"]
+    number = await guest.one("SELECT id FROM attachments")
+    assert f"(picture {number}: {SEEN})" in str(chats[-1]["body"]["messages"])
+    audits = await guest.app.pool.fetch(
+        "SELECT estimated_input_tokens_after_prune AS said, reported_input_tokens AS was "
+        "FROM turn_context_audit "
+        "ORDER BY id OFFSET 2"
+    )
+    assert all(abs(row["said"] - row["was"]) <= 0.1 * row["was"] for row in audits), audits
+    await promises_hold(guest)
+
+
+async def test_an_older_picture_is_looked_at_again(guest: Visit, provider: RunningFake) -> None:
+    await guest.app.pool.execute("""UPDATE agents SET config = '{"context": {"picture_turns": 0}}'""")
+    await provider.script([slowly(0)])
+    await shows(guest, "What did I pay here?")
+    await described(guest)
+    number = await guest.one("SELECT id FROM attachments")
+    calls = [{"name": "look_at_picture", "input": {"picture": number + more}} for more in (0, 1)]
+    await provider.script(
+        [{"match": {"contains": "the third line"}, "times": 1, "action": {"tool_use": calls}}]
+    )
+    await guest.ask("What does the third line say?")
+    last = (await provider.requests())[-1]
+    assert pictures_in(last) == [base64.b64encode(PICTURE).decode()]
+    assert f"There is no picture {number + 1} in this conversation any more." in str(last["body"])
+    assert await guest.one("SELECT count(*) FROM attachments") == 1
+    await promises_hold(guest)
+
+
+async def test_a_picture_that_was_looked_at_again_is_forgotten_with_its_message(
+    guest: Visit, provider: RunningFake
+) -> None:
+    await test_an_older_picture_is_looked_at_again(guest, provider)
+    await guest.app.erasure.erase_messages(guest.session_id, [1], "person")
+    assert await guest.one("SELECT count(*) FROM attachments") == 0
+
+
+async def test_spec008_keeps_pictures_until_they_are_summarised(guest: Visit, provider: RunningFake) -> None:
+    await guest.app.pool.execute("""UPDATE agents SET config = '{"preset": "spec008"}'""")
+    await shows(guest, "What did I pay here?")
+    for turn in range(2, 14):
+        await guest.ask(f"And what else, number {turn}?")
+    assert len(pictures_in((await provider.requests())[-1])) == 1

@@ -19,7 +19,7 @@ from shared.config.settings import Settings
 from tests.browser.patience import WAIT_MS
 from web.app import make_parts, make_web_app, start_parts, stop_parts
 from web.dashboard.access import COOKIE
-from web.parts import ModelShown
+from web.parts import ModelShown, Parts
 from web.server.http_server import Listener
 
 
@@ -29,6 +29,7 @@ class House:
 
     url: str
     app: App
+    parts: Parts
     browser: Browser
     contexts: list[BrowserContext] = field(default_factory=list)
     complaints: list[str] = field(default_factory=list)
@@ -88,7 +89,7 @@ async def open_house(settings: Settings, browser: Browser, *, alerts: bool = Fal
     start_parts(parts)
     if alerts:
         parts.tasks.run_forever(app.alert_monitor.run_sends)
-    house = House(url=f"http://127.0.0.1:{port}", app=app, browser=browser)
+    house = House(url=f"http://127.0.0.1:{port}", app=app, parts=parts, browser=browser)
     yield house
     for context in house.contexts:
         await context.close()

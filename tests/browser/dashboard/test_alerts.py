@@ -11,7 +11,7 @@ import pytest
 from playwright.async_api import Browser, Page, expect
 
 from shared.config.settings import load_settings
-from tests.browser.axe import FINDINGS, LOAD
+from tests.browser.axe import look_for_faults
 from tests.browser.dashboard.house import House, open_house
 from tests.browser.dashboard.place import fits
 from tests.kit.fakes.webhook_receiver import Receiver, receiving
@@ -118,6 +118,5 @@ async def test_nothing_stands_in_anybodys_way(house: House, name: str, scheme: s
     )
     await expect(page.get_by_role("heading", name="Who is told")).to_be_visible()
     await look(page, name)
-    await page.evaluate(LOAD)
-    assert await page.evaluate(FINDINGS) == []
+    assert await look_for_faults(page) == []
     await fits(page)

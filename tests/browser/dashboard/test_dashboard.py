@@ -15,7 +15,7 @@ from playwright.async_api import Browser, BrowserContext, Page, Route, expect
 from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.people.operator_auth import create_login_link
 from shared.config.settings import load_settings
-from tests.browser.axe import FINDINGS, LOAD
+from tests.browser.axe import look_for_faults
 from tests.browser.dashboard.news import REFRESHES, without_news
 from tests.browser.dashboard.place import Place, fits, log_in
 from tests.kit.dashboard import seed
@@ -324,12 +324,10 @@ async def test_axe_finds_nothing(seen: Seen, place: Place, browser: Browser, sch
         await page.goto(path if path.startswith("http") else place.url + path)
         await expect(page.locator("main h1")).to_be_visible()
         await expect(page.locator(".skeleton")).to_have_count(0)
-        await page.evaluate(LOAD)
-        found[path] = await page.evaluate(FINDINGS)
+        found[path] = await look_for_faults(page)
     stranger = await browser.new_page(color_scheme=scheme)
     await stranger.goto(f"{place.url}/dashboard/login")
-    await stranger.evaluate(LOAD)
-    found["login"] = await stranger.evaluate(FINDINGS)
+    found["login"] = await look_for_faults(stranger)
     await stranger.close()
     assert {path: some for path, some in found.items() if some} == {}
 
@@ -340,5 +338,4 @@ async def test_axe_finds_nothing_in_an_open_summary(seen: Seen, place: Place) ->
     await page.get_by_text("Show as table").click()
     await page.locator(".fold-item").first.locator("summary").first.click()
     await expect(page.locator(".summary-text").first).to_be_visible()
-    await page.evaluate(LOAD)
-    assert await page.evaluate(FINDINGS) == []
+    assert await look_for_faults(page) == []

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
 from playwright.async_api import Browser, FilePayload, Page, Route, expect
 
 from shared.config.settings import load_settings
-from tests.browser.axe import FINDINGS, LOAD
+from tests.browser.axe import look_for_faults
 from tests.browser.dashboard.house import House, open_house
 from tests.browser.dashboard.news import without_news
 from tests.browser.dashboard.place import fits
@@ -56,7 +60,11 @@ def reply_box(page: Page) -> Any:
 
 
 async def test_who_asks_is_seen_taken_answered_and_given_back(house: House) -> None:
-    desk = await house.operator("Anna")
+    desk = await house.operator("Anna", path="/dashboard/account")
+    await desk.get_by_label("Display name").fill("Mrs. Berger")
+    await desk.get_by_role("button", name="Set the name").click()
+    await expect(desk.get_by_text("People see you as Mrs. Berger.")).to_be_visible()
+    await desk.goto(f"{house.url}/dashboard")
     await expect(desk).to_have_title("Overview · Evertalk")
     visitor = await one_who_waits(house)
     await expect(desk).to_have_title("(1) Overview · Evertalk")
@@ -70,14 +78,18 @@ async def test_who_asks_is_seen_taken_answered_and_given_back(house: House) -> N
     await row.get_by_role("button", name=re.compile("Take")).click()
     await expect(reply_box(desk)).to_be_focused()
     await expect(line(desk)).to_contain_text("You have this conversation")
-    await expect(visitor.get_by_text("Anna", exact=False).first).to_be_visible()
+    await expect(visitor.get_by_text("Mrs. Berger", exact=False).first).to_be_visible()
     await expect(desk).not_to_have_title(re.compile(r"^\("))
     await desk.keyboard.type("Good day, I look for it.")
     await desk.keyboard.press("Shift+Enter")
     await desk.keyboard.type("One moment!")
     await desk.keyboard.press("Enter")
     await expect(visitor.locator("article").last).to_contain_text("I look for it.")
-    await expect(visitor.locator("article").last).to_contain_text("Anna")
+    await expect(visitor.locator("article").last).to_contain_text("Mrs. Berger")
+    await visitor.reload()
+    await expect(visitor.get_by_text("You are talking with Mrs. Berger.")).to_be_visible()
+    await expect(visitor.locator("article").last).to_contain_text("Mrs. Berger")
+    await expect(visitor.get_by_text("Anna")).to_have_count(0)
     own = desk.locator(".message.operator")
     await expect(own).to_contain_text("I look for it.\nOne moment!")
     await expect(own.locator(".by")).to_contain_text("Anna")
@@ -98,6 +110,64 @@ async def test_who_asks_is_seen_taken_answered_and_given_back(house: House) -> N
     assert [one for one in audit if one.startswith("handover")] == [
         "handover.take", "handover.reply", "handover.return",
     ]  # fmt: skip
+
+
+async def test_one_visitor_has_one_name_everywhere(house: House) -> None:
+    await one_who_waits(house)
+    name = f"Visitor {str(await house.one('SELECT public_id FROM parties'))[:6]}"
+    desk = await house.operator("Anna", path="/dashboard/sessions")
+    for path in ("sessions", "waiting", "people"):
+        await desk.goto(f"{house.url}/dashboard/{path}")
+        await expect(desk.locator("main tbody")).to_contain_text(name)
+    await desk.goto(house.url + await house.session_path())
+    await expect(desk.get_by_role("heading", level=1)).to_have_text(name)
+
+
+@asynccontextmanager
+async def shop_with_the_chat(house: House) -> AsyncIterator[str]:
+    """A page of somebody else, which its owner has forgotten to add."""
+    tag = f'<script src="{house.url}/widget.js" data-site="default" data-open="true" async></script>'
+
+    async def page(_request: web.Request) -> web.Response:
+        return web.Response(
+            text=f"<!doctype html><link rel=icon href='data:,'>{tag}", content_type="text/html"
+        )
+
+    app = web.Application()
+    app.router.add_get("/", page)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    await runner.cleanup()
+
+
+async def test_a_page_that_was_refused_is_allowed_with_one_press(house: House) -> None:
+    house.tolerated = ("403", "may not use the chat", "WebSocket")
+    async with shop_with_the_chat(house) as shop:
+        visitor = await house.visitor()
+        await visitor.goto(shop)
+        await expect(visitor.get_by_text("The chat is not available on this page.").first).to_be_visible()
+        desk = await house.operator("Anna", role="admin", path="/dashboard/sites/default")
+        card = desk.get_by_role("region", name="Refused pages")
+        await expect(card).to_contain_text(re.compile(rf"{re.escape(shop)} \d ×, last"))
+        for scheme, width in (("light", 1360), ("dark", 390)):
+            await desk.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+            await desk.set_viewport_size({"width": width, "height": 900})
+            await fits(desk)
+            assert await look_for_faults(desk) == []
+            if folder := os.environ.get("PICTURES_FOLDER"):
+                await desk.screenshot(path=Path(folder) / f"refused-{scheme}.png", full_page=True)
+        await card.get_by_role("button", name=f"Allow {shop}").click()
+        await expect(desk.get_by_text(f"{shop} is allowed.", exact=False).first).to_be_visible()
+        await expect(card).to_have_count(0)
+        assert await house.one("SELECT allowed_origins FROM sites WHERE name = 'default'") == [shop]
+        told = await house.one("SELECT detail FROM audit WHERE action = 'site.origin_allowed'")
+        assert told == {"origin": shop}
+        house.parts.visitors.forget_sites()
+        await visitor.reload()
+        await say(visitor, "Where is my parcel?")
+        await answered(visitor, 1)
 
 
 async def test_of_two_operators_the_slower_is_told_who_has_it(house: House) -> None:
@@ -289,8 +359,7 @@ async def test_axe_finds_nothing_at_the_desk(house: House, scheme: Any, width: i
     found: dict[str, Any] = {}
 
     async def look(state: str) -> None:
-        await page.evaluate(LOAD)
-        found[state] = await page.evaluate(FINDINGS)
+        found[state] = await look_for_faults(page)
         await fits(page)
 
     await expect(page.locator(".waiting-grid tbody tr")).to_be_visible()

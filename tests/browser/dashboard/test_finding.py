@@ -12,7 +12,7 @@ from playwright.async_api import BrowserContext, Locator, Page, expect
 
 from shared.adapters.postgres.db.pool import open_pool
 from shared.config.settings import load_settings
-from tests.browser.axe import FINDINGS, LOAD
+from tests.browser.axe import look_for_faults
 from tests.browser.dashboard.place import Place, fits, log_in
 from tests.kit.dashboard import seed
 from tests.kit.dashboard.fixtures import RunCommands
@@ -93,6 +93,33 @@ async def test_a_few_letters_lead_to_a_page(page: Page, place: Place) -> None:
     await expect(finder).to_be_hidden()
 
 
+async def test_words_lead_to_the_turn_in_which_they_were_said(page: Page, place: Place) -> None:
+    async with place.pool.acquire() as connection:
+        seeded = await seed.a_session(connection, person="Zoe", turns=392, minutes_ago=60)
+        await seed.talk(connection, seeded, turns=392)
+    await page.goto(f"{place.url}/dashboard/sessions")
+    await page.get_by_role("link", name="Search messages").click()
+    field = page.get_by_role("searchbox")
+    await expect(field).to_be_focused()
+    await field.fill("person says turn 200")
+    await page.keyboard.press("Enter")
+    hit = page.locator(".hit")
+    await expect(hit).to_have_count(1)
+    await expect(hit).to_contain_text("person says something in turn 200")
+    assert await look_for_faults(page) == []
+    await photograph(page, "search-messages")
+    await hit.click()
+    message = page.locator(".message[aria-current]")
+    await expect(message).to_be_in_viewport()
+    await expect(message).to_contain_text("person says something in turn 200")
+    await expect(page.locator(".messages")).not_to_contain_text("turn 390")
+    await page.get_by_role("button", name="Show the newest messages").click()
+    await expect(page.locator(".messages")).to_contain_text("turn 390")
+    await page.go_back()
+    await expect(page.get_by_role("searchbox")).to_have_value("person says turn 200")
+    await expect(page.locator(".hit")).to_have_count(1)
+
+
 async def test_a_name_leads_to_a_conversation_and_words_to_a_search(page: Page, place: Place) -> None:
     await page.goto(f"{place.url}/dashboard")
     finder = await opened(page)
@@ -105,8 +132,7 @@ async def test_a_name_leads_to_a_conversation_and_words_to_a_search(page: Page, 
     )  # fmt: skip
     await page.keyboard.press("ArrowDown")
     await expect(options.nth(1)).to_have_attribute("aria-selected", "true")
-    await page.evaluate(LOAD)
-    assert await page.evaluate(FINDINGS) == []
+    assert await look_for_faults(page) == []
     await photograph(page, "finder-name")
     await page.keyboard.press("ArrowUp")
     await page.keyboard.press("Enter")
@@ -135,8 +161,7 @@ async def test_the_finder_goes_away_and_is_in_the_menu_of_a_telephone(page: Page
     await page.get_by_role("button", name="Menu").click()
     await page.get_by_role("button", name="Go to").click()
     await expect(page.get_by_role("combobox", name="Go to")).to_be_focused()
-    await page.evaluate(LOAD)
-    assert await page.evaluate(FINDINGS) == []
+    assert await look_for_faults(page) == []
 
 
 async def test_older_summaries_come_page_after_page_until_the_first(page: Page, place: Place) -> None:
@@ -156,8 +181,7 @@ async def test_older_summaries_come_page_after_page_until_the_first(page: Page, 
     await last.locator("summary").first.click()
     await expect(last.get_by_text("Summary number 1", exact=True)).to_be_visible()
     await expect(last.get_by_text("Turns 1 – 3")).to_be_visible()
-    await page.evaluate(LOAD)
-    assert await page.evaluate(FINDINGS) == []
+    assert await look_for_faults(page) == []
 
 
 async def test_light_or_dark_is_chosen_once_for_this_browser(page: Page, place: Place) -> None:
@@ -178,8 +202,7 @@ async def test_light_or_dark_is_chosen_once_for_this_browser(page: Page, place: 
     await theme.click()
     await expect(theme).to_have_text("Theme dark")
     assert await page.evaluate(background) == dark
-    await page.evaluate(LOAD)
-    assert await page.evaluate(FINDINGS) == []
+    assert await look_for_faults(page) == []
     await photograph(page, "theme")
     await theme.click()
     await expect(theme).to_have_text("Theme as the system")
@@ -213,8 +236,7 @@ async def test_a_view_is_saved_opened_and_removed_in_this_browser(page: Page, pl
         await page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
         await page.set_viewport_size({"width": width, "height": 900})
         await fits(page)
-        await page.evaluate(LOAD)
-        assert await page.evaluate(FINDINGS) == []
+        assert await look_for_faults(page) == []
         if folder := os.environ.get("PICTURES_FOLDER"):
             await page.screenshot(path=Path(folder) / f"views-{scheme}-{width}.png")
     await view.click()

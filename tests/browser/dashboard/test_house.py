@@ -17,7 +17,7 @@ from playwright.async_api import Browser, BrowserContext, Page, expect
 from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.people.operator_auth import create_login_link
 from shared.config.settings import load_settings
-from tests.browser.axe import FINDINGS, LOAD
+from tests.browser.axe import look_for_faults
 from tests.browser.dashboard.place import fits
 from tests.browser.patience import WAIT_MS
 from tests.kit.dashboard.fixtures import RunCommands
@@ -135,8 +135,7 @@ async def test_a_note_is_added_for_a_person_who_is_looked_for_and_taken_back(
         await page.emulate_media(color_scheme="dark" if name == "dark" else "light")
         await page.set_viewport_size({"width": width, "height": 900})
         await fits(page)
-        await page.evaluate(LOAD)
-        assert await page.evaluate(FINDINGS) == [], name
+        assert await look_for_faults(page) == [], name
         if folder := os.environ.get("PICTURES_FOLDER"):
             await page.screenshot(path=Path(folder) / f"add-note-{name}.png")
     await words.fill(f"Allergic to shellfish {HOSTILE}")
@@ -237,8 +236,7 @@ async def test_an_agent_and_a_site_are_made_by_a_name(
     await page.get_by_label("Name").fill("default")
     await make.click()
     await expect(page.get_by_text("of that name already")).to_be_visible()
-    await page.evaluate(LOAD)
-    assert await page.evaluate(FINDINGS) == []
+    assert await look_for_faults(page) == []
     if folder := os.environ.get("PICTURES_FOLDER"):
         for scheme, width in (("light", 1360), ("dark", 1360), ("light", 390)):
             await page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
@@ -293,8 +291,7 @@ async def test_no_page_of_the_house_has_a_finding(seen: Seen, place: Place, look
             await page.screenshot(path=Path(folder) / f"{name}-{look}.png", full_page=True)
         wide = await page.evaluate("document.documentElement.scrollWidth - innerWidth")
         assert wide <= 0, (path, wide)
-        await page.evaluate(LOAD)
-        findings = await page.evaluate(FINDINGS)
+        findings = await look_for_faults(page)
         assert findings == [], (path, findings)
 
 

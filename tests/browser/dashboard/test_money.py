@@ -16,7 +16,7 @@ from playwright.async_api import BrowserContext, Page, expect
 
 from shared.adapters.postgres.db.pool import open_pool
 from shared.config.settings import load_settings
-from tests.browser.axe import FINDINGS, LOAD
+from tests.browser.axe import look_for_faults
 from tests.browser.dashboard.place import Place, fits, log_in
 from tests.kit.dashboard import money_seed, seed
 from tests.kit.dashboard.fixtures import RunCommands
@@ -109,8 +109,7 @@ async def test_a_provider_that_is_out_for_one_process_is_on_the_overview(page: P
             ["bot ConnectError", "worker 529 overloaded_error"]
         )
         await expect(row).to_contain_text("42 s")
-        await page.evaluate(LOAD)
-        assert await page.evaluate(FINDINGS) == []
+        assert await look_for_faults(page) == []
         for scheme, width in (("light", 1360), ("dark", 1360), ("light", 390)):
             await page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
             await page.set_viewport_size({"width": width, "height": 900})
@@ -186,6 +185,5 @@ async def test_axe_finds_nothing_and_nothing_scrolls_sideways(
         await expect(page.locator("main h1")).to_be_visible()
         await expect(page.locator(".skeleton")).to_have_count(0)
         await photograph(page, f"{path.strip('/?').split('?')[0] or 'overview'}-{scheme}-{width}")
-        await page.evaluate(LOAD)
-        assert await page.evaluate(FINDINGS) == [], path
+        assert await look_for_faults(page) == [], path
         await fits(page)

@@ -19,7 +19,7 @@ from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.people.operator_auth import Operators, create_login_link
 from shared.config.settings import load_settings
 from shared.core.identity.totp import code_at, step_of
-from tests.browser.axe import FINDINGS, LOAD
+from tests.browser.axe import look_for_faults
 from tests.browser.dashboard.place import fits
 from tests.browser.patience import WAIT_MS
 from tests.kit.audit_tampering import forge
@@ -146,7 +146,7 @@ async def test_an_admin_ends_a_login_and_locks_somebody_out(house: House) -> Non
     await admin.goto(f"{house.url}/dashboard/operators")
     await admin.get_by_role("link", name="Grace").click()
     one = admin.get_by_role("region", name="Grace", exact=True)
-    await one.get_by_role("button", name="End the login of Grace").click()
+    await one.get_by_role("button", name="Log out Grace").click()
     await expect(one).to_contain_text("No login is open.")
     await grace.goto(f"{house.url}/dashboard/account")
     await expect(grace.get_by_label("Password")).to_be_visible()
@@ -261,8 +261,7 @@ async def test_a_second_factor_is_set_up_asked_for_and_taken_away(house: House) 
 
 async def sound(page: Page) -> None:
     """Nothing that axe finds, and nothing to scroll sideways."""
-    await page.evaluate(LOAD)
-    assert await page.evaluate(FINDINGS) == []
+    assert await look_for_faults(page) == []
     await fits(page)
 
 
@@ -281,11 +280,9 @@ async def test_axe_finds_nothing_and_a_telephone_never_scrolls_sideways(house: H
             await expect(admin.locator("main .skeleton")).to_have_count(0)
             await expect(admin.locator("main h1")).to_be_visible()
             await expect(admin.get_by_text("Checking the chain")).to_have_count(0)
-            await admin.evaluate(LOAD)
-            found[path, width] = await admin.evaluate(FINDINGS)
+            found[path, width] = await look_for_faults(admin)
             await fits(admin)
     stranger = await house.page(color_scheme=scheme)
     await stranger.goto(f"{house.url}/dashboard/login")
-    await stranger.evaluate(LOAD)
-    found["login", 0] = await stranger.evaluate(FINDINGS)
+    found["login", 0] = await look_for_faults(stranger)
     assert {key: some for key, some in found.items() if some} == {}

@@ -12,7 +12,7 @@ from playwright.async_api import Browser, BrowserContext, Page, expect
 from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.people.operator_auth import digest_of
 from shared.config.settings import load_settings
-from tests.browser.axe import FINDINGS, LOAD
+from tests.browser.axe import look_for_faults
 from tests.browser.dashboard.place import fits
 from tests.browser.patience import WAIT_MS
 from tests.kit.dashboard.fixtures import NobodyListens, Pool, RunCommands
@@ -87,8 +87,7 @@ async def test_a_note_is_added_beside_the_conversation_and_every_page_of_it_show
     await expect(form).to_contain_text("About Maria")
     await form.get_by_label("What to remember").fill(f"{FACT} {HOSTILE}")
     await form.get_by_role("combobox", name="Kind").select_option("profile")
-    await page.evaluate(LOAD)
-    assert await page.evaluate(FINDINGS) == []
+    assert await look_for_faults(page) == []
     await form.get_by_role("button", name="Add the note").click()
     await expect(notes.get_by_text("The note is kept.")).to_be_visible()
     for seen in (notes, other.get_by_label("Notes", exact=True)):

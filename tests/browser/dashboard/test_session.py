@@ -21,7 +21,7 @@ from shared.services.compaction.flusher import MAX_FLUSH_ROUNDS
 from shared.services.memory.memory_tools import SaveMemoryTool
 from shared.services.turns.toolbox import Toolbox
 from tests.acceptance.turns.test_request_replay import FILLER, Sent
-from tests.browser.axe import FINDINGS, LOAD
+from tests.browser.axe import look_for_faults
 from tests.browser.dashboard.place import fits
 from tests.browser.patience import WAIT_MS
 from tests.kit.app_driver import LookUp, Visit, running_app, visit, with_little_room, working
@@ -121,8 +121,7 @@ async def test_the_slider_shows_what_the_model_saw(talk: Talk) -> None:
     await expect(seen.locator("del").first).to_be_visible()
     for summary in await seen.locator("details.before > summary").all():
         await summary.click()
-    await page.evaluate(LOAD)
-    assert await page.evaluate(FINDINGS) == []
+    assert await look_for_faults(page) == []
     again = await talk.page("?turn=3&call=1")
     await expect(again.get_by_text("Turn 3, call 1 of 2")).to_be_visible()
     about = await talk.guest.one("SELECT count(*) FROM audit WHERE action = 'read.replay'")
@@ -155,8 +154,7 @@ async def test_a_conversation_is_saved_as_a_file_in_either_form(talk: Talk) -> N
     await button.focus()
     await page.keyboard.press("Enter")
     await pictures(page, "export")
-    await page.evaluate(LOAD)
-    assert await page.evaluate(FINDINGS) == []
+    assert await look_for_faults(page) == []
     for width in (1360, 390):
         await page.set_viewport_size({"width": width, "height": 900})
         await fits(page)
@@ -236,8 +234,7 @@ async def test_a_flush_says_how_far_it_is_while_it_saves(
              document.querySelector('.bar.known'), '::after').transform).a - share) < 0.01""",
         arg=far / 100,
     )
-    await page.evaluate(LOAD)
-    assert await page.evaluate(FINDINGS) == []
+    assert await look_for_faults(page) == []
     await pictures(page, "flush")
     goes_on.set()
     await expect(dialog.locator(".done")).to_be_visible()
@@ -263,8 +260,7 @@ async def test_a_summary_is_estimated_made_and_compared(talk: Talk) -> None:
     await expect(start).to_be_enabled()
     await expect(dialog.get_by_text("Summarises")).to_be_visible()
     await dialog.get_by_label("What matters most").fill("the river")
-    await page.evaluate(LOAD)
-    assert await page.evaluate(FINDINGS) == []
+    assert await look_for_faults(page) == []
     before = await talk.guest.one("SELECT count(*) FROM links WHERE kind = 'summary'")
     with pytest.MonkeyPatch.context() as paused:
         paused.setattr(Visit, "run_due_jobs", nothing_is_done)
@@ -278,8 +274,7 @@ async def test_a_summary_is_estimated_made_and_compared(talk: Talk) -> None:
     await newest.get_by_role("tab", name="Diff").click()
     await expect(newest.get_by_role("heading", name="Facts that the summary does not say")).to_be_visible()
     await expect(newest.get_by_text("Words, against the summary before")).to_be_visible()
-    await page.evaluate(LOAD)
-    assert await page.evaluate(FINDINGS) == []
+    assert await look_for_faults(page) == []
     gauge = await talk.guest.app.sessions.measure_context(talk.guest.session_id)
     assert gauge is not None
     limit = await page.evaluate("async (n) => (await import('/static/shared/fmt.js')).tokens(n)", gauge.limit)

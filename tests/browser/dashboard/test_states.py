@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 from playwright.async_api import Page, Route, expect
 
-from tests.browser.axe import FINDINGS, LOAD
+from tests.browser.axe import look_for_faults
 from tests.browser.dashboard.test_remembered import Desk, desk
 from tests.kit.dashboard import seed_work
 from tests.kit.dashboard.people_seed import a_site
@@ -33,8 +33,7 @@ async def test_what_is_not_there_is_said_with_a_way_back(
     page = await desk.operator("admin")
     await page.goto(f"{desk.url}/dashboard/{path}")
     await expect(page.get_by_role("heading", name=words, level=1)).to_be_visible()
-    await page.evaluate(LOAD)
-    assert await page.evaluate(FINDINGS) == []
+    assert await look_for_faults(page) == []
     await page.get_by_role("link", name=back).click()
     await expect(
         page.get_by_role("heading", name=back.removeprefix("All ").capitalize(), level=1)

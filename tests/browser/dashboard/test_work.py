@@ -15,7 +15,7 @@ from playwright.async_api import Browser, BrowserContext, Page, expect
 from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.people.operator_auth import create_login_link
 from shared.config.settings import load_settings
-from tests.browser.axe import FINDINGS, LOAD
+from tests.browser.axe import look_for_faults
 from tests.browser.patience import WAIT_MS
 from tests.kit.dashboard import seed, seed_work
 from tests.kit.dashboard.fixtures import NobodyListens, Pool, work_desk_of
@@ -107,7 +107,9 @@ async def test_all_that_the_filters_show_are_begun_again_and_the_question_says_h
 
 async def test_jobs_of_one_session_are_found_by_its_address(work: Work) -> None:
     await work.open("jobs", "Jobs")
-    await work.page.get_by_role("button", name="Only jobs of the session of Summarise #1", exact=True).click()
+    await work.page.get_by_role(
+        "button", name="Filter: only jobs of the session of Summarise #1", exact=True
+    ).click()
     await expect(work.page.locator(".chip")).to_be_visible()
     assert str(work.maria.public_id) in work.page.url
     await work.page.get_by_role("button", name="Tidy", exact=True).click()
@@ -121,12 +123,12 @@ async def test_jobs_of_one_session_are_found_by_its_address(work: Work) -> None:
 async def test_an_answer_in_doubt_is_settled(work: Work) -> None:
     await work.open("deliveries", "Deliveries")
     await expect(work.page.get_by_text("the connection broke")).to_be_visible()
-    await work.page.get_by_role("button", name="Send turn 2, part 1 again").click()
+    await work.page.get_by_role("button", name="Send again: turn 2, part 1").click()
     await expect(work.page.get_by_text("If it did arrive, the person reads it twice.")).to_be_visible()
     await work.picture("deliveries-sure")
     await work.page.get_by_role("dialog").get_by_role("button", name="Send again").click()
     await expect(work.page.locator(".told")).to_have_text("1 part on its way.")
-    await work.page.get_by_role("button", name="Mark turn 3, part 2 as arrived").click()
+    await work.page.get_by_role("button", name="Arrived: turn 3, part 2").click()
     await work.page.get_by_role("button", name="It arrived").click()
     await expect(work.page.locator("tbody a.row-link")).to_have_count(1)
     states = await work.pool.fetch("SELECT state FROM deliveries ORDER BY turn_no, part")
@@ -186,7 +188,6 @@ async def test_axe_finds_nothing_and_nothing_is_wider_than_a_telephone(
         await work.open(path, heading)
         await expect(work.page.locator("tbody a.row-link").first).to_be_visible()
         await work.picture(f"{path}-{colours}-{width}")
-        await work.page.evaluate(LOAD)
-        assert await work.page.evaluate(FINDINGS) == []
+        assert await look_for_faults(work.page) == []
         wide = await work.page.evaluate("document.documentElement.scrollWidth - innerWidth")
         assert wide <= 0

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import AsyncIterator
 from typing import Any
 
 import asyncpg
 import pytest
 from aiohttp import web
-from playwright.async_api import Browser, BrowserContext, Page, async_playwright
+from playwright.async_api import Browser, BrowserContext, Page
 
 from shared.adapters.embedded import EmbeddedServers
 from shared.adapters.postgres.operations.invariants import check_invariants
@@ -33,7 +31,6 @@ _DOUBLED = """
   }).observe(document, {childList: true, subtree: true, characterData: true});
 """
 """What stood there twice, if only for a moment; nobody says the same thing twice."""
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or ""
 
 
 @pytest.fixture
@@ -56,23 +53,18 @@ async def url(database_url: str, redis_url: str) -> AsyncIterator[str]:
 
 
 @pytest.fixture
-async def page(url: str) -> AsyncIterator[Page]:
-    if not CHROMIUM:
-        if os.environ.get("CI"):
-            pytest.fail("Chromium is missing; the browser tests must run here")
-        pytest.skip("Chromium is not installed")
+async def page(url: str, browser: Browser) -> AsyncIterator[Page]:
     complaints: list[str] = []
-    async with async_playwright() as play:
-        browser = await play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        opened = await browser.new_page(locale="en-US")
-        opened.set_default_timeout(WAIT_MS)
-        opened.on(
-            "console", lambda one: complaints.append(one.text) if one.type in {"error", "warning"} else None
-        )
-        opened.on("pageerror", lambda error: complaints.append(str(error)))
-        await opened.goto(f"{url}/chat")
-        yield opened
-        await browser.close()
+    own = await browser.new_context(locale="en-US")
+    opened = await own.new_page()
+    opened.set_default_timeout(WAIT_MS)
+    opened.on(
+        "console", lambda one: complaints.append(one.text) if one.type in {"error", "warning"} else None
+    )
+    opened.on("pageerror", lambda error: complaints.append(str(error)))
+    await opened.goto(f"{url}/chat")
+    yield opened
+    await own.close()
     assert complaints == []
 
 

@@ -1,6 +1,6 @@
 """Two tabs in storms of resets, refusals, black holes and reloads: in the end both show what Postgres holds.
 
-`STORMS=200` in the environment makes it as many.
+`STORMS=200` in the environment makes it as many; by day they are ten.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from tests.browser.real.conftest import WITHIN_MS
 from tests.kit.deployment.breakable_servers import Case
 from tests.kit.fakes.messages_api.harness import RunningFake
 from tests.kit.fakes.tcp_proxy import Link, TcpProxy
+from tests.kit.night import by_night
 
 pytestmark = pytest.mark.browser
-STORMS = int(os.environ.get("STORMS", "30"))
+STORMS = int(os.environ.get("STORMS") or by_night(30, else_=10))
 PACE_MS = 60
 SEED = 7
 LOOKED_AT = 24

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import re
 
 import asyncpg
 import pytest
-from playwright.async_api import Page, expect
+from playwright.async_api import FilePayload, Page, expect
 
 from tests.browser.patience import WAIT_MS
 from tests.kit.fakes.tcp_proxy import Cut, Link, TcpProxy
@@ -68,6 +69,94 @@ async def test_a_command_that_nobody_knows_is_told_the_nearest_and_asks_no_model
     connection = await asyncpg.connect(database_url)
     assert await connection.fetchval("SELECT count(*) FROM turns") == 2
     await connection.close()
+
+
+async def give(page: Page, command: str) -> None:
+    box = page.get_by_role("textbox", name="Message")
+    await box.fill(command)
+    await box.press("Escape")
+    await box.press("Enter")
+
+
+async def test_a_line_shows_where_the_conversation_was_cut(page: Page) -> None:
+    await ask(page, "Before all of it")
+    await give(page, "/separator")
+    await expect(page.locator(".mark")).to_have_count(1)
+    await ask(page, "In between")
+    await give(page, "/new")
+    await expect(page.locator(".mark")).to_have_count(2)
+    await ask(page, "After all of it")
+    rows = page.locator(".items").locator("article.person, .mark")
+    shown: list[str | re.Pattern[str]] = [
+        "Before all of it", "The assistant no longer looks at what is above", "In between",
+        re.compile("New conversation"), "After all of it",
+    ]  # fmt: skip
+    await expect(rows).to_contain_text(shown)
+    await page.reload()
+    await expect(rows).to_contain_text(shown)
+
+
+async def test_what_a_command_asks_is_answered_with_a_button(page: Page) -> None:
+    await ask(page, "Hello")
+    await give(page, "/mode")
+    await page.get_by_role("button", name="thorough").click()
+    await expect(page.locator(".result").last).to_contain_text("From now on I answer in the mode thorough.")
+    await expect(page.locator(".result").get_by_role("button")).to_have_count(0)
+    await give(page, "/forget everything")
+    await page.get_by_role("button", name="Erase all of it").click()
+    await expect(page.locator("article.person")).to_have_count(0)
+
+
+async def test_commands_stand_in_groups(page: Page) -> None:
+    box = page.get_by_role("textbox", name="Message")
+    await box.press_sequentially("/")
+    await expect(page.get_by_role("group", name="What I remember").get_by_role("option")).to_contain_text(
+        ["/memory", "/remember", "/forget"]
+    )
+    await box.press("ArrowUp")
+    last = page.get_by_role("option").last
+    await expect(last).to_have_attribute("aria-selected", "true")
+    await box.fill("")
+    await ask(page, "Hello")
+    await give(page, "/help")
+    await expect(page.locator(".result").last.locator("strong")).to_contain_text(["Talking", "What I see"])
+
+
+async def test_nothing_is_kept_of_somebody_who_only_looks_in(page: Page, database_url: str) -> None:
+    connection = await asyncpg.connect(database_url)
+
+    async def kept() -> list[int]:
+        tables = ("sessions", "addresses", "parties", "visitors")
+        return [await connection.fetchval(f"SELECT count(*) FROM {table}") for table in tables]
+
+    before = await kept()
+    box = page.get_by_role("textbox", name="Message")
+    await box.press_sequentially("/hel")
+    await expect(page.get_by_role("option")).to_have_count(1)
+    await page.reload()
+    await expect(page.get_by_role("button", name="Menu")).to_be_visible()
+    other = await page.context.new_page()
+    await other.goto(page.url)
+    await expect(other.get_by_role("button", name="Menu")).to_be_visible()
+    assert await kept() == before
+    await box.fill("")
+    await ask(page, "Hello")
+    assert await kept() == [one + 1 for one in before]
+    await ask(other, "Hello again")
+    await expect(other.locator("article")).to_have_count(4)
+    await page.reload()
+    await expect(page.locator("article")).to_have_count(4)
+    assert await kept() == [one + 1 for one in before]
+    await connection.close()
+
+
+async def test_a_file_may_be_the_first_that_is_said(page: Page) -> None:
+    await page.get_by_role("button", name="Attach files").click()
+    file: FilePayload = {"name": "list.txt", "mimeType": "text/plain", "buffer": b"Bread, milk"}
+    await page.locator("input[type=file]").set_input_files(file)
+    await expect(page.locator(".composer .file[data-state=ready]")).to_have_count(1)
+    await ask(page, "What is on my list?")
+    await expect(page.locator(".sent-file")).to_have_count(1)
 
 
 async def test_a_printed_page_holds_the_whole_conversation(page: Page) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,20 +11,16 @@ from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Dialog,
 from tests.browser.kept import Profile, Profiles
 from tests.browser.patience import WAIT_MS
 from tests.browser.widget.stub import Stub
-
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or ""
+from tests.kit.needed_programs import chromium
 
 
 @pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
-    if not CHROMIUM:
-        if os.environ.get("CI"):
-            pytest.fail("Chromium is missing; the browser tests must run here")
-        pytest.skip("Chromium is not installed")
+    program = chromium()
     with sync_playwright() as play:
-        chromium = play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield chromium
-        chromium.close()
+        opened = play.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield opened
+        opened.close()
 
 
 @pytest.fixture(scope="package")

@@ -9,7 +9,7 @@ import itertools
 import json
 import threading
 import weakref
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
@@ -67,7 +67,7 @@ XSS = """<script>alert(1)</script> <img src=x onerror=alert(2)> <svg onload=aler
 [good](https://good.invalid/) [mail](mailto:a@b.invalid) [call](tel:+123) [bank.com](https://evil.invalid/)"""
 
 FRAMES: dict[str, tuple[set[str], set[str]]] = {
-    "hello": ({"v", "site", "last_seq", "locale", "tz"}, {"session", "token", "identity"}),
+    "hello": ({"v", "site", "last_seq", "locale", "tz"}, {"session", "token", "identity", "begin"}),
     "msg": ({"cid", "text"}, {"attachments"}),
     "command": ({"cid", "command", "args"}, set()),
     "stop": (set(), {"mid"}),
@@ -234,6 +234,8 @@ class Stub:
         self.hold_progress.set()
         self.epoch = 1
         self.heartbeat_ms = 25_000
+        self.replies: dict[str, str] = {}
+        """What else is answered to these words."""
         self.release = threading.Event()
         self.requests: list[str] = []
         self._ids = itertools.count(1)
@@ -737,10 +739,18 @@ class Stub:
                 session.events.append(event | {"at": at, "event_seq": len(session.events) + 1})
         session.turn = turns
 
-    async def push(self, session: Session, text: str) -> None:
-        """An answer nobody asked for, whole."""
+    async def push(
+        self, session: Session, text: str, *, files: Sequence[tuple[str, str, bytes]] = ()
+    ) -> None:
+        """An answer nobody asked for, whole; with `files` of a name, a kind and bytes."""
         session.turn += 1
-        await self._say(session, session.turn, text)
+        told = []
+        for name, mime, content in files:
+            ident = f"f{next(self._ids)}"
+            shown = {"id": ident, "name": name, "mime": mime, "size": len(content)}
+            told.append({**shown, "url": f"/api/v1/attachments/{ident}"})
+            session.files[ident] = (told[-1], content)
+        await self._say(session, session.turn, text, **({"attachments": told} if told else {}))
 
     async def _say(self, session: Session, turn: int, text: str, **more: Any) -> None:
         event = {
@@ -818,7 +828,7 @@ class Stub:
             await self.send(session, {"t": "ctx"} | ctx(session.used))
 
     async def _answer(self, session: Session, turn: int, text: str) -> None:
-        whole = {"md": MARKDOWN, "xss": XSS}.get(text, f"You said: {text}")
+        whole = ({"md": MARKDOWN, "xss": XSS} | self.replies).get(text, f"You said: {text}")
         if text.startswith(("slow", "drop", "long")):
             whole = "\n\n".join(f"Line {number} of the answer 😀." for number in range(40))
         if text == "fail":

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.axe import FINDINGS, LOAD
+from tests.browser.axe import find_faults
 from tests.browser.widget.conftest import Desk
 from tests.browser.widget.stub import COMMANDS, Stub, ctx, note_of
 from tests.browser.widget.test_chat import log, say
@@ -51,13 +51,11 @@ WEAR = """(theme) => {
 
 def findings(page: Page, colours: Iterable[Colours]) -> list[str]:
     """What is wrong in this state, in each of the colours."""
-    if not page.evaluate("'axe' in window"):
-        page.evaluate(LOAD)
     found: list[str] = []
     for theme, forced in colours:
         page.emulate_media(forced_colors=forced)
         page.evaluate(WEAR, theme)
-        found += [f"{theme}, forced {forced}: {words}" for words in page.evaluate(FINDINGS)]
+        found += [f"{theme}, forced {forced}: {words}" for words in find_faults(page)]
     return found
 
 

@@ -83,7 +83,7 @@ def test_picked_pasted_and_dropped_files_go_out_with_the_message(desk: Desk, stu
     expect(chips(page)).to_have_count(0)
     bubble = log(page).locator(".person")
     expect(bubble).to_contain_text("Look at these")
-    expect(bubble.get_by_role("button", name="Save a.txt, 1 kB")).to_be_visible()
+    expect(bubble.get_by_role("button", name="Save a.txt 1 kB")).to_be_visible()
     expect(bubble.get_by_role("button", name="Save shot.png")).to_be_visible()
     expect(bubble.locator("canvas")).to_have_count(2)
     (frame,) = arrived(page, stub, "msg", 1)
@@ -107,6 +107,21 @@ def test_after_a_reload_pictures_are_drawn_from_what_the_server_has(desk: Desk, 
         log(page).get_by_role("button", name="Save x.png").click()
     assert download.value.suggested_filename == "x.png"
     assert download.value.path().read_bytes() == png("red")
+
+
+def test_an_answer_brings_its_files_and_charts(desk: Desk, stub: Stub) -> None:
+    page = shop(desk)
+    files = ("plan.md", "text/markdown", b"# Plan"), ("sales.png", "image/png", png("red"))
+    stub.call(stub.push(stub.only(), "There they are.", files=files))
+    answer = log(page).locator("article.assistant").last
+    expect(answer).to_contain_text("There they are.")
+    expect(answer.locator("canvas")).to_have_count(1)
+    with page.expect_download() as download:
+        answer.get_by_role("button", name="Save plan.md").click()
+    assert download.value.suggested_filename == "plan.md"
+    assert download.value.path().read_bytes() == b"# Plan"
+    page.reload()
+    expect(log(page).locator("article.assistant canvas")).to_have_count(1)
 
 
 def test_pictures_that_come_late_leave_the_reader_at_the_end(desk: Desk, stub: Stub) -> None:
@@ -149,7 +164,9 @@ def test_a_file_that_is_refused_says_why_and_can_be_taken_away(desk: Desk, stub:
     pick(page, file("a.zip", b"PK"), file("large.txt", b"x" * 200_001), file("empty.txt", b""))
     failed = page.locator(".composer .file[data-state=failed]")
     expect(failed).to_have_count(3)
-    expect(chips(page).nth(0)).to_contain_text("only pictures, texts and PDF can be read")
+    expect(chips(page).nth(0)).to_contain_text(
+        "only pictures, texts, PDF, office files and e-books can be read"
+    )
     expect(chips(page).nth(1)).to_contain_text("larger than 0 MB")
     expect(chips(page).nth(2)).to_contain_text("there is nothing in it to read")
     page.get_by_role("textbox", name="Message").fill("Still here")

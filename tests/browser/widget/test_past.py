@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from io import BytesIO
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
+from pypdf import PdfReader
 
-from tests.browser.axe import FINDINGS, LOAD
+from tests.browser.axe import find_faults
 from tests.browser.widget.conftest import Desk
 from tests.browser.widget.stub import Stub
 from tests.browser.widget.test_chat import becomes, log, say
@@ -263,17 +266,16 @@ def test_axe_finds_nothing_among_days_gaps_and_dates(desk: Desk, stub: Stub, the
     stub.recall(stub.only(), 100)
     stub.newest = 50
     page.reload()
-    page.evaluate(LOAD)
     stub.broken = True
     to_the_top(page)
     expect(log(page).get_by_role("button", name="Try again")).to_be_visible()
-    assert page.evaluate(FINDINGS) == []
+    assert find_faults(page) == []
     stub.broken = False
     log(page).press("Home")
     expect(log(page).get_by_text(BEGINNING)).to_be_in_viewport()
     log(page).locator(".day button").first.click()
     expect(page.get_by_label("Date", exact=True)).to_be_visible()
-    assert page.evaluate(FINDINGS) == []
+    assert find_faults(page) == []
     small = """all => all.filter((one) => one.checkVisibility()).map((one) => one.getBoundingClientRect())
         .filter((box) => box.height < 24 || box.width < 24).length"""
     assert page.locator("button").evaluate_all(small) == 0
@@ -291,3 +293,13 @@ def test_a_hundred_thousand_messages_stay_smooth(desk: Desk) -> None:
     assert told["most"] <= SHOWN
     assert told["typical"] < 50
     assert told["live"] < 100
+
+
+def test_a_saved_page_holds_all_that_was_loaded(desk: Desk, stub: Stub) -> None:
+    page = remembered(desk, stub, 250)
+    read_up(page, until=log(page).get_by_text(BEGINNING))
+    paper = PdfReader(BytesIO(page.pdf()))
+    words = " ".join(sheet.extract_text() for sheet in paper.pages).split()
+    printed = [number for word, number in pairwise(words) if word == "Question"]
+    assert printed == [str(turn) for turn in range(1, 251)]
+    assert state(page)["count"] <= SHOWN, "and then the screen is as it was"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, Page, Route, expect
 
-from tests.browser.axe import FINDINGS, LOAD
+from tests.browser.axe import find_faults
 from tests.browser.widget.conftest import Desk
 from tests.browser.widget.stub import Stub, ctx, note_of
 from tests.browser.widget.test_chat import log
@@ -118,8 +118,7 @@ def test_files_and_starters_stand_the_other_way_round(hebrew: Desk, stub: Stub) 
     expect(first.locator("canvas")).to_be_visible()
     assert left_of(first.get_by_role("button"), first.locator(".file-words"))
     assert left_of(first.locator(".file-words"), first.locator("canvas"))
-    page.evaluate(LOAD)
-    assert page.evaluate(FINDINGS) == []
+    assert find_faults(page) == []
 
 
 def test_a_phone_from_right_to_left_scrolls_no_way_but_down(hebrew: Desk, stub: Stub) -> None:
@@ -129,8 +128,7 @@ def test_a_phone_from_right_to_left_scrolls_no_way_but_down(hebrew: Desk, stub: 
     talk(page, stub)
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     assert page.get_by_role("log").evaluate("node => node.scrollWidth <= node.clientWidth")
-    page.evaluate(LOAD)
-    assert page.evaluate(FINDINGS) == []
+    assert find_faults(page) == []
 
 
 def test_no_visitor_is_given_half_a_language(desk: Desk) -> None:

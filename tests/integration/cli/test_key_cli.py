@@ -9,7 +9,8 @@ import asyncpg
 import pytest
 
 from shared.adapters.postgres.db.pool import open_pool
-from shared.adapters.postgres.people.api_keys import PREFIX_CHARS, PostgresApiKeys
+from shared.adapters.postgres.people.api_key_admin import PREFIX_CHARS
+from shared.adapters.postgres.people.api_keys import PostgresApiKeys
 from shared.adapters.postgres.people.operator_auth import Operators
 from shared.cli.key import read_key_arguments, run_key
 from shared.core.identity.api_keys import SCOPES

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from shared.adapters.encryption import Encryption
-from shared.adapters.postgres.people.sites import secret_about
 from shared.adapters.postgres.people.visitors import PostgresVisitors
+from shared.config.sites import secret_about
 from tests.integration.cli.test_agent_cli import Desk, Pool, desk, pool, writes
 
 __all__ = ["desk", "pool"]

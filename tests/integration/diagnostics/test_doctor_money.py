@@ -7,7 +7,7 @@ from typing import Any
 
 from shared.cli.model_discovery import describe_models
 from shared.config.settings import load_settings
-from shared.diagnostics.spending_checks import build_spending_finding, check_spending
+from shared.diagnostics.row_checks import build_spending_finding, check_spending
 from tests.kit.fakes.messages_api.harness import RunningFake
 
 
@@ -22,7 +22,7 @@ def test_most_of_the_cap_is_a_warning_with_what_to_do() -> None:
 
 
 async def test_a_day_without_spending_is_well(database_url: str) -> None:
-    found = await check_spending(load_settings(), database_url)
+    (found,) = await check_spending(load_settings(), database_url)
     assert found.level == "ok"
 
 

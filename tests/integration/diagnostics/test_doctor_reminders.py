@@ -6,7 +6,8 @@ import asyncpg
 
 from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.people.visitors import PostgresVisitors, new_token
-from shared.diagnostics.doctor import _check_late_reminders
+from shared.config.settings import load_settings
+from shared.diagnostics.row_checks import check_reminders
 
 _KEPT = """
 INSERT INTO reminders (key, party_id, session_id, address_id, text, due_at, tell_at)
@@ -20,11 +21,11 @@ async def test_late_reminders_are_told_and_others_are_not(database_url: str) -> 
     try:
         await PostgresVisitors(pool).create(new_token(), site="default")
         await pool.execute(_KEPT, "soon", 9)
-        assert await _check_late_reminders(database_url) == []
+        assert await check_reminders(load_settings(), database_url) == []
         await pool.execute(_KEPT, "late", 11)
-        (finding,) = await _check_late_reminders(database_url)
+        (finding,) = await check_reminders(load_settings(), database_url)
         assert (finding.level, finding.what) == ("warn", "reminders that are due for more than 10 minutes: 1")
         await pool.execute("UPDATE reminders SET state = 'cancelled', ended_at = now()")
-        assert await _check_late_reminders(database_url) == []
+        assert await check_reminders(load_settings(), database_url) == []
     finally:
         await pool.close()

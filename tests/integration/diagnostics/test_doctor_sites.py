@@ -5,20 +5,21 @@ from __future__ import annotations
 import asyncpg
 
 from shared.adapters.postgres.db.pool import open_pool
-from shared.diagnostics.site_checks import check_sites
+from shared.config.settings import load_settings
+from shared.diagnostics.row_checks import check_sites
 
 
 async def test_sites_that_cannot_be_used_are_told_with_what_is_wrong(database_url: str) -> None:
     pool: asyncpg.Pool[asyncpg.Record] = await open_pool(database_url, size=1)
     try:
-        found = await check_sites(database_url)
+        (found,) = await check_sites(load_settings(), database_url)
         assert (found.level, found.what) == ("ok", "1 site can be used")
         await pool.execute(
             """INSERT INTO sites (name, agent_id, config)
                SELECT 'shop', agent_id, '{"accent": "red", "titel": "x"}'::jsonb FROM sites"""
         )
         await pool.execute("""UPDATE sites SET config = '{"verified": "optional"}' WHERE name = 'default'""")
-        found = await check_sites(database_url)
+        (found,) = await check_sites(load_settings(), database_url)
     finally:
         await pool.close()
     assert found.level == "warn"

@@ -9,7 +9,7 @@ from typing import Any
 
 from shared.bootstrap.host_fingerprint import REFRESH_SECONDS, HostFingerprint
 from shared.config.settings import load_settings
-from shared.diagnostics.host_checks import check_hosts, compare_hosts
+from shared.diagnostics.server_checks import check_hosts, compare_hosts
 from tests.kit.app_driver import health_told, running_app, settings_for
 
 KEY = "k" * 48
@@ -64,9 +64,9 @@ async def test_living_processes_tell_doctor_of_their_hosts(
     }
     async with running_app(of[here]) as one:
         await health_told(one)
-        assert await check_hosts(database_url) == []
+        assert await check_hosts(of[here], database_url) == []
         async with running_app(of[there]) as other:
             await health_told(other)
-            (finding,) = await check_hosts(database_url)
+            (finding,) = await check_hosts(of[here], database_url)
     assert finding.level == "warn"
     assert "workspaces/ada" in finding.what

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,15 +14,15 @@ import asyncpg
 import pytest
 
 from shared.adapters.postgres.db.pool import open_pool
-from shared.adapters.postgres.people.api_keys import PostgresApiKeys
+from shared.adapters.postgres.people.api_key_admin import ApiKeyAdmin
 from shared.config.settings import Settings, load_settings
 from shared.core.identity.api_keys import SCOPES
 from shared.core.ops.backups import name_of
+from shared.diagnostics.checks import Finding
 from shared.diagnostics.security_database import NO_ROWS, read_deployment_rows, review_database
 from shared.diagnostics.security_files import review_files
-from shared.diagnostics.security_findings import SecurityFinding, classify_host
 from shared.diagnostics.security_review import read_doctor_arguments, run_review
-from shared.diagnostics.security_settings import explain_weakness, review_settings
+from shared.diagnostics.security_settings import classify_host, explain_weakness, review_settings
 
 STRONG = "hK3v9Qe7Lr2xTn8Wb5Yc1Zd6Ug4Ms0Pa"
 AWAY = "postgresql://u:p@db.example.org/x"
@@ -33,8 +32,8 @@ POOLED = {"database_url": "postgresql://u:p@127.0.0.1:6432/x"}
 def found(settings: Settings, words: str, *, in_container: bool = False) -> str:
     """The grade of the finding that says so, or nothing."""
     risks = [risk for risk in review_settings(settings, in_container=in_container) if words in risk.what]
-    assert all(risk.why.endswith(".") and risk.change for risk in risks)
-    return risks[0].grade if risks else ""
+    assert all(risk.why.endswith(".") and risk.advice for risk in risks)
+    return risks[0].level if risks else ""
 
 
 def test_a_usual_installation_on_ones_own_machine_has_nothing_to_change() -> None:
@@ -90,7 +89,7 @@ def test_a_setting_that_opens_a_door_is_found(words: str, settings: dict[str, An
 
 def test_in_a_container_every_address_is_usual_and_the_port_is_what_matters() -> None:
     (risk,) = review_settings(load_settings(http_host="0.0.0.0"), in_container=True)
-    assert (risk.grade, "127.0.0.1:8080:8080" in risk.change) == ("slight", True)
+    assert (risk.level, "127.0.0.1:8080:8080" in risk.advice) == ("slight", True)
 
 
 def test_a_secret_that_a_machine_made_is_strong() -> None:
@@ -114,7 +113,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def about(risks: Iterator[SecurityFinding], words: str) -> Sequence[SecurityFinding]:
+def about(risks: Iterator[Finding], words: str) -> Sequence[Finding]:
     return [risk for risk in risks if words in risk.what]
 
 
@@ -127,7 +126,7 @@ def test_files_that_others_can_read_or_change_are_found(folder: Path) -> None:
     (folder / "workspaces").mkdir()
     (folder / "workspaces").chmod(0o777)
     folder.chmod(0o755)
-    grades = {risk.change: risk.grade for risk in about(review_files(settings), "others on this machine")}
+    grades = {risk.advice: risk.level for risk in about(review_files(settings), "others on this machine")}
     assert grades == {
         # The servers that root starts as `nobody` must get through to their files.
         f"chmod {711 if os.geteuid() == 0 else 700} {folder}": "serious",
@@ -163,13 +162,13 @@ def test_servers_of_tools_are_looked_at(folder: Path) -> None:
     }
     path.write_text(json.dumps({"mcpServers": servers}))
     path.chmod(0o644)
-    risks = {risk.what: risk.grade for risk in review_files(load_settings(data_dir=folder, mcp_file=path))}
+    risks = {risk.what: risk.level for risk in review_files(load_settings(data_dir=folder, mcp_file=path))}
     assert risks["the tools of open are asked over http"] == "grave"
     assert risks["the tools of newest are whatever npx finds newest today"] == "serious"
     assert risks[f"others can read {path}, which holds secrets of mine"] == "grave"
     assert not [what for what in risks if "pinned" in what or "scoped" in what or "script" in what]
     path.chmod(0o620)
-    risks = {risk.what: risk.grade for risk in review_files(load_settings(data_dir=folder, mcp_file=path))}
+    risks = {risk.what: risk.level for risk in review_files(load_settings(data_dir=folder, mcp_file=path))}
     assert risks[f"others on this machine can change {path} (620)"] == "grave"
 
 
@@ -191,7 +190,7 @@ async def test_what_rows_tell_is_found(
            SELECT 'admin' || n, 'admin', 'x', now() - make_interval(days => n * 40)
              FROM generate_series(1, 4) n"""
     )
-    keys = PostgresApiKeys(pool)
+    keys = ApiKeyAdmin(pool)
     await keys.create("all", tuple(SCOPES))
     await keys.create("all for a while", tuple(SCOPES), days=30)
     await keys.create("reader", ("sessions:read",))
@@ -209,7 +208,7 @@ async def test_what_rows_tell_is_found(
         data_dir=folder, public_url="https://chat.example.org", database_url=database_url, secret_key=STRONG
     )
     risks = {
-        risk.what: risk.grade for risk in review_database(away, await read_deployment_rows(database_url))
+        risk.what: risk.level for risk in review_database(away, await read_deployment_rows(database_url))
     }
     wanted = {
         "4 admins: admin1, admin2, admin3, admin4": "slight",
@@ -234,7 +233,7 @@ async def test_what_rows_tell_is_found(
     )
     await pool.execute("""UPDATE agents SET config = '{"tools": {"allow": ["c*"], "deny": []}}'::jsonb""")
     risks = {
-        risk.what: risk.grade for risk in review_database(away, await read_deployment_rows(database_url))
+        risk.what: risk.level for risk in review_database(away, await read_deployment_rows(database_url))
     }
     assert not [what for what in risks if what.startswith("strangers at site shop")]
     (alone,) = [what for what in risks if "log in by a password alone" in what]
@@ -252,25 +251,19 @@ def test_a_standby_that_no_commit_waits_for_is_found(
     ] * found
 
 
-@asynccontextmanager
-async def _given(settings: Settings) -> AsyncIterator[str]:
-    assert settings.database_url is not None
-    yield settings.database_url.get_secret_value()
-
-
 async def test_the_review_is_told_in_words_or_for_programs_and_ends_with_1_where_it_is_grave(
     database_url: str, folder: Path
 ) -> None:
     said: list[str] = []
     settings = load_settings(data_dir=folder, database_url=database_url, secret_key=STRONG)
-    done = await run_review(settings, as_json=False, say=said.append, open_database=_given)
+    done = await run_review(settings, as_json=False, say=said.append)
     assert done == 0, said
     assert "docs/controls.md" in said[-1]
     said.clear()
     open_door = load_settings(
         data_dir=folder, database_url=database_url, secret_key=STRONG, trusted_proxies="0.0.0.0/0"
     )
-    assert await run_review(open_door, as_json=True, say=said.append, open_database=_given) == 1
+    assert await run_review(open_door, as_json=True, say=said.append) == 1
     told = json.loads("\n".join(said))
     assert told["counts"]["grave"] == 1
     assert told["risks"][0] == {
@@ -291,7 +284,7 @@ async def test_a_database_that_is_away_is_told_and_the_rest_reviewed(folder: Pat
     away = load_settings(
         data_dir=folder, database_url="postgresql://u@127.0.0.1:1/x", secret_key=STRONG, log_level="debug"
     )
-    assert await run_review(away, as_json=False, say=said.append, open_database=_given) == 0
+    assert await run_review(away, as_json=False, say=said.append) == 0
     told = "\n".join(said)
     assert "could not be looked at: PostgreSQL at 127.0.0.1:1/x cannot be used" in told
     assert "EVERTALK_LOG_LEVEL=info" in told
@@ -317,7 +310,7 @@ async def test_a_redis_that_asks_nobody_for_the_password_is_found(
         secret_key=STRONG,
         redis_url=f"redis://:{STRONG}@valkey:6379/0",
     )
-    assert await run_review(settings, as_json=False, say=said.append, open_database=_given) == 1
+    assert await run_review(settings, as_json=False, say=said.append) == 1
     assert asked == ["redis://valkey:6379/0"]
     assert "lets in without the password" in said[0]
     monkeypatch.undo()

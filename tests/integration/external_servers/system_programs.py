@@ -7,40 +7,31 @@ import contextlib
 import os
 import pwd
 import re
-import shutil
 import signal
 import subprocess
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import Any
-
-import pytest
+from typing import Any, NoReturn
 
 from shared.adapters.embedded.process import die_with_parent
+from tests.kit.needed_programs import find_program, postgres_folders, refuse
 
 START_SECONDS = 60.0
 STOP_SECONDS = 20.0
 
 
 def program(name: str, *, package: str) -> Path:
-    found = shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin")
+    found = find_program(name)
     return Path(found) if found else missing(name, package)
 
 
 def postgres_programs() -> Path:
-    """The folder of the newest PostgreSQL here that knows TLS: the one that comes along does not."""
-    folders = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: int(path.parent.name))
-    for folder in reversed(folders):
-        if (folder / "postgres").is_file():
-            return folder
-    return missing("a PostgreSQL with TLS", "postgresql")
+    """The folder of the newest PostgreSQL here that knows TLS."""
+    return next(iter(postgres_folders()), None) or missing("a PostgreSQL with TLS", "postgresql")
 
 
-def missing(name: str, package: str) -> Path:
-    reason = f"{name} is not on this machine (Debian: apt-get install {package})"
-    if os.environ.get("CI", "").lower() in ("1", "true", "yes"):
-        pytest.fail(reason)
-    pytest.skip(reason)
+def missing(name: str, package: str) -> NoReturn:
+    refuse(f"{name} is not on this machine (Debian: apt-get install {package})")
 
 
 def as_nobody() -> dict[str, Any]:

@@ -16,9 +16,10 @@ from shared.adapters.postgres.db.migrate import migrate
 from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.db.pooler import look_between
 from shared.adapters.postgres.operations.invariants import check_invariants
+from shared.bootstrap.stores import Stores, open_stores
 from shared.config.settings import Settings, load_settings
 from shared.core.values.errors import StorageUnavailable
-from shared.diagnostics.pooler_checks import check_pooler
+from shared.diagnostics.server_checks import check_pooler
 from tests.integration.external_servers.operator_commands import KEY, environment, run
 from tests.integration.external_servers.own_postgres import OwnPostgres
 from tests.integration.external_servers.pgbouncer import PgBouncer, pgbouncer
@@ -56,6 +57,24 @@ async def test_what_stands_between_is_found(
     assert found.pooler
     assert found.keeps_prepared == pooler.carries_prepared
     assert not (await look_between(own_server.url(own_database))).pooler
+
+
+async def test_operators_change_rows_in_parallel_through_it(url: str) -> None:
+    """More sessions than servers: a statement that one had prepared would meet another's of the same name."""
+    await migrate(url)
+    async with open_stores(url, size=8) as stores, asyncio.TaskGroup() as all_at_once:
+        for number in range(PEOPLE):
+            all_at_once.create_task(_make_and_change(stores, f"agent {number}"))
+
+
+async def _make_and_change(stores: Stores, name: str) -> None:
+    assert await stores.agents.create(name, {"workspace": name})
+    assert await stores.agents.change(name, {"workspace": "other"}, seen=1) == 2
+    assert await stores.agents.change(name, {}, seen=1) is None
+    found = await stores.agents.find(name)
+    assert found is not None
+    assert found.config == {"workspace": "other"}
+    assert await stores.agents.delete(name)
 
 
 async def test_people_talk_in_parallel_through_it(

@@ -17,8 +17,8 @@ from structlog.testing import capture_logs
 from shared.adapters.redis.announcer import RedisAnnouncer
 from shared.adapters.redis.arq_queue import ArqDoorbell, open_queue
 from shared.config.settings import BadSettings, load_settings
-from shared.diagnostics.doctor import _check_redis, _run_check
-from shared.diagnostics.findings import Finding
+from shared.diagnostics.checks import Finding
+from shared.diagnostics.doctor import REDIS
 from tests.integration.external_servers.certificates import Authority
 from tests.integration.external_servers.tls_front import tls_front
 from tests.kit.app_driver import running_app, settings_for, visit
@@ -53,7 +53,8 @@ async def front(redis_url: str, tmp_path: Path) -> AsyncIterator[Front]:
 
 
 async def doctor_says(url: str) -> Finding:
-    return await _run_check("Redis", "REDIS_URL", lambda: _check_redis(url))
+    (finding,) = await REDIS.run(load_settings(), url)
+    return finding
 
 
 async def test_jobs_and_answers_go_over_tls(database_url: str, front: Front) -> None:

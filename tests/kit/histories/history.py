@@ -24,7 +24,7 @@ from shared.core.compaction.plan import (
 from shared.core.context.build_context import BuiltContext, build_context
 from shared.core.context.memory_tools import SAVE_MEMORY
 from shared.core.context.prompts import SystemLayers, default_layers, flush_instruction
-from shared.core.overflow.overflow_recovery import shrink_to_fit
+from shared.core.overflow.overflow_recovery import fit
 from shared.core.session.budget import ContextBudget, budget_for
 from shared.core.session.ledger import ItemKind
 from shared.core.session.policy import ContextPolicy, fitted
@@ -232,7 +232,7 @@ class History:
         hard = int(self.budget().hard * rng.choice(HARD_SHARES))
         build = lambda v: self.build(v, runtime_facts=volatile)  # noqa: E731
         try:
-            made = shrink_to_fit(view, hard=hard, build=build, count=count)
+            made = fit(view, hard=hard, build=build, count=count, policy=self.policy)
         except ContextBudgetExceeded as error:
             self.judge.holds("bounded", 1 <= len(error.largest) <= 3, f"names {error.largest}")
             return

@@ -10,7 +10,7 @@ from typing import Literal, get_args
 
 from shared.core.context.build_context import BuiltContext
 from shared.core.context.prompts import OUR_TAGS
-from shared.core.overflow.overflow_recovery import Shrunk
+from shared.core.overflow.overflow_recovery import TAIL_TURNS, Shrunk
 from shared.core.session.ledger import Ledger
 from shared.core.session.session import Entry, View
 from shared.core.values.message_repair import repair
@@ -192,6 +192,9 @@ class Judge:
         newest = [e for e in view.entries if e.turn == view.open_turn and e.author == "person"]
         waiting = [e for e in view.entries if e.turn in unresolved(view) and e.author == "person"]
         pinned = [*view.pins, *(e for e in view.entries if e.pinned)]
+        ended = sorted({e.turn for e in view.entries if e.turn != view.open_turn})
+        if made.digested_through in ended[-TAIL_TURNS - 1 :]:
+            waiting = []  # the last step: only the digest tells of them
         self.shown(view, made.context.messages, [*newest, *waiting, *pinned])
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import asyncpg
 
-from shared.adapters.postgres.people.api_keys import PostgresApiKeys
+from shared.adapters.postgres.people.api_key_admin import ApiKeyAdmin
 from shared.adapters.postgres.people.operator_auth import digest_of
 from shared.adapters.postgres.people.visitors import PostgresVisitors, VisitorRow, new_token
 from shared.adapters.postgres.turns.uploads import PostgresUploads
@@ -26,7 +26,7 @@ def bearer(token: str) -> dict[str, str]:
 async def make_key(
     pool: asyncpg.Pool[asyncpg.Record], *scopes: Scope, name: str = "", **limits: Any
 ) -> dict[str, str]:
-    token = await PostgresApiKeys(pool).create(name or new_token()[:20], scopes, **limits)
+    token = await ApiKeyAdmin(pool).create(name or new_token()[:20], scopes, **limits)
     assert token is not None
     return bearer(token)
 
@@ -102,7 +102,7 @@ async def crowd(server: Server) -> Crowd:
         **{kind: await make_operator(pool, "admin", name=kind, then=then) for kind, then in GONE.items()},
         **{f"key {scope}": await make_key(pool, scope, name=scope.replace(":", ".")) for scope in SCOPES},
     }
-    assert await PostgresApiKeys(pool).revoke("revoked")
+    assert await ApiKeyAdmin(pool).revoke("revoked")
     await pool.execute("UPDATE api_keys SET expires_at = now() - interval '1 s' WHERE name = 'expired'")
     person = await pool.fetchval(
         "SELECT p.public_id FROM sessions s JOIN parties p ON p.id = s.party_id WHERE s.id = $1",

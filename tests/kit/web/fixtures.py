@@ -170,6 +170,7 @@ class Result:
     result: str
     error: str | None = None
     event_seq: int | None = None
+    choices: tuple[Any, ...] = ()
 
 
 class ScriptedCommands:

@@ -42,8 +42,10 @@ async def talk_long_ago(
     turns: int,
     apart: timedelta = timedelta(days=1),
     heights: int = 1,
+    began: datetime = BEGAN,
+    since: int = 1,
 ) -> None:
-    """Turn n came `n * apart` after `BEGAN`; with `heights` some are longer than others."""
-    for first in range(1, turns + 1, _AT_ONCE):
+    """Turn n came `n * apart` after `began`, from `since` on; with `heights` some are longer than others."""
+    for first in range(since, turns + 1, _AT_ONCE):
         last = min(turns, first + _AT_ONCE - 1)
-        await pool.execute(_TALKED, session_id, address_id, last, BEGAN, apart, heights, first)
+        await pool.execute(_TALKED, session_id, address_id, last, began, apart, heights, first)

@@ -1,4 +1,4 @@
-"""Ten thousand made-up histories keep twelve promises; Hypothesis looks for small ones that do not."""
+"""Made-up histories keep twelve promises, ten thousand of them at night; Hypothesis looks for small ones."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ from tests.kit.histories.history import DEEDS, POLICIES, Script, play
 from tests.kit.histories.log import Log
 from tests.kit.histories.promises import PROMISES, Judge, Promise
 from tests.kit.histories.running import Findings, run
+from tests.kit.night import by_night
 
-HISTORIES = 10_000
+HISTORIES = by_night(10_000, else_=1_500)
 
 # A minute and a half of work for a core, on machines where many share one.
 pytestmark = pytest.mark.timeout(900)
@@ -123,7 +124,7 @@ def _clears_every_result(entries: Sequence[Entry], *_: Any, **__: Any) -> tuple[
         (build_context, "repair", _as_it_is, {"valid_request"}),
         (build_context, "background_of", _nothing, {"never_dropped", "provenance"}),
         (build_context, "background_of", _unstable(), {"pure_and_stable", "undo_is_exact"}),
-        (build_context, "shown_entry", lambda entry, *_: entry, {"valid_request", "provenance"}),
+        (build_context, "shown_entry", lambda entry, *_, told: entry, {"valid_request", "provenance"}),
         (plan, "_tail_length", lambda *_, **__: 0, {"whole_turns"}),
         (transcript_lines, "_without_injections", str, {"provenance"}),
         (transcript_lines, "redact", str, {"provenance"}),

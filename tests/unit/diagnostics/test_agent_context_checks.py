@@ -12,7 +12,7 @@ from shared.bootstrap.from_settings import build_policy
 from shared.config.bots import BotConfig
 from shared.config.settings import BadSettings, load_policy_overrides, load_settings
 from shared.core.session.presets import PRESETS
-from shared.diagnostics.doctor import check_agent_remarks, check_agent_rows, check_bot_remarks
+from shared.diagnostics.row_checks import check_agent_remarks, check_agent_rows, check_bot_remarks
 from tests.kit.replay.system import window_settings
 
 

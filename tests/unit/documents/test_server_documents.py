@@ -43,7 +43,7 @@ READERS: dict[str, Callable[[Sequence[str]], Any]] = {
 }  # fmt: skip
 OTHERS = {
     "demo": {"telegram"},
-    "test": {"", "faults", "chaos", "local-model", "--control"},
+    "test": {"", "faults", "chaos", "local-model", "--control", "--night"},
 }
 """What may stand behind verbs that read their arguments later; of `test` a path may, too."""
 LIST = "docs/commands.md"

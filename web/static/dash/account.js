@@ -41,10 +41,28 @@ export function accountPage({ root, me, say, entitle, signal }) {
   const failed = (error) => { if (!signal.aborted) { shown = ""; show(logins, problem(error, () => load().catch(failed))); } };
 
   show(root, h("div", { class: "page-head" }, h("div", null, h("h1", null, "Account"), h("p", { class: "facts" }, h("span", null, `${me.name} · ${me.role}`), h("span", null, MAY[/** @type {keyof typeof MAY} */ (me.role)] ?? "")))),
+    card("The name that people see", [nameForm(me, say, signal)]),
     card("Open logins", [logins, note]), card("Password", [me.by_provider ? h("p", { class: "muted" }, "You log in by your organisation's identity provider; a password is changed there.") : passwordForm(me, say, signal, () => load(true).catch(failed))]),
     !me.by_provider && card("Second factor", [secondFactor(say, signal, () => { load(true).catch(failed); })]));
   load().catch(failed);
   keepFresh(() => load(true), () => {}, signal);
+}
+
+/** @param {any} me @param {(words: string) => void} say @param {AbortSignal} signal */
+function nameForm(me, say, signal) {
+  const note = h("div");
+  const field = h("input", { type: "text", name: "display_name", autocomplete: "nickname", maxlength: 60, dir: "auto", value: me.display_name });
+  return h("form", { class: "narrow", onsubmit: async (/** @type {Event} */ event) => {
+    event.preventDefault();
+    try {
+      await ask("/me/display-name", { method: "POST", body: { display_name: field.value }, signal });
+      me.display_name = field.value.trim();
+      show(note, h("p", { class: "done" }, `People see you as ${me.display_name || "Support"}.`));
+      say("The name is set.");
+    } catch (error) { if (!signal.aborted) show(note, problem(error)); }
+  } },
+  h("label", null, "Display name", field), h("p", { class: "muted small" }, "Whoever you answer sees it, and never your login name. Without one you are Support."),
+  h("button", { type: "submit", class: "solid" }, "Set the name"), note);
 }
 
 /** @param {any} me @param {(words: string) => void} say @param {AbortSignal} signal @param {() => void} changed */

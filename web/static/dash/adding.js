@@ -1,7 +1,6 @@
 /** A note that an operator adds to what is remembered of a person. */
 import { ask } from "./net.js";
-import { h, problem, show } from "./parts.js";
-import { nameOf } from "./lists.js";
+import { h, nameOf, problem, show } from "./parts.js";
 
 export const KINDS = ["profile", "preference", "fact", "decision", "event", "plan", "relation", "instruction"];
 export const VOUCHES = { person: "the person said it", assistant: "the assistant noted it", tool: "only a tool vouches", operator: "an operator vouches for it" };

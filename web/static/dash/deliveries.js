@@ -78,11 +78,11 @@ function partsCard(page, params, change, act) {
 function cells(part, act) {
   const name = `turn ${part.turn}, part ${part.part + 1}`;
   const doing = act && h("span", { class: "act" },
-    h("button", { type: "button", class: "line", "aria-label": `Mark ${name} as arrived`, onclick: () => act("arrived", part) }, "Arrived"),
-    part.can_send && h("button", { type: "button", class: "line", "aria-label": `Send ${name} again`, onclick: () => act("send-again", part) }, "Send again"));
+    h("button", { type: "button", class: "line", "aria-label": `Arrived: ${name}`, onclick: () => act("arrived", part) }, "Arrived"),
+    part.can_send && h("button", { type: "button", class: "line", "aria-label": `Send again: ${name}`, onclick: () => act("send-again", part) }, "Send again"));
   return [h("span", null, `turn ${part.turn}`, h("span", { class: "muted" }, ` part ${part.part + 1} of ${part.parts}`)),
     h("span", { class: "state problem" }, WORDS[/** @type {keyof typeof WORDS} */ (part.state)] ?? part.state),
-    h("a", { class: "row-link", href: `/dashboard/sessions/${part.session}`, dir: "auto" }, personOf({ person: part.person, id: part.session, kind: part.session_kind, anonymous: part.anonymous })),
+    h("a", { class: "row-link", href: `/dashboard/sessions/${part.session}`, dir: "auto" }, personOf(part)),
     part.bot ? `@${part.bot}` : DASH, time(part.at), number(part.attempt),
     h("span", { class: "error-text" }, part.error ?? DASH, part.told && h("span", { class: "block muted" }, "The person was told, and has a button that brings it"), part.unreachable_since && h("span", { class: "block muted" }, "The chat cannot be reached since ", time(part.unreachable_since))),
     ...(act ? [doing] : [])];

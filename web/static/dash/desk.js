@@ -97,7 +97,7 @@ function replies({ id, me, say, signal, reload }) {
   const cancel = h("button", { type: "button", class: "line", hidden: true, onclick: () => { sending?.abort(); } }, "Cancel");
   const node = h("form", { class: "reply", "aria-label": "Reply", hidden: true, onsubmit: (/** @type {Event} */ event) => { event.preventDefault(); submit(); } },
     h("label", null, h("span", null, "Your reply"), input), note,
-    h("div", { class: "actions" }, h("span", { class: "muted small", id: "reply-hint" }, `Goes out in your name, ${me.name}`), cancel, send));
+    h("div", { class: "actions" }, h("span", { class: "muted small", id: "reply-hint" }, `Goes out as ${me.display_name || "Support"}`), cancel, send));
   /** @type {AbortController | null} */
   let sending = null;
   let mine = false;

@@ -111,13 +111,13 @@ function forAll(page, params, act) {
 function cells(job, change, act) {
   const name = `${KINDS[/** @type {keyof typeof KINDS} */ (job.kind)] ?? job.kind} #${job.id}`;
   const doing = act && h("span", { class: "act" },
-    h("button", { type: "button", class: "line", title: "Only jobs of this session", "aria-label": `Only jobs of the session of ${name}`, onclick: () => change({ session: job.session }) }, "Filter"),
+    h("button", { type: "button", class: "line", title: "Only jobs of this session", "aria-label": `Filter: only jobs of the session of ${name}`, onclick: () => change({ session: job.session }) }, "Filter"),
     job.can_retry && h("button", { type: "button", class: "line", "aria-label": `Retry ${name}`, onclick: () => act("retry", { ids: [job.id] }, { title: `Retry ${name}?`, words: ["It begins at once, with all its attempts."], yes: "Retry" }) }, "Retry"),
     job.can_cancel && h("button", { type: "button", class: "line", "aria-label": `Cancel ${name}`, onclick: () => act("cancel", { ids: [job.id] }, { title: `Cancel ${name}?`, words: ["It will not run. A conversation that still needs it asks again with its next message."], yes: "Cancel it" }) }, "Cancel"));
   return [
     h("span", null, KINDS[/** @type {keyof typeof KINDS} */ (job.kind)] ?? job.kind, h("span", { class: "muted" }, ` #${job.id}`)),
     h("span", { class: `state ${job.cancelled ? "idle" : LOOKS[/** @type {keyof typeof LOOKS} */ (job.state)] ?? ""}` }, job.cancelled ? "Cancelled" : job.state === "due" && job.error ? "Trying again" : STATES[/** @type {keyof typeof STATES} */ (job.state)]),
-    h("a", { class: "row-link", href: `/dashboard/sessions/${job.session}`, dir: "auto" }, personOf({ person: job.person, id: job.session, kind: job.session_kind, anonymous: job.anonymous })),
+    h("a", { class: "row-link", href: `/dashboard/sessions/${job.session}`, dir: "auto" }, personOf({ ...job, kind: job.session_kind })),
     job.trigger, number(job.attempt), duration(job.duration_ms), time(job.ended_at ?? job.started_at ?? job.due_at),
     job.error ? h("span", { class: "error-text" }, job.error) : DASH, ...(act ? [doing] : []),
   ];

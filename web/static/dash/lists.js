@@ -2,13 +2,6 @@
 import { ask, keepFresh } from "./net.js";
 import { empty, h, keepFocus, liveMark, problem, repaintTimes, show, skeleton } from "./parts.js";
 
-/** @param {any} person */
-export function nameOf(person) {
-  if (person.name) return person.name;
-  const short = person.id.slice(0, 6);
-  return person.kind === "group" ? `Group ${short}` : person.anonymous ? `Visitor ${short}` : `Person ${short}`;
-}
-
 /**
  * For admins: a name becomes a thing of its own, and its page opens.
  * @param {any} page @param {string} noun @param {string} api @param {string} path where its page is

@@ -31,8 +31,9 @@ const PAGES = [
   { path: "/dashboard/settings", name: "Settings", group: "Setup", need: "operator", load: () => import("./settings.js").then((file) => file.settingsPage) },
   { path: "/dashboard/account", name: "Account", group: "", load: () => import("./account.js").then((file) => file.accountPage) },
 ];
-/** Pages of one thing: their address holds its id. */
+/** Pages of one thing: their address holds its id; and those that lead from another. */
 const INNER = [
+  { pattern: /^\/dashboard\/(search)$/, nav: "/dashboard/sessions", load: () => import("./search.js").then((file) => file.searchPage) },
   { pattern: /^\/dashboard\/sessions\/([0-9a-f-]{36})$/, nav: "/dashboard/sessions", load: () => import("./session.js").then((file) => file.sessionPage) },
   { pattern: /^\/dashboard\/people\/([0-9a-f-]{36})$/, nav: "/dashboard/people", load: () => import("./person.js").then((file) => file.personPage) },
   { pattern: /^\/dashboard\/agents\/([a-z0-9][a-z0-9_-]{0,39})$/, nav: "/dashboard/agents", load: () => import("./agent.js").then((file) => file.agentPage) },

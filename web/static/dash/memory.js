@@ -1,8 +1,8 @@
 /** What is remembered of people: where each note came from, corrected, put away and brought back. */
 import { ask } from "./net.js";
 import { KINDS, VOUCHES, noteAdder } from "./adding.js";
-import { DASH, card, empty, h, problem, show, time } from "./parts.js";
-import { listPage, nameOf } from "./lists.js";
+import { DASH, card, empty, h, nameOf, problem, show, time } from "./parts.js";
+import { listPage } from "./lists.js";
 
 const STATES = { kept: "kept", replaced: "replaced", put_away: "put away" };
 

@@ -52,12 +52,12 @@ export const stateBadge = (state) => h("span", { class: `state ${state}` }, STAT
 /** @param {string | null} channel */
 export const channelBadge = (channel) => channel ? h("span", { class: "badge" }, { web: "Web", telegram: "Telegram" }[channel] ?? channel) : DASH;
 
-/** @param {any} session */
-export function personOf(session) {
-  if (session.person) return session.person;
-  const short = session.id.slice(0, 6);
-  return session.kind === "group" ? `Group ${short}` : session.anonymous ? `Visitor ${short}` : `Person ${short}`;
+/** What somebody is called everywhere: by their name, else by how their number begins. @param {{id: string, name?: string | null, kind?: string, anonymous?: boolean}} person */
+export function nameOf({ id, name, kind, anonymous }) {
+  return name || `${kind === "group" ? "Group" : anonymous ? "Visitor" : "Person"} ${id.slice(0, 6)}`;
 }
+/** Whose a conversation is. @param {any} session */
+export const personOf = ({ person_id: id, person: name, session_kind: whose, kind = whose, anonymous }) => nameOf({ id, name, kind, anonymous });
 
 /**
  * A table whose cells name their column, so that it can be read as cards on a narrow screen.

@@ -1,6 +1,6 @@
 /** Who there is: searched and paged, the last ones seen first. */
-import { channelBadge, empty, h, money, number, table, time } from "./parts.js";
-import { listPage, nameOf } from "./lists.js";
+import { channelBadge, empty, h, money, nameOf, number, table, time } from "./parts.js";
+import { listPage } from "./lists.js";
 
 const COLUMNS = [{ label: "Person" }, { label: "Channels" }, { label: "Conversations", num: true }, { label: "Turns", num: true }, { label: "Notes", num: true }, { label: "Spent", num: true }, { label: "Last seen" }];
 
@@ -24,6 +24,6 @@ function cells(one) {
   return [
     h("a", { class: "row-link", href: `/dashboard/people/${one.id}`, dir: "auto" }, nameOf(one)),
     h("span", null, one.channels.length ? one.channels.map(channelBadge) : "–"), number(one.sessions), number(one.turns),
-    h("a", { class: "over", href: `/dashboard/memory?person=${one.id}`, "aria-label": `${one.notes} notes of ${nameOf(one)}` }, number(one.notes)), money(one.cost_micro, one.cost_unknown_calls), time(one.last_active_at),
+    h("a", { class: "over", href: `/dashboard/memory?person=${one.id}`, "aria-label": `${number(one.notes)} notes of ${nameOf(one)}` }, number(one.notes)), money(one.cost_micro, one.cost_unknown_calls), time(one.last_active_at),
   ];
 }

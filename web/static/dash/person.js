@@ -1,7 +1,6 @@
 /** One person: their places and conversations, a copy of what is kept of them, and forgetting them. */
 import { ask, keepFresh } from "./net.js";
-import { DASH, card, channelBadge, empty, h, kpi, liveMark, missing, money, number, problem, repaintTimes, show, skeleton, table, time, tokens } from "./parts.js";
-import { nameOf } from "./lists.js";
+import { DASH, card, channelBadge, empty, h, kpi, liveMark, missing, money, nameOf, number, problem, repaintTimes, show, skeleton, table, time, tokens } from "./parts.js";
 
 const COUNTED = { entries: "messages", links: "summaries", notes: "notes", artifacts: "kept tool results", attachments: "files", pins: "pins" };
 

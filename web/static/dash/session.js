@@ -25,7 +25,7 @@ export function sessionPage({ root, id, me, say, go, entitle, look, signal }) {
   /** @type {any} */
   let running = null;
   const head = h("div", { class: "page-head" }, facts,
-    h("div", { class: "actions head-actions" }, exportMenu(id, signal), upkeepButtons({ path, me, say, signal, reload: () => load(true).catch(() => {}), running: () => running })));
+    h("div", { class: "actions head-actions" }, h("a", { class: "line", href: `/dashboard/search?session=${id}` }, "Search messages"), exportMenu(id, signal), upkeepButtons({ path, me, say, signal, reload: () => load(true).catch(() => {}), running: () => running })));
   const numbers = h("dl", { class: "kpis" });
   const chart = h("div", { class: "chart-box" }, skeleton(5));
   const folds = h("div", null, skeleton(3));
@@ -40,7 +40,7 @@ export function sessionPage({ root, id, me, say, go, entitle, look, signal }) {
   const replayed = replay({ path, id, signal, moved: (turn, call) => remember({ turn: String(turn), call: call ? String(call) : null }) });
   const replayCard = card("Replay: what the model saw", [replayed.node]);
   const spans = h("div", { class: "segments", role: "group", "aria-label": "Turns shown" });
-  const talk = transcript({ path: `${path}/messages`, label: "Messages", signal, empty: "Nothing was said yet." });
+  const talk = transcript({ path: `${path}/messages`, label: "Messages", signal, empty: "Nothing was said yet.", at: new URLSearchParams(location.search).get("at") ?? "" });
   const desk = operatorDesk({ id, me, say, signal, reload: () => { look(); return load(true).catch(() => {}); }, taken: () => { talkFirst(); toReply(); } });
   const talkCard = card("Transcript", [talk.node, desk.composer.node]);
   let open = false;
@@ -103,7 +103,7 @@ export function sessionPage({ root, id, me, say, go, entitle, look, signal }) {
     running = session.running;
     entitle(personOf(session));
     const held = session.handover;
-    if (!seen.size && held) talkFirst();
+    if (!seen.size && (held || talk.fixed())) talkFirst();
     open = Boolean(held);
     desk.update(session);
     root.classList.toggle("desk-open", !desk.composer.node.hidden);
@@ -251,7 +251,7 @@ function auditTable(audit, see) {
   const columns = ["Turn", "Before", "After summary", "After shortening", "Reported", "Context", "Budget"].map((label) => ({ label, num: true }));
   const place = h("div", { class: "scroll calls", role: "region", "aria-label": "Model calls", tabindex: 0 });
   show(place, table({ caption: "What each turn's call was given, newest first", className: "plain", columns: [...columns, { label: "Model" }, { label: "Done to make it fit" }, { label: "When" }], rows: audit.calls.map((/** @type {any} */ call) => [
-    h("button", { type: "button", class: "link turn-link", "aria-label": `Turn ${call.turn}: what the model saw`, onclick: () => see(call.turn) }, number(call.turn)), number(call.before), number(call.after_summary), number(call.after_prune), number(call.reported), number(call.context), number(call.budget), call.model,
+    h("button", { type: "button", class: "link turn-link", "aria-label": `Turn ${number(call.turn)}: what the model saw`, onclick: () => see(call.turn) }, number(call.turn)), number(call.before), number(call.after_summary), number(call.after_prune), number(call.reported), number(call.context), number(call.budget), call.model,
     [call.summary && "summarised", call.prune && "shortened", call.overflow && "refused"].filter(Boolean).join(", ") || DASH, time(call.at)]) }));
   return place;
 }

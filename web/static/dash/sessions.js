@@ -58,7 +58,7 @@ export function sessionsPage({ root, me, say, go, entitle, signal }) {
     clearTimeout(typing);
     if (event.target.type === "search") typing = setTimeout(() => change({ q: event.target.value.trim() }), 250);
   });
-  show(root, h("div", { class: "page-head" }, h("div", null, h("h1", null, "Sessions"), h("p", { class: "facts" }, mark.node))), bar, views.node, body);
+  show(root, h("div", { class: "page-head" }, h("div", null, h("h1", null, "Sessions"), h("p", { class: "facts" }, mark.node)), h("div", { class: "actions head-actions" }, h("a", { class: "line", href: "/dashboard/search" }, "Search messages"))), bar, views.node, body);
   load().catch(failed);
   keepFresh(() => load(true), mark.tell, signal);
 }

@@ -51,8 +51,26 @@ export function sitePage({ root, id: name, me, say, entitle, signal }) {
       }
     });
     form.append(judge, reply, may ? h("p", { class: "actions" }, h("button", { type: "submit", class: "solid" }, "Save"), h("span", { class: "muted small" }, `version ${site.version}`)) : h("p", { class: "muted small" }, "Only an admin changes a site."));
-    show(body, h("div", { class: "columns even" }, card("Settings", [form]), h("div", { class: "stack" }, card("Preview", [look.node]), snippet(site, say), secrets(site, may))));
+    show(body, h("div", { class: "columns even" }, card("Settings", [form]), h("div", { class: "stack" }, card("Preview", [look.node]), snippet(site, say), refusals(site, may), secrets(site, may))));
     check().catch(() => {});
+  }
+
+  /** Pages that have the snippet and are not on the list. @param {any} site @param {boolean} may */
+  function refusals(site, may) {
+    const reply = h("div", { role: "status" });
+    if (!site.refused.length) return null;
+    return card("Refused pages", [h("p", { class: "muted small" }, "The chat was asked for there, and they are not among the origins."),
+      h("ul", { class: "plain-list" }, site.refused.map((/** @type {any} */ one) => h("li", { class: "split" }, h("span", null, h("code", null, one.origin), ` ${number(one.count)} ×, last `, time(one.last_at)),
+        may && h("button", { type: "button", class: "line", "aria-label": `Allow ${one.origin}`, onclick: () => allow(one.origin) }, "Allow")))), reply]);
+
+    /** @param {string} origin */
+    async function allow(origin) {
+      try {
+        const saved = await ask(`${path}/origins`, { method: "POST", body: { origin }, signal });
+        say(`${origin} is allowed.`);
+        draw(saved, saved.settings, h("p", { class: "done" }, `${origin} is allowed. A running Evertalk follows within ten seconds.`));
+      } catch (error) { if (!signal.aborted) show(reply, problem(error)); }
+    }
   }
 
   /** @param {any} site @param {boolean} may */

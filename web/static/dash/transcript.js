@@ -125,13 +125,16 @@ function joined(older, newer, key) {
 
 /**
  * Messages read backwards, page by page; the newest are asked for again and again.
- * @param {{path: string, label: string, signal: AbortSignal, empty: string}} of
+ * @param {{path: string, label: string, signal: AbortSignal, empty: string, at?: string}} of `at` is the turn and the
+ *   number of a message that it opens at, `12-34`: then it stays there until the newest are asked for
  */
-export function transcript({ path, label, signal, empty }) {
+export function transcript({ path, label, signal, empty, at = "" }) {
   const list = h("ol", { class: "messages" });
   const more = h("button", { type: "button", class: "line", hidden: true, onclick: () => earlier() }, "Load earlier messages");
   const note = h("div");
-  const box = h("div", { class: "transcript", role: "region", "aria-label": label, tabindex: 0 }, more, note, list);
+  let [, turn, seq] = /^(\d{1,15})-(\d{1,15})$/.exec(at) ?? [];
+  const newest = h("button", { type: "button", class: "line", hidden: !turn, onclick: () => { turn = ""; shown = ""; newest.hidden = true; void safely(false); } }, "Show the newest messages");
+  const box = h("div", { class: "transcript", role: "region", "aria-label": label, tabindex: 0 }, more, note, list, newest);
   const drawn = /** @type {Map<string, {text: string, node: any}>} */ (new Map());
   let all = { messages: /** @type {any[]} */ ([]), dividers: /** @type {any[]} */ ([]), handovers: /** @type {any[]} */ ([]), before: /** @type {string | null} */ (null) };
   let shown = "";
@@ -152,7 +155,8 @@ export function transcript({ path, label, signal, empty }) {
 
   /** @param {boolean} [refresh] */
   async function load(refresh = false) {
-    const page = await ask(`${path}?limit=50`, { refresh, signal });
+    if (turn && shown) return;
+    const page = await ask(`${path}?limit=50${turn ? `&before=${Number(turn) + 4}.0` : ""}`, { refresh, signal });
     const next = JSON.stringify(page);
     if (next === shown) return;
     const low = !shown || box.scrollHeight - box.scrollTop - box.clientHeight < 40;
@@ -165,7 +169,13 @@ export function transcript({ path, label, signal, empty }) {
     const older = goesOn ? all.messages.filter((one) => one.turn < first.turn || (one.turn === first.turn && one.step < first.step)) : [];
     all = { messages: joined(older, page.messages, "seq"), dividers: dividersOf(older, page), handovers: page.handovers ?? [], before: older.length ? all.before : page.before };
     draw();
-    if (low) box.scrollTop = box.scrollHeight;
+    const found = turn && /** @type {HTMLElement | null} */ (list.querySelector(`[data-seq="${seq}"]`));
+    if (found) {
+      set(found, { tabindex: -1, "aria-current": "true" });
+      found.focus({ preventScroll: true });
+      box.scrollTop = found.offsetTop - box.offsetTop - 40;
+      box.scrollIntoView({ block: "center" });
+    } else if (low) box.scrollTop = box.scrollHeight;
   }
 
   /** Those of the page, and before it those that were known. @param {any[]} older @param {any} page */
@@ -190,5 +200,5 @@ export function transcript({ path, label, signal, empty }) {
 
   /** @param {boolean} [refresh] */
   const safely = (refresh) => load(refresh).catch((error) => { if (!signal.aborted && !refresh) show(note, problem(error, () => safely(false))); });
-  return { node: box, load: safely, low: () => { box.scrollTop = box.scrollHeight; } };
+  return { node: box, load: safely, fixed: () => Boolean(turn), low: () => { box.scrollTop = box.scrollHeight; } };
 }

@@ -62,7 +62,7 @@ function list(page, me, take) {
 /** @param {any} one @param {any} me @param {(session: string, button: any) => void} take */
 function cells(one, me, take) {
   const waits = one.state === "waiting";
-  const who = personOf({ person: one.who, id: one.session, anonymous: one.channel === "web" });
+  const who = personOf({ ...one, person: one.who });
   const name = one.operator === me.name ? "you" : one.operator || "an operator";
   return [
     h("a", { class: "row-link", href: `/dashboard/sessions/${one.session}`, dir: "auto" }, who),

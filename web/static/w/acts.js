@@ -8,7 +8,7 @@ import { wordsOf } from "./words.js";
 
 /** @type {Record<string, string>} */
 export const ACT_WORDS = {
-  again: "Answer again", pinned: "Pinned", unpinned: "No longer pinned", earlier_answer: "Earlier answer", good: "Good answer", poor: "Poor answer", joined: "{name} is here", somebody: "Somebody of our team",
+  again: "Answer again", pinned: "Pinned", unpinned: "No longer pinned", earlier_answer: "Earlier answer", good: "Good answer", poor: "Poor answer", joined: "{name} is here", cut_new: "New conversation: the assistant no longer looks at what is above", cut_separator: "The assistant no longer looks at what is above", somebody: "Somebody of our team",
   waiting_person: "Waiting for a person…", with_person: "You are talking with {name}.", with_assistant: "The assistant answers again.",
   tool_fetch_url: "Looking at {subject}…", tool_mcp: "Asking {subject}…", tool_calculate: "Calculating…", tool_current_time: "Looking at the clock…",
   tool_open_artifact: "Reading on…", tool_recall: "Looking back…", tool_search_memory: "Remembering…",
@@ -23,7 +23,7 @@ const THUMB = "M7 11v9H3v-9zM7 19c3 1.5 9 2 11 1 2-2 3-7 2-9s-4-1-6-1c1-3 1-6-1-
 const ACTS_LOOK = /* css */ `
 .quiet svg { display: block; } [data-thumb="-1"] svg { transform: rotate(180deg); } .quiet[aria-pressed="true"] { color: var(--accent); } [data-thumb][aria-pressed="true"] svg { fill: currentColor; fill-opacity: .25; }
 .operator .body { padding: 8px 13px; background: var(--soft); border-radius: 16px; border-start-start-radius: 4px; align-self: flex-start; max-width: 92%; } .who { align-self: flex-start; font-size: 12.5px; font-weight: 640; color: var(--accent); margin-bottom: 2px; }
-.mark { display: flex; align-items: center; gap: 10px; } .mark::before, .mark::after { content: ""; flex: 1; height: 1px; background: var(--line); }
+.mark { display: flex; align-items: center; gap: 10px; } .mark bdi { text-align: center; } .mark::before, .mark::after { content: ""; flex: 1; min-width: 16px; height: 1px; background: var(--line); }
 .earlier { margin-bottom: 8px; } summary { display: inline-flex; align-items: center; gap: 8px; cursor: pointer; border-radius: var(--radius-s); margin-inline-start: -8px; } .earlier > .md { margin-top: 6px; padding-inline-start: 11px; border-inline-start: 3px solid var(--line); color: var(--muted); }
 .opinion { scroll-margin: 16px; display: grid; gap: 8px; margin-top: 6px; } .opinion textarea { height: auto; padding: 8px 10px; border: 1px solid var(--line); border-radius: var(--radius-s); background: var(--soft); resize: vertical; } .opinion textarea:focus-visible { outline: 2px solid var(--accent); outline-offset: -1px; }
 @media (forced-colors: active) { .quiet[aria-pressed="true"] { outline: 1px solid; } }
@@ -149,7 +149,7 @@ export function adorn(chat) {
   }
 
   /** @param {Item} item @param {HTMLElement} line */
-  const mark = (item, line) => show(line, h("bdi", null, t("joined", { name: item.name || t("somebody") })));
+  const mark = (item, line) => show(line, h("bdi", null, t(item.cut ? `cut_${item.cut}` : "joined", { name: item.name || t("somebody") })));
   return { under, mark, working };
 }
 

@@ -23,7 +23,7 @@ const FILE_CSS = /* css */ `
 .file-words { min-width: 0; flex: 1; } .file-name { display: block; overflow: hidden; text-overflow: ellipsis; white-space: nowrap; unicode-bidi: isolate; }
 .file[data-state="failed"] { border-color: var(--crit); } .file[data-state="failed"] .muted { color: var(--crit); }
 .file .icon { flex: none; width: 28px; height: 28px; } .file .meter { flex: none; width: 100%; margin-top: 3px; }
-.person .files { justify-content: flex-end; align-items: flex-end; margin-top: 4px; max-width: 85%; }
+.assistant .files { margin-top: 6px; } .person .files { justify-content: flex-end; align-items: flex-end; margin-top: 4px; max-width: 85%; }
 .sent-file { cursor: pointer; } .sent-file.seen { flex-direction: column; align-items: stretch; padding: 4px; gap: 3px; max-width: 260px; }
 .sent-file.seen canvas { width: auto; height: auto; max-width: 100%; max-height: 260px; border-radius: 6px; object-fit: contain; align-self: center; }
 .drop { position: absolute; inset: 8px; z-index: 5; display: grid; place-items: center; font-weight: 600; color: var(--fg); background: var(--card); opacity: .95;
@@ -43,11 +43,11 @@ const FILE_CSS = /* css */ `
 /** @param {number} bytes */
 const sizeOf = (bytes) => (bytes < 1e6 ? `${number(Math.max(1, Math.round(bytes / 1e3)), lang())} kB` : `${number(Math.round(bytes / 1e5) / 10, lang())} MB`);
 
-/** A picture on a canvas: no page's policy forbids that, and nothing of a file runs. @param {Blob} blob @param {number} most @param {string} name */
-async function drawn(blob, most, name) {
+/** A picture on a canvas: no page's policy forbids that, and nothing of a file runs. What it is of, the words beside it say. @param {Blob} blob @param {number} most */
+async function drawn(blob, most) {
   const bitmap = await createImageBitmap(blob);
   const scale = Math.min(1, most / Math.max(bitmap.width, bitmap.height));
-  const canvas = h("canvas", { width: Math.max(1, Math.round(bitmap.width * scale)), height: Math.max(1, Math.round(bitmap.height * scale)), role: "img", "aria-label": name });
+  const canvas = h("canvas", { width: Math.max(1, Math.round(bitmap.width * scale)), height: Math.max(1, Math.round(bitmap.height * scale)), "aria-hidden": "true" });
   canvas.getContext("2d").drawImage(bitmap, 0, 0, canvas.width, canvas.height);
   bitmap.close();
   return canvas;
@@ -94,7 +94,7 @@ export function desk(chat) {
       const chip = made({ name: file.name || "file", size: file.size, file });
       if (file.size > bytes) fail(chip, "file_too_large");
       else if (!file.size) fail(chip, "file_empty");
-      else if (file.type.startsWith("image/")) drawn(file, THUMB, "").then((canvas) => { set(canvas, { role: null, "aria-label": null, "aria-hidden": "true" }); chip.look = canvas; draw(chip); }, () => {});
+      else if (file.type.startsWith("image/")) drawn(file, THUMB).then((canvas) => { chip.look = canvas; draw(chip); }, () => {});
     }
     changed();
     go();
@@ -123,7 +123,7 @@ export function desk(chat) {
     show(chip.node, chip.look ?? icon(SHEET_OF_PAPER, 22),
       h("span", { class: "file-words" }, h("span", { class: "file-name", dir: "auto", title: name }, name), h("span", { class: "muted" }, words),
         state === "sending" && h("div", { class: "meter", role: "progressbar", "aria-label": fileWord("file_progress", { name }), "aria-valuemin": 0, "aria-valuemax": 100, "aria-valuenow": Math.round(chip.done * 100), vars: { "--done": String(chip.done) } }, h("i"))),
-      state === "failed" && chip.file && h("button", { class: "quiet", type: "button", "aria-label": fileWord("again_file", { name }), onclick: () => { chip.state = "waiting"; draw(chip); go(); } }, fileWord("retry")),
+      state === "failed" && chip.file && h("button", { class: "quiet", type: "button", "aria-label": `${fileWord("retry")}: ${name}`, onclick: () => { chip.state = "waiting"; draw(chip); go(); } }, fileWord("retry")),
       h("button", { class: "icon", type: "button", "aria-label": fileWord("remove_file", { name }), title: fileWord("remove_file", { name }), onclick: () => remove(chip) }, icon(TIMES, 16)));
     if (focused) /** @type {HTMLElement | null} */ (chip.node.querySelector(".icon"))?.focus();
   }
@@ -154,7 +154,9 @@ export function desk(chat) {
   /** Begins what can begin, and sends the message that waited for its files. */
   function go() {
     const running = chips.filter((chip) => chip.state === "sending").length;
-    if (chat.net.online && limit()) for (const chip of chips.filter((one) => one.state === "waiting").slice(0, AT_ONCE - running)) begin(chip);
+    // Nobody is there yet whose files they could be.
+    if (!chat.chat.session && chips.length) chat.net.send({ t: "begin" });
+    if (chat.net.online && limit() && chat.chat.session) for (const chip of chips.filter((one) => one.state === "waiting").slice(0, AT_ONCE - running)) begin(chip);
     if (wanted && chips.every((chip) => chip.state === "ready")) { wanted = false; tell(""); chat.composer.submit(); }
   }
 
@@ -253,8 +255,9 @@ export function desk(chat) {
   /** What was sent, in its bubble. @param {HTMLElement} place @param {Meta[]} metas */
   function place(place, metas) {
     show(place, metas.map((meta) => {
-      const button = h("button", { class: "file sent-file", type: "button", "aria-label": fileWord("save_file", { name: meta.name, size: sizeOf(meta.size) }), onclick: () => void save(meta) },
-        icon(SHEET_OF_PAPER, 22), h("span", { class: "file-words" }, h("span", { class: "file-name", dir: "auto", title: meta.name }, meta.name), h("span", { class: "muted" }, meta.cut ? fileWord("file_cut") : sizeOf(meta.size))));
+      const words = meta.cut ? fileWord("file_cut") : sizeOf(meta.size);
+      const button = h("button", { class: "file sent-file", type: "button", "aria-label": fileWord("save_file", { name: meta.name, words }), onclick: () => void save(meta) },
+        icon(SHEET_OF_PAPER, 22), h("span", { class: "file-words" }, h("span", { class: "file-name", dir: "auto", title: meta.name }, meta.name), " ", h("span", { class: "muted" }, words)));
       // One after the other: an old conversation may hold many.
       if (meta.mime.startsWith("image/")) loading = loading.then(() => picture(button, meta)).catch(() => {});
       return button;
@@ -264,7 +267,7 @@ export function desk(chat) {
   /** @param {HTMLElement} button @param {Meta} meta */
   async function picture(button, meta) {
     if (!button.isConnected) return;
-    const canvas = await drawn(local.get(meta.id) ?? (await load(meta)), SHOWN, meta.name);
+    const canvas = await drawn(local.get(meta.id) ?? (await load(meta)), SHOWN);
     button.firstElementChild?.replaceWith(canvas);
     button.classList.add("seen");
   }

@@ -62,8 +62,9 @@ export class Chat {
     this.sweeper = setInterval(() => this.chat.sweep(Date.now(), this.net.online), 1000);
     this.leaving = () => this.composer.keep();
     addEventListener("pagehide", this.leaving);
-    /** Signed out, or in as somebody else, in another tab. @param {StorageEvent} event */
+    /** Begun, signed out, or in as somebody else, in another tab. @param {StorageEvent} event */
     this.elsewhere = ({ key, newValue }) => {
+      if (key === `${this.store.prefix}token` && newValue && !this.chat.session && !this.net.stopped) this.net.resync();
       if (key === `${this.store.prefix}signed` && this.signed && newValue !== this.signed) void import("./site.js").then((one) => one.elsewhere(this));
     };
     addEventListener("storage", this.elsewhere);
@@ -79,7 +80,7 @@ export class Chat {
     });
     this.log = timeline({
       chat: this.chat, store: this.store, copy: (text, button) => void this.copy(text, button), retry: (cid) => this.retry(cid),
-      discard: (cid) => this.discard(cid), originals: (id, before) => import("./rare.js").then((one) => one.originals(this, id, before)), undo: () => this.command("undo", ""),
+      discard: (cid) => this.discard(cid), choose: (command, args) => { this.command(command, args); this.composer.input.focus(); }, originals: (id, before) => import("./rare.js").then((one) => one.originals(this, id, before)), undo: () => this.command("undo", ""),
       page: (query) => import("./rare.js").then((one) => one.earlierPage(this, query)), say: (words) => this.say(words),
       acts: () => this.acts((one) => { this.log.adorn(one.adorn(this)); this.draw(); }),
       attached: (place, metas) => this.attach((desk) => desk.place(place, metas)),
@@ -121,7 +122,7 @@ export class Chat {
     const token = this.options.page ? "" : this.store.get("token");
     return {
       t: "hello", v: 1, site: this.options.site, last_seq: this.chat.last, locale: lang(), tz: Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC",
-      ...(this.chat.session && { session: this.chat.session }), ...(token && { token }), ...(this.options.identity && { identity: this.options.identity }),
+      ...(this.chat.session ? { session: this.chat.session } : { begin: false }), ...(token && { token }), ...(this.options.identity && { identity: this.options.identity }),
     };
   }
 
@@ -163,6 +164,7 @@ export class Chat {
     if (session && session !== this.chat.session) this.later((one) => one.moved(this));
     this.sheet?.changed(frame);
     if (joined) this.flush();
+    else if (frame?.t === "welcome") this.files?.go();
     if (frame?.t === "ack") this.store.drop(frame.cid);
     // A command is answered later; of an opinion this is all.
     if (/^(ack|error)$/.test(frame?.t) && this.asked.get(frame.cid)?.t === "feedback") this.asked.delete(frame.cid);
@@ -287,6 +289,10 @@ export class Chat {
 
   /** Commands act on the present, so they are never kept for later. @param {string} name @param {string} args @returns {boolean} */
   command(name, args) {
+    if (name === "search" && this.commands().some((/** @type {any} */ one) => one.name === name)) {
+      this.later((one) => one.look(this, "find", args));
+      return true;
+    }
     const cid = newId();
     if (!this.net.send({ t: "command", cid, command: name, args })) {
       this.chat.command(cid, name, "");
@@ -356,7 +362,7 @@ export class Chat {
     this.log.update();
     this.seen();
     this.gauge.button.hidden = !open || !this.chat.session;
-    this.more.hidden = !this.chat.session;
+    this.more.hidden = !this.commands().length;
     if (chat.handover || !this.human.hidden) this.acts((one) => one.handover(this));
     this.gauge.update(chat.ctx);
     this.composer.busy(Boolean(chat.run));

@@ -11,10 +11,13 @@ export function level(ctx) {
   return ctx.pct > 90 ? "critical" : ctx.pct >= 70 ? "warning" : "ok";
 }
 
-/** @param {any} ctx */
-export function sentence(ctx) {
+/** As the button shows it. @param {any} ctx */
+const round = (ctx) => (ctx?.limit ? percent(Math.round(ctx.pct)).replace(" ", "\u202f") : "–");
+
+/** @param {any} ctx @param {string} [pct] how full, if in other words */
+export function sentence(ctx, pct = percent(ctx?.pct)) {
   if (!ctx || !ctx.limit) return t("context_unknown");
-  return t("context", { pct: percent(ctx.pct), used: tokens(ctx.used), limit: tokens(ctx.limit) });
+  return t("context", { pct, used: tokens(ctx.used), limit: tokens(ctx.limit) });
 }
 
 /** @typedef {{compact: () => void, restart: () => void, can: (command: string) => boolean, saved: () => number}} GaugeTools */
@@ -63,8 +66,8 @@ export function gauge(tools) {
     const state = known ? level(ctx) : "unknown";
     const stale = Boolean(ctx?.stale);
     set(button, { data: { status: state, stale: String(stale) }, title: sentence(ctx),
-      "aria-label": [sentence(ctx), known && t(state), stale && t("updating")].filter(Boolean).join(", ") });
-    show(label, known ? percent(Math.round(ctx.pct)).replace(" ", "\u202f") : "–");
+      "aria-label": [sentence(ctx, round(ctx)), known && t(state), stale && t("updating")].filter(Boolean).join(", ") });
+    show(label, round(ctx));
     set(arc, { "stroke-dasharray": `${known ? (Math.min(Math.max(ctx.pct, 0), 100) / 100) * ROUND : 0} ${ROUND}` });
   }
 

@@ -14,6 +14,7 @@ const MANY = 200;
  * @property {(text: string, button: HTMLElement) => void} copy
  * @property {(cid: string) => void} retry
  * @property {(cid: string) => void} discard
+ * @property {(command: string, args: string) => void} choose
  * @property {() => Promise<any>} acts asks for what stands beside answers; `adorn` brings it
  * @property {(id: string, before?: string) => Promise<any>} originals
  * @property {() => void} undo
@@ -40,6 +41,8 @@ export function timeline(tools) {
   const growing = new ResizeObserver(() => { if (follow) stick(); });
   /** @type {string | undefined} */
   let offered;
+  /** @type {string | undefined} */
+  let chosen;
   /** @type {ReturnType<import("./acts.js").adorn> | null} */
   let extras = null;
   let called = false;
@@ -53,7 +56,7 @@ export function timeline(tools) {
   let turning = null;
 
   function empty() {
-    return h("div", { class: "empty" }, h("p", { class: "hello" }, t("welcome")), h("p", { class: "muted small" }, t("ai_line")));
+    return h("div", { class: "empty" }, h("h3", { class: "hello" }, t("welcome")), h("p", { class: "muted small" }, t("ai_line")));
   }
 
   /** How Markdown is drawn comes with the first message; whoever reads the end still sees it afterwards. */
@@ -136,16 +139,20 @@ export function timeline(tools) {
   function person(item, article, body, meta) {
     set(article, { class: "person", "aria-label": t("you"), data: { status: item.status, queued: String(Boolean(item.queued)), mid: item.mid ?? "" } });
     show(body, item.text);
-    const files = article.querySelector(":scope > .files");
-    const { attachments } = item;
-    body.hidden = Boolean(attachments?.length) && !item.text;
-    if (!attachments?.length) files?.remove();
-    else if (!files) { const place = h("div", { class: "files" }); body.after(place); growing.observe(place); tools.attached(place, attachments); }
+    files(item, article, body);
     if (item.status === "failed") {
       show(meta, h("span", { class: "bad", role: "alert" }, [t("failed"), item.error || (!item.refused && t("not_confirmed")), item.advice,
         item.retryAfter && t("wait", { seconds: Math.ceil(item.retryAfter) })].filter(Boolean).join(" · ")),
       button(t("retry"), () => tools.retry(item.cid)), item.refused && button(t("discard"), () => tools.discard(item.cid)));
     } else show(meta, item.status === "sending" ? t("sending") : item.queued ? t("queued") : time(item.at));
+  }
+
+  /** @param {any} item @param {HTMLElement} article @param {HTMLElement} body */
+  function files({ attachments, text }, article, body) {
+    const there = article.querySelector(":scope > .files");
+    body.hidden = Boolean(attachments?.length) && !text;
+    if (!attachments?.length) there?.remove();
+    else if (!there) { const place = h("div", { class: "files" }); body.after(place); growing.observe(place); tools.attached(place, attachments); }
   }
 
   /** @param {any} item @param {HTMLElement} article @param {HTMLElement} body @param {any} meta */
@@ -158,6 +165,7 @@ export function timeline(tools) {
     dots?.remove();
     const more = draft ? {} : adorned()?.under(item, article, body) ?? {};
     write(body, more.told ?? item.text ?? "");
+    if (!draft) files(item, article, body);
     if (draft && !item.text) body.append(waiting());
     if (draft) return show(meta, item.text && tools.chat.run?.state === "tool" && working());
     const failed = item.error && !more.told && h("span", { class: "bad" }, typeof item.error === "string" && /\s/.test(item.error) ? item.error : item.error.message ?? t("answer_failed"));
@@ -187,7 +195,8 @@ export function timeline(tools) {
     body.querySelector(":scope > .dots")?.remove();
     write(body, item.advice ? `${words}\n\n${item.advice}` : words);
     if (item.pending && !item.text) body.append(h("p", { class: "dots" }, h("i"), h("i"), h("i")));
-    show(meta);
+    const open = item.choices && item === tools.chat.items[tools.chat.items.length - 1];
+    show(meta, open && item.choices.map((/** @type {{label: string, args: string}} */ one) => h("button", { class: "action line", type: "button", dir: "auto", onclick: () => tools.choose(item.command, one.args) }, one.label)));
   }
 
   /** @param {string} words @param {() => void} run */
@@ -210,9 +219,11 @@ export function timeline(tools) {
     /** @type {ChildNode | null} */
     let next = list.firstChild;
     const newest = tools.chat.newest()?.key;
-    // Only the newest answer can be given again: the one before it loses its button.
-    if (newest !== offered) for (const key of [newest, offered]) { const view = views.get(key ?? ""); if (view) view.rev = -1; }
+    // Only the newest answer can be given again, and only the last question be answered: the one before loses its buttons.
+    const asking = all[all.length - 1]?.choices && all[all.length - 1].key;
+    for (const [now, was] of [[newest, offered], [asking, chosen]]) if (now !== was) for (const key of [now, was]) { const view = views.get(key ?? ""); if (view) view.rev = -1; }
     offered = newest;
+    chosen = asking;
     for (const item of items) {
       let view = views.get(item.key);
       if (!view) views.set(item.key, (view = make(item)));

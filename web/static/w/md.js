@@ -11,6 +11,9 @@ const HEADING = /^ {0,3}(#{1,6})\s+(.*)$/;
 const RULE = /^ {0,3}([-*_])(?:\s*\1){2,}\s*$/;
 const QUOTE = /^ {0,3}> ?/;
 const ITEM = /^(\s*)([-*+]|\d{1,9}[.)])(\s+|$)/;
+const NOTE = /^ {0,3}\[\^([^\]\s]{1,40})\]:[ \t]*/;
+const FORMULA = /^ {0,3}(\$\$|\\\[)/;
+const MAX_FORMULA = 80;
 const TABLE_RULE = /^\s*\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)*\|?\s*$/;
 
 const DRAWN_LOOK = /* css */ `
@@ -29,8 +32,12 @@ code { font: .88em/1.5 var(--mono); padding: 1px 5px; border-radius: 5px; backgr
 pre { overflow: auto; padding: 6px 12px 12px; tab-size: 4; } pre code { padding: 0; background: none; white-space: pre; font-size: 13px; line-height: 1.6; }
 pre:focus-visible, .table:focus-visible, .pane:focus-visible { outline-offset: -2px; }
 .hl-k { color: light-dark(#6d28d9, #c4b5fd); } .hl-s { color: light-dark(#166534, #86efac); } .hl-n { color: light-dark(#9a3412, #fdba74); } .hl-c { color: var(--muted); font-style: italic; }
-.table { overflow-x: auto; } table { border-collapse: collapse; font-size: 14px; }
+figure { margin: 0; } .table { overflow-x: auto; } table { border-collapse: collapse; font-size: 14px; overflow-wrap: break-word; }
 th, td { padding: 4px 9px; border: 1px solid var(--line); } th { background: var(--soft); font-weight: 650; }
+math { font-family: math, "STIX Two Math", "Latin Modern Math", "Cambria Math", serif; font-size: 1.08em; } .boxed { border: 1px solid; padding: 3px 6px; } .overline { border-top: 1px solid; padding-top: 2px; } .underline { border-bottom: 1px solid; padding-bottom: 2px; }
+.formula { overflow: auto hidden; padding: 4px 0; text-align: center; white-space: normal; } .formula:focus-visible { outline-offset: -2px; }
+.task { list-style: none; margin-inline-start: -22px; } .task input { margin: 0; margin-inline-end: 7px; vertical-align: -1px; accent-color: var(--accent); }
+.footnote { font-size: .88em; color: var(--muted); scroll-margin: 20px; } .ref { font-size: .78em; vertical-align: super; line-height: 1; color: var(--accent); padding: 0 2px; }
 .at-start { text-align: start; } .at-center { text-align: center; } .at-end { text-align: end; font-variant-numeric: tabular-nums; }
 .original { margin-bottom: 10px; } .original b { font-size: 13px; }
 .chevron { flex: none; width: 7px; height: 7px; border: solid currentColor; border-width: 0 1.6px 1.6px 0; transform: rotate(-45deg); transition: transform .15s; }
@@ -41,6 +48,9 @@ th, td { padding: 4px 9px; border: 1px solid var(--line); } th { background: var
 export const drawn = (node) => wear(node, DRAWN_LOOK);
 
 /** @typedef {{kind: string, raw: string, lines: string[], level?: number, lang?: string, mark?: string}} Block */
+
+/** The footnotes of the text that is being drawn. @type {Set<string>} */
+let notes = new Set();
 
 /**
  * The address if a person may follow it, else null: http, https, mailto and tel only.
@@ -85,7 +95,7 @@ const tableAt = (lines, at) => lines[at].includes("|") && at + 1 < lines.length 
 /** @param {string[]} lines @param {number} at */
 function opensBlock(lines, at) {
   const line = head(lines[at]);
-  if (FENCE.test(line) || HEADING.test(line) || RULE.test(line) || QUOTE.test(line)) return true;
+  if (FENCE.test(line) || HEADING.test(line) || RULE.test(line) || QUOTE.test(line) || noteAt(line) || endOfFormula(lines, at)) return true;
   const item = ITEM.exec(line);
   return Boolean(item && item[3] && (!/\d/.test(item[2]) || parseInt(item[2], 10) === 1)) || tableAt(lines, at);
 }
@@ -98,6 +108,21 @@ function endOfFence(lines, at, open) {
     if (line.length >= mark.length && line === mark[0].repeat(line.length)) return end + 1;
   }
   return lines.length;
+}
+
+/** @param {string} line */
+const noteAt = (line) => notes.has(NOTE.exec(line)?.[1] ?? "");
+
+/** After the line that closes a formula; 0 where none opens, or none closes: then it is text, and may still become one. @param {string[]} lines @param {number} at */
+function endOfFormula(lines, at) {
+  const open = FORMULA.exec(head(lines[at]));
+  if (!open) return 0;
+  const close = open[1] === "$$" ? "$$" : "\\]";
+  for (let end = at; end < lines.length && end < at + MAX_FORMULA && !blank(lines[end]); end++) {
+    const found = lines[end].indexOf(close, end === at ? open[0].length : 0);
+    if (found >= 0) return blank(lines[end].slice(found + 2)) ? end + 1 : 0;
+  }
+  return 0;
 }
 
 /** @param {string[]} lines @param {number} at */
@@ -153,7 +178,13 @@ function blockAt(lines, at) {
   const heading = HEADING.exec(line);
   if (heading) return block("heading", at + 1, { level: heading[1].length });
   if (RULE.test(line)) return block("rule", at + 1);
-  let end = at + 1;
+  let end = endOfFormula(lines, at);
+  if (end) return block("formula", end);
+  end = at + 1;
+  if (noteAt(line)) {
+    while (end < lines.length && (blank(lines[end]) ? /^ {2}/.test(lines[end + 1] ?? "") : indent(lines[end]) > 1 || !(blank(lines[end - 1]) || opensBlock(lines, end)))) end++;
+    return block("note", end);
+  }
   if (QUOTE.test(line)) {
     while (end < lines.length && !blank(lines[end]) && (QUOTE.test(lines[end]) || !opensBlock(lines, end))) end++;
     return block("quote", end);
@@ -187,6 +218,30 @@ function cells(line) {
  */
 function colour(node, code, language) {
   if (language) void import("./highlight.js").then((one) => show(node, one.highlight(code, language)), () => {});
+  return node;
+}
+
+/** A formula is its code until what draws it is there, and stays code where that does not know all of it. @param {string} tex @param {string} source @param {boolean} wide */
+function drawFormula(tex, source, wide) {
+  const node = h("code", { dir: "ltr" }, source);
+  void import("./math.js").then((one) => one.place(node, tex, wide), () => {});
+  return node;
+}
+
+/** @param {Block} block @param {Tools} tools @param {number} depth */
+function drawNote(block, tools, depth) {
+  const [mark, id] = /** @type {RegExpExecArray} */ (NOTE.exec(block.lines[0]));
+  const inner = blocks([block.lines[0].slice(mark.length), ...block.lines.slice(1).map((line) => line.replace(/^ {1,4}/, ""))]);
+  return h("div", { class: "footnote", tabindex: -1, data: { note: id } }, h("sup", null, id), " ", inner.map((one) => (one.kind === "text" ? h("span", null, inline(one.raw)) : draw(one, tools, depth + 1))));
+}
+
+/** @param {string} id */
+function noteMark(id) {
+  const node = h("button", { class: "ref", type: "button", onclick: () => {
+    const found = [.../** @type {Element} */ (node.closest(".md, .pane") ?? node.parentElement).querySelectorAll(".footnote")].find((one) => /** @type {HTMLElement} */ (one).dataset.note === id);
+    found?.scrollIntoView({ block: "nearest" });
+    /** @type {HTMLElement | undefined} */ (found)?.focus();
+  } }, `[${id}]`);
   return node;
 }
 
@@ -228,10 +283,12 @@ function drawList(block, tools, depth) {
 
 /** @param {string[]} lines @param {Tools} tools @param {number} depth */
 function drawItem(lines, tools, depth) {
-  lines[0] = lines[0].replace(/^\[([ xX])\]\s/, (_all, mark) => (mark === " " ? "☐ " : "☑ "));
-  const item = h("li");
+  const [mark, done] = /^\[([ xX])\]\s/.exec(lines[0]) ?? ["", ""];
+  lines[0] = lines[0].slice(mark.length);
+  const item = h("li", { class: mark ? "task" : null });
   for (const block of blocks(lines)) {
-    if (block.kind === "text") add(item, item.childNodes.length ? h("p", null, inline(block.raw)) : inline(block.raw));
+    if (block.kind === "text" && mark && !item.childNodes.length) item.append(h("label", null, h("input", { type: "checkbox", disabled: true, checked: done !== " " }), inline(block.raw)));
+    else if (block.kind === "text") add(item, item.childNodes.length ? h("p", null, inline(block.raw)) : inline(block.raw));
     else item.append(draw(block, tools, depth + 1));
   }
   return item;
@@ -243,7 +300,7 @@ function drawTable(block) {
   /** @param {string} line @param {string} tag */
   const row = (line, tag) => h("tr", null, cells(line).slice(0, sides.length)
     .map((cell, at) => h(tag, { class: `at-${sides[at]}`, scope: tag === "th" ? "col" : null }, inline(cell))));
-  return h("div", { class: "table", tabindex: 0, role: "group", "aria-label": cells(block.lines[0]).join(", ") }, h("table", null,
+  return h("figure", { class: "table", tabindex: 0, "aria-label": cells(block.lines[0]).join(", ") }, h("table", null,
     h("thead", null, row(block.lines[0], "th")), h("tbody", null, block.lines.slice(2).map((line) => row(line, "td")))));
 }
 
@@ -262,6 +319,8 @@ function draw(block, tools, depth) {
     const inner = blocks(block.lines.map((line) => line.replace(QUOTE, "")));
     return h("blockquote", null, inner.map((one) => draw(one, tools, depth + 1)));
   }
+  if (block.kind === "formula") return drawFormula(block.raw.trim().slice(2, -2), block.raw, true);
+  if (block.kind === "note") return drawNote(block, tools, depth);
   if (block.kind === "list") return drawList(block, tools, depth);
   if (block.kind === "table") return drawTable(block);
   return h("p", null, inline(block.raw));
@@ -273,15 +332,19 @@ function draw(block, tools, depth) {
  */
 export function render(node, text, tools) {
   const cut = text.length > MAX_TEXT;
-  const parts = blocks((cut ? text.slice(0, MAX_TEXT) : text).replace(/\r\n?/g, "\n").split("\n").map(untab()));
+  const lines = (cut ? text.slice(0, MAX_TEXT) : text).replace(/\r\n?/g, "\n").split("\n").map(untab());
+  notes = new Set(lines.flatMap((line) => NOTE.exec(head(line))?.[1] ?? []));
+  const parts = blocks(lines);
   const rest = cut ? text.slice(MAX_TEXT) : "";
-  const known = /** @type {any} */ (node).drawn ?? [];
+  const before = /** @type {any} */ (node).drawn;
+  const known = before?.notes === notes.size ? before : [];
   let same = 0;
   while (same < known.length && same < parts.length && known[same] === parts[same].raw) same++;
   while (node.childNodes.length > same) node.lastChild?.remove();
   for (const block of parts.slice(same)) node.append(draw(block, tools, 0));
   if (rest) node.append(h("p", null, rest));
-  /** @type {any} */ (node).drawn = parts.map((block) => block.raw);
+  /** @type {any} */ (node).drawn = Object.assign(parts.map((block) => block.raw), { notes: notes.size });
+  notes = new Set();
 }
 
 /* ---- inside a line ---- */
@@ -361,15 +424,42 @@ export function inline(text, depth = 0, linked = false) {
     if (char === "!" || char === "[") return bracket;
     if (char === "*" || char === "_" || char === "~") return emphasis;
     if (char === "<") return angle;
+    if (char === "$") return dollar;
     if (char === "h") return bare;
     return char === "\n" ? newline : null;
   }
   /** @param {number} at */
   function escape(at) {
     if (text[at + 1] === "\n") return push(h("br")), 2;
+    const taken = text[at + 1] === "(" ? between(at, "\\)", false) : text[at + 1] === "[" ? between(at, "\\]", true) : 0;
+    if (taken) return taken;
     if (!/[!-/:-@[-`{-~]/.test(text[at + 1] ?? "")) return 0;
     plain += text[at + 1];
     return 2;
+  }
+  /** A formula from here to its end. @param {number} at @param {string} close @param {boolean} wide */
+  function between(at, close, wide) {
+    if (hopeless.has(close)) return 0;
+    const end = text.indexOf(close, at + 2);
+    if (end < 0) return hopeless.add(close), 0;
+    const tex = text.slice(at + 2, end);
+    // Brackets may be escaped because they are no link.
+    if (blank(tex) || (close === "\\]" && !/[\\^_=<>+]/.test(tex))) return 0;
+    push(drawFormula(tex, text.slice(at, end + 2), wide));
+    return end + 2 - at;
+  }
+  /** Prices are none, nor is what ends before a letter or a digit. @param {number} at */
+  function dollar(at) {
+    if (text[at + 1] === "$") return between(at, "$$", true) || literal("$", 2);
+    if (/[\p{L}\p{N}$]/u.test(text[at - 1] ?? "") || hopeless.has("$")) return 0;
+    let end = at + 1;
+    while (end < text.length && text[end] !== "$") end += text[end] === "\\" ? 2 : 1;
+    if (end >= text.length) return hopeless.add("$"), 0;
+    const tex = text.slice(at + 1, end);
+    const prose = !/[\\^_={}<>]/.test(tex) && /\p{L}{2,}\s|\s\p{L}{2,}|^\d[\d.,]*\s/u.test(tex);
+    if (/^\s|\s$|\n/.test(tex) || prose || /[\p{L}\p{N}$]/u.test(text[end + 1] ?? "")) return 0;
+    push(drawFormula(tex, text.slice(at, end + 1), false));
+    return end + 1 - at;
   }
   /** @param {number} at */
   function newline(at) {
@@ -401,6 +491,8 @@ export function inline(text, depth = 0, linked = false) {
     const picture = text[at] === "!";
     const open = picture ? at + 1 : at;
     const close = text[open] === "[" ? pairs.get(open) : undefined;
+    const note = !picture && text[open + 1] === "^" && close ? text.slice(open + 2, close) : "";
+    if (notes.has(note) && !linked) return push(noteMark(note)), note.length + 3;
     if (close === undefined || text[close + 1] !== "(") return 0;
     const target = TARGET.exec(text.slice(close + 1, close + 3000));
     const href = target && !linked ? safeUrl((target[1] ?? target[2] ?? "").replace(/\\([!-/:-@[-`{-~])/g, "$1")) : null;

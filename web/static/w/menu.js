@@ -32,6 +32,7 @@ function offers(chat) {
     ["new_chat", names.has("new"), () => begin(chat)],
     ["remembered", names.has("memory"), () => chat.later((one) => one.look(chat))],
     ["pins", names.has("pins"), () => pins(chat)],
+    ["find", names.has("search"), () => chat.later((one) => one.look(chat, "find"))],
     ["go_day", chat.chat.items.length > 0, () => void chat.log.lookBack().then((one) => one?.dates())],
     ["human", names.has("human") && !state, () => void chat.command("human", "")],
     ["bot", names.has("human") && Boolean(state), () => void chat.command("human", "cancel")],
@@ -41,7 +42,8 @@ function offers(chat) {
     ["look", true, () => dye(chat)],
     ["forget", names.has("forget"), () => void forget(chat), "danger"],
   ];
-  return all.filter(([, offered]) => offered).map(([key, , run, look]) => [key, run, look]);
+  const begun = Boolean(chat.chat.session);
+  return all.filter(([key, offered]) => offered && (begun || /^(human|look)$/.test(key))).map(([key, , run, look]) => [key, run, look]);
 }
 
 /** @param {Chat} chat */
@@ -138,6 +140,13 @@ function reveal(found) {
   found.focus({ preventScroll: true });
 }
 
+/** Goes to a message of the conversation, here or not yet. @param {Chat} chat @param {string} mid */
+export function jump(chat, mid) {
+  const item = chat.chat.items.find((one) => one.mid === mid);
+  if (item) return reveal(chat.log.of(item));
+  chat.log.lookBack().then((one) => one.find(mid)).then((node) => (node ? reveal(node) : chat.warn(t("show_failed")))).catch(() => chat.warn(t("show_failed")));
+}
+
 /** @param {Chat} chat */
 function pins(chat) {
   const list = h("ul", { class: "pins" });
@@ -146,7 +155,7 @@ function pins(chat) {
   for (const mid of chat.chat.pinned) {
     const item = chat.chat.items.find((one) => one.mid === mid);
     const row = h("li", null, h("p", { dir: "auto" }, item ? (item.text ?? "").slice(0, 200) : t("pin_old")),
-      h("button", { class: "quiet", type: "button", onclick: () => { node.close(); if (item) reveal(chat.log.of(item)); else chat.log.lookBack().then((one) => one.find(mid)).then(reveal).catch(() => chat.warn(t("show_failed"))); } }, t("show")),
+      h("button", { class: "quiet", type: "button", onclick: () => { node.close(); jump(chat, mid); } }, t("show")),
       h("button", { class: "quiet", type: "button", onclick: () => { pin(chat, { mid }); row.remove(); chat.chat.pinned.delete(mid); none(); } }, t("unpin")));
     list.append(row);
   }

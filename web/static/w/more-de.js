@@ -3,7 +3,7 @@
 /** @type {Record<string, Record<string, string>>} By part. */
 export const MORE = {
   acts: {
-    again: "Nochmals antworten", pinned: "Angeheftet", unpinned: "Gelöst", earlier_answer: "Frühere Antwort", good: "Gute Antwort", poor: "Schlechte Antwort", joined: "{name} ist da", somebody: "Jemand aus unserem Team",
+    again: "Nochmals antworten", pinned: "Angeheftet", unpinned: "Gelöst", earlier_answer: "Frühere Antwort", good: "Gute Antwort", poor: "Schlechte Antwort", joined: "{name} ist da", cut_new: "Neue Unterhaltung: Der Assistent sieht nicht mehr an, was darüber steht", cut_separator: "Der Assistent sieht nicht mehr an, was darüber steht", somebody: "Jemand aus unserem Team",
     waiting_person: "Wartet auf einen Menschen…", with_person: "Sie sprechen mit {name}.", with_assistant: "Der Assistent antwortet wieder.",
     tool_fetch_url: "Sieht {subject} an…", tool_mcp: "Fragt {subject}…", tool_calculate: "Rechnet…", tool_current_time: "Sieht auf die Uhr…", tool_open_artifact: "Liest weiter…", tool_recall: "Blickt zurück…", tool_search_memory: "Erinnert sich…",
     handover_returned: "Hier antwortet wieder der Assistent.",
@@ -15,13 +15,13 @@ export const MORE = {
     tab_summary: "Zusammenfassung", tab_original: "Original", undoing: "Wird rückgängig gemacht…", undo_older: "Eine spätere Zusammenfassung baut auf dieser auf.", undo_no: "Das lässt sich nicht mehr rückgängig machen.",
   },
   files: {
-    files: "Dateien zum Senden", drop_here: "Dateien hier ablegen", remove_file: "{name} entfernen", again_file: "Nochmals versuchen: {name}", file_progress: "{name} wird gesendet",
+    files: "Dateien zum Senden", drop_here: "Dateien hier ablegen", remove_file: "{name} entfernen", file_progress: "{name} wird gesendet",
     file_ready: "{name} ist bereit zum Senden.", file_failed: "{name}: {why}", file_removed: "{name} wurde entfernt.", file_waits: "wartet auf die Verbindung",
     sends_then: "Die Nachricht geht hinaus, sobald die Dateien da sind.", sends_online: "Sie sind offline. Die Dateien bleiben hier, und die Nachricht geht mit ihnen hinaus, wenn Sie wieder verbunden sind.",
     remove_first: "Entfernen Sie die Datei, mit der es nicht geklappt hat, oder versuchen Sie es nochmals.", most_files: "Mit einer Nachricht gehen höchstens {most} Dateien.",
-    lost_files: "Beim Neuladen der Seite nicht behalten, bitte nochmals anfügen: {names}", save_file: "{name} speichern, {size}", file_gone: "Diese Datei konnte nicht geladen werden.", file_cut: "nur der Anfang wird gelesen",
-    file_too_large: "größer als {mb} MB", file_empty: "darin ist nichts zu lesen", file_unreadable: "beschädigt, gesperrt oder zu groß zum Öffnen",
-    file_unknown_kind: "nur Bilder, Texte und PDF können gelesen werden", rate_limited: "zu viele auf einmal, gleich nochmals versuchen", too_many_files: "zu viele Dateien für einen Tag",
+    lost_files: "Beim Neuladen der Seite nicht behalten, bitte nochmals anfügen: {names}", save_file: "Speichern: {name} {words}", file_gone: "Diese Datei konnte nicht geladen werden.", file_cut: "nur der Anfang wird gelesen",
+    file_too_large: "größer als {mb} MB", file_empty: "darin ist nichts zu lesen", file_unreadable: "beschädigt oder zu groß zum Öffnen", file_locked: "mit einem Passwort gesperrt",
+    file_unknown_kind: "nur Bilder, Texte, PDF, Office-Dateien und E-Books können gelesen werden", rate_limited: "zu viele auf einmal, gleich nochmals versuchen", too_many_files: "zu viele Dateien für einen Tag",
     files_not_allowed: "Dateien können hier nicht gesendet werden", not_taken: "sie konnte nicht gesendet werden",
   },
   keep: {
@@ -32,7 +32,7 @@ export const MORE = {
     signed_in: "Sie sind angemeldet: Melden Sie sich in einem beliebigen Browser an, um diese Unterhaltung wiederzufinden.", failed: "Das hat gerade nicht geklappt. Es wurde nichts geändert.",
   },
   menu: {
-    new_chat: "Neue Unterhaltung", remembered: "Was ich noch weiß", pins: "Angeheftetes", go_day: "Zu einem Datum…", human: "Mit einem Menschen sprechen", bot: "Zurück zum Assistenten", keep: "Unterhaltung behalten",
+    new_chat: "Neue Unterhaltung", remembered: "Was ich noch weiß", pins: "Angeheftetes", find: "Suchen…", go_day: "Zu einem Datum…", human: "Mit einem Menschen sprechen", bot: "Zurück zum Assistenten", keep: "Unterhaltung behalten",
     export_md: "Als Text sichern", export_json: "Als Daten sichern (JSON)", forget: "Mich vergessen…", look: "Aussehen: {look}", auto: "wie das Gerät", light: "hell", dark: "dunkel",
     begin: "Neue Unterhaltung beginnen?", begin_why: "Der Assistent sieht nur noch, was folgt. Alles oben bleibt hier lesbar, und was er über Sie weiß, bleibt auch. Das lässt sich nicht rückgängig machen.",
     begin_do: "Neu beginnen", forget_title: "Alles über Sie vergessen?", forget_why: "Das lässt sich nicht rückgängig machen.", forget_do: "Alles löschen", erasing: "Wird gelöscht…", done: "Schließen",
@@ -62,6 +62,8 @@ export const MORE = {
     kind_relation: "Beziehung", kind_instruction: "Anweisung",
     moved: "Ihre Unterhaltung geht hier weiter. Die frühere bleibt erhalten.", read_it: "Lesen", earlier: "Frühere Unterhaltungen", earlier_none: "Es gibt keine. Wenn Sie mit /link zwei Kanäle verbinden, bleibt die frühere Unterhaltung hier erhalten.",
     until: "Bis {date}",
+    find: "Suchen", find_what: "Diese Unterhaltung durchsuchen", found: "Ergebnisse", find_older: "Ältere Ergebnisse", find_none: "Zu „{words}“ wurde nichts gefunden.", find_further: "Noch nichts zu „{words}“; vielleicht in älteren Nachrichten.",
+    find_one: "1 Nachricht", find_all: "{count} Nachrichten", find_some: "Die neuesten {count} Nachrichten", find_failed: "Die Suche hat nicht geklappt.", find_before: "bevor die Kanäle verbunden wurden", team: "Team",
   },
   toast: { notes: "Neue Notizen", noted: "Gemerkt: {text}", all: "Was ich noch weiß", dismiss: "Schließen", take_back: "Rückgängig: {text}", undone: "Zurückgenommen.", undo_failed: "Das hat gerade nicht geklappt." },
 };

@@ -59,7 +59,7 @@ article { display: flex; flex-direction: column; min-width: 0; }
 .person .meta { padding-inline-end: 2px; } .person .meta time { padding: 0; }
 .quiet { min-height: 26px; padding: 0 8px; font-size: 12.5px; color: var(--muted); white-space: nowrap; }
 .notice { padding: 9px 12px; border: 1px solid var(--line); border-radius: var(--radius-m); background: var(--soft); font-size: 14px; }
-.notice .meta { margin-inline-start: 0; } .notice .meta time { padding: 0; }
+.notice .meta { margin-inline-start: 0; } .notice .meta:has(.action) { margin-top: 9px; gap: 8px; color: var(--fg); } .notice .meta time { padding: 0; }
 .result[data-broken="true"] { border-color: var(--crit); }
 .command { font: 12.5px/1.5 var(--mono); color: var(--muted); text-align: start; }
 .more svg { stroke-width: 3.2; }

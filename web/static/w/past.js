@@ -142,6 +142,8 @@ export function past(tools) {
   let asking = null;
   const tongue = () => (lang().slice(0, 2) === spokenLang().slice(0, 2) ? lang() : spokenLang());
   node.addEventListener("keydown", key);
+  let printing = false;
+  for (const name of ["beforeprint", "afterprint"]) addEventListener(name, () => { printing = name === "beforeprint"; if (node.isConnected) tools.update(); });
 
   /* -- days -- */
 
@@ -169,6 +171,8 @@ export function past(tools) {
 
   /** @param {Item[]} items @returns {[number, number]} */
   function bounds(items) {
+    // On paper nobody scrolls.
+    if (printing) return [0, items.length];
     if (tools.follow()) bottom = null;
     // What is gone hands its place on to what was drawn beside it.
     if (top && !items.includes(top)) top = drawn.find((item) => items.includes(item)) ?? null;

@@ -44,7 +44,7 @@ export function explain(popover, ctx, tools, close) {
   const saved = tools.saved();
   set(popover, { "aria-label": sentence(ctx) });
   show(popover,
-    h("p", { class: "popover-title" }, sentence(ctx), ctx?.stale && h("span", { class: "muted" }, ` (${t("updating")})`)),
+    h("h2", { class: "popover-title" }, sentence(ctx), ctx?.stale && h("span", { class: "muted" }, ` (${t("updating")})`)),
     ctx?.limit && h("div", { class: "stack", "aria-hidden": "true" },
       rows.filter((row) => row.count > 0).map((row) => h("span", { class: `part ${row.name}`, vars: { "--share": String(row.count) } }))),
     h("dl", { class: "parts" }, rows.map((row) => h("div", null,

@@ -35,6 +35,12 @@ export const SHEET_LOOK = /* css */ `
 .root[dir="rtl"] .toast { padding: 8px 12px 8px 8px; }
 .toast span { flex: 1; min-width: 0; overflow-wrap: anywhere; }
 .toast .quiet { color: var(--accent); font-weight: 600; }
+.found { padding: 0; list-style: none; }
+.found button { display: block; width: 100%; padding: 9px 8px; text-align: start; white-space: normal; border-radius: var(--radius-s); }
+.found button:hover { background: var(--soft); }
+.found li + li { border-top: 1px solid var(--line); }
+.found span { display: block; overflow-wrap: anywhere; }
+.found mark { padding: 0 1px; border-radius: 3px; background: color-mix(in srgb, var(--warn) 28%, transparent); color: inherit; font-weight: 600; }
 .kept section + section { margin-top: 20px; padding-top: 14px; border-top: 1px solid var(--line); }
 .kept h3 { margin-bottom: 8px; font-size: 14px; color: var(--muted); }
 @media (max-width: 560px) {

@@ -16,6 +16,8 @@ export const WORDS = {
   kind_relation: "Relation", kind_instruction: "Instruction",
   moved: "Your conversation goes on here. The earlier one is kept.", read_it: "Read it", earlier: "Earlier conversations", earlier_none: "There are none. When you join two channels with /link, the earlier conversation is kept here.",
   until: "Until {date}",
+  find: "Search", find_what: "Search this conversation", found: "Results", find_older: "Older results", find_none: "Nothing was found for “{words}”.", find_further: "Nothing yet for “{words}”; older messages may have it.",
+  find_one: "1 message", find_all: "{count} messages", find_some: "The newest {count} messages", find_failed: "The search did not work.", find_before: "before the channels were linked", team: "Team",
 };
 
 /** Dates are written as the words beside them: in another script they would be torn apart. */

@@ -1,4 +1,4 @@
-/** A sheet over the chat, loaded when it is first asked for: what is remembered, and earlier conversations. */
+/** A sheet over the chat, loaded when it is first asked for: a search, what is remembered, earlier conversations. */
 import { h, icon, set, show } from "../shared/h.js";
 import { reach } from "./rare.js";
 import { drawn, render } from "./md.js";
@@ -7,24 +7,28 @@ import { SHEET_LOOK } from "./sheet-look.js";
 import { wear } from "./styles.js";
 import { notes } from "./notes.js";
 import { earlier } from "./earlier.js";
+import { finding } from "./find.js";
+import { jump } from "./menu.js";
 
 const NEWS = new Set(["memory", "erased", "welcome"]);
 const CROSS = "M6 6l12 12M18 6L6 18";
 
 /**
- * @typedef {"notes" | "earlier"} Name
+ * @typedef {"notes" | "earlier" | "find"} Name
  * @typedef {object} SheetTools
  * @property {(path: string, init?: RequestInit) => Promise<Response>} reach asks the server; throws only without an answer
  * @property {(node: HTMLElement, text: string) => void} markdown
  * @property {() => void} closed
+ * @property {() => string} session
+ * @property {(mid: string) => void} jump shows a message in the conversation
  */
 
 /** @typedef {ReturnType<typeof sheet>} Sheet @typedef {import("./chat.js").Chat} Chat */
 
-/** Opens the sheet over a chat. @param {Chat} chat @param {Name} [name] */
-export function look(chat, name = "notes") {
+/** Opens the sheet over a chat. @param {Chat} chat @param {Name} [name] @param {string} [words] to search for */
+export function look(chat, name = "notes", words) {
   chat.sheet ??= over(chat);
-  chat.sheet.toggle(true, name);
+  chat.sheet.toggle(true, name, words);
 }
 
 /** A line that stays until it is read: the conversation from before is not lost. @param {Chat} chat */
@@ -38,7 +42,7 @@ export function moved(chat) {
 /** @param {Chat} chat */
 function over(chat) {
   const made = sheet({
-    reach: (path, init) => reach(chat, path, init), closed: () => chat.more.focus(),
+    reach: (path, init) => reach(chat, path, init), closed: () => chat.more.focus(), session: () => chat.chat.session, jump: (mid) => jump(chat, mid),
     markdown: (node, text) => render(node, text, { copy: (words, button) => void chat.copy(words, button), labels: { copy: t("copy") } }),
   });
   chat.node.append(made.node);
@@ -52,29 +56,30 @@ function sheet(tools) {
   const title = h("h2", { id: "evt-sheet-title", tabindex: -1 });
   const other = h("button", { class: "quiet", type: "button", onclick: () => choose(shown === "notes" ? "earlier" : "notes") });
   const close = h("button", { class: "icon", type: "button", "aria-label": t("sheet_close"), title: t("sheet_close"), onclick: () => toggle(false) }, icon(CROSS));
-  const views = { notes: notes(tools), earlier: earlier(tools) };
+  const find = finding(tools, (hit) => { if (!hit.here) return choose("earlier"); toggle(false); tools.jump(hit.mid); });
+  const views = { notes: notes(tools), earlier: earlier(tools), find };
   const node = h("section", { class: "sheet", role: "dialog", "aria-modal": "true", "aria-labelledby": "evt-sheet-title", hidden: true, onkeydown: key },
-    h("div", { class: "head" }, title, h("span", { class: "grow" }), other, close), views.notes.node, views.earlier.node);
+    h("div", { class: "head" }, title, h("span", { class: "grow" }), other, close), Object.values(views).map((view) => view.node));
   /** @type {Name} */
   let shown = "notes";
 
-  /** @param {Name} name */
-  function choose(name) {
+  /** @param {Name} name @param {string} [words] */
+  function choose(name, words) {
     shown = name;
-    views.notes.node.hidden = name !== "notes";
-    views.earlier.node.hidden = name !== "earlier";
-    show(title, t(name === "notes" ? "remembered" : "earlier"));
+    for (const [one, view] of Object.entries(views)) view.node.hidden = one !== name;
+    show(title, t({ notes: "remembered", earlier: "earlier", find: "find" }[name]));
     show(other, t(name === "notes" ? "earlier" : "remembered"));
+    other.hidden = name === "find";
     title.focus({ preventScroll: true });
-    void views[name].load();
+    void views[name].load(words);
   }
 
-  /** What lies under the sheet cannot be reached while it is there. @param {boolean} wanted @param {Name} [name] */
-  function toggle(wanted, name = "notes") {
-    if (wanted !== node.hidden) return;
+  /** What lies under the sheet cannot be reached while it is there. @param {boolean} wanted @param {Name} [name] @param {string} [words] */
+  function toggle(wanted, name = "notes", words) {
+    if (wanted !== node.hidden) return wanted ? choose(name, words) : undefined;
     node.hidden = !wanted;
     for (const under of node.parentElement?.children ?? []) if (under !== node && !under.matches(".hidden")) under.toggleAttribute("inert", wanted);
-    if (wanted) return choose(name);
+    if (wanted) return choose(name, words);
     views.notes.rest();
     tools.closed();
   }
@@ -101,7 +106,10 @@ function sheet(tools) {
     node, toggle,
     get shown() { return !node.hidden; },
     /** Something may have been kept, changed or put away, here or elsewhere. @param {any} frame */
-    changed(frame) { if (!node.hidden && shown === "notes" && NEWS.has(frame?.t)) views.notes.later(); },
+    changed(frame) {
+      if (frame?.t === "erased") find.clear();
+      if (!node.hidden && shown === "notes" && NEWS.has(frame?.t)) views.notes.later();
+    },
   };
 }
 

@@ -39,7 +39,7 @@ export function dress(widget, site) {
 function begin(chat, { welcome, starters, ai_notice: notice, privacy_url: privacy }) {
   const starter = (/** @type {string} */ text) => h("button", { class: "action line", type: "button", dir: "auto", onclick: () => chat.send(text) }, text);
   const link = /^https:/.test(privacy ?? "") && [" ", h("a", { href: privacy, target: "_blank", rel: "noopener noreferrer" }, spokenLang().startsWith("de") ? "Datenschutz" : "Privacy")];
-  show(/** @type {HTMLElement} */ (chat.log.node.querySelector(".empty")), h("p", { class: "hello", dir: "auto" }, welcome || t("welcome")),
+  show(/** @type {HTMLElement} */ (chat.log.node.querySelector(".empty")), h("h3", { class: "hello", dir: "auto" }, welcome || t("welcome")),
     starters?.length && h("div", { class: "row starters" }, starters.map(starter)), h("p", { class: "muted small", dir: "auto" }, notice || t("ai_line"), link));
 }
 

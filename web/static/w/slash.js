@@ -7,13 +7,14 @@ const SLASH_LOOK = /* css */ `
   position: absolute; z-index: 2; bottom: calc(100% - 4px); inset-inline: 10px; max-height: min(300px, 45vh); overflow: auto; padding: 5px; list-style: none;
   background: var(--card); border: 1px solid var(--line); border-radius: var(--radius-m); box-shadow: 0 10px 30px rgb(0 0 0 / .18);
 }
+.slash .section { display: block; padding: 0; cursor: default; } .slash .section > .muted { display: block; padding: 7px 10px 2px; font-size: 12px; font-weight: 640; } .slash ul { padding: 0; list-style: none; }
 .slash li { margin: 0; display: flex; flex-wrap: wrap; align-items: baseline; gap: 0 9px; padding: 7px 10px; border-radius: var(--radius-s); cursor: pointer; white-space: normal; } .slash li > * { margin: 0; }
-.slash li[aria-selected="true"], .slash li:hover { background: light-dark(#ececf2, #26262f); }
+.slash li[aria-selected="true"], .slash [role="option"]:hover { background: light-dark(#ececf2, #26262f); }
 .args:empty { display: none; } .slash .muted, .slash .args { font-size: 13px; } .slash .args { font-family: var(--mono); color: var(--muted); }
 @media (forced-colors: active) { .slash { border: 1px solid; } .slash li[aria-selected="true"] { outline: 2px solid Highlight; } }
 `;
 
-/** @typedef {{name: string, description: string, args?: any}} Command */
+/** @typedef {{name: string, description: string, args?: any, section?: string}} Command */
 
 /** @param {any} args */
 function hint(args) {
@@ -44,21 +45,30 @@ export function slash(list, input, commands, complete) {
   function update() {
     const typed = /^\/([\w-]*)$/.exec(input.value);
     if (input.value !== dismissed) dismissed = "";
-    found = typed && !dismissed ? commands().filter((one) => one.name.startsWith(typed[1].toLowerCase())) : [];
+    const fitting = typed && !dismissed ? commands().filter((one) => one.name.startsWith(typed[1].toLowerCase())) : [];
+    const sections = [...new Set(fitting.map((one) => one.section))];
+    found = sections.flatMap((name) => fitting.filter((one) => one.section === name));
     if (!found.length) return close();
     const exact = found.findIndex((one) => one.name === typed?.[1].toLowerCase());
     at = exact < 0 ? 0 : exact;
-    show(list, found.map((one, index) => h("li", {
-      role: "option", id: `evt-command-${index}`, onpointerdown: (/** @type {Event} */ event) => event.preventDefault(), onclick: () => pick(index),
-    }, h("b", null, `/${one.name}`), h("span", { class: "args" }, hint(one.args)), h("span", { class: "muted" }, one.description))));
+    const option = (/** @type {Command} */ one) => {
+      const index = found.indexOf(one);
+      return h("li", { role: "option", id: `evt-command-${index}`, onpointerdown: (/** @type {Event} */ event) => event.preventDefault(), onclick: () => pick(index) },
+        h("b", null, `/${one.name}`), h("span", { class: "args" }, hint(one.args)), h("span", { class: "muted" }, one.description));
+    };
+    show(list, sections.map((name) => {
+      const options = found.filter((one) => one.section === name).map(option);
+      return sections.length < 2 ? options : h("li", { role: "group", class: "section", "aria-label": name }, h("span", { class: "muted", "aria-hidden": "true" }, name), h("ul", { role: "presentation" }, options));
+    }));
     list.hidden = false;
     mark();
   }
 
   function mark() {
-    [...list.children].forEach((item, index) => set(item, { "aria-selected": String(index === at) }));
+    const options = [...list.querySelectorAll("[role=option]")];
+    options.forEach((item, index) => set(item, { "aria-selected": String(index === at) }));
     set(input, { "aria-activedescendant": `evt-command-${at}` });
-    list.children[at]?.scrollIntoView({ block: "nearest" });
+    options[at]?.scrollIntoView({ block: "nearest" });
   }
 
   /** @param {number} index */

@@ -13,6 +13,7 @@
  * @property {number} [after] @property {number} [until] of a gap: what is not here lies after the one event and before the other
  * @property {boolean} [failed] @property {boolean} [busy] @property {number} [tall] how high it was drawn
  * @property {any[]} [attachments] @property {any} [card] @property {string} [command] @property {boolean} [success] @property {boolean} [pending]
+ * @property {string} [cut] of a mark: "new" or "separator" @property {{label: string, args: string}[]} [choices] of a command
  * @property {boolean} [broken] of a command: it could not be carried out; a plain "no" is an answer
  */
 
@@ -183,14 +184,25 @@ export class Conversation {
     if (event.replaces) this.items = this.items.filter((item) => item.key !== `c${event.replaces}`);
     const at = this.items.findIndex((item) => item.key === key);
     this.closed.add(event.id);
-    if (/^(new|separator)$/.test(event.kind)) this.begun = event.through_turn ?? 0;
     if (this.organizing?.id === event.id) this.organizing = null;
+    if (/^(new|separator)$/.test(event.state)) return this.cut(event, key);
     if (this.settings.audience === "public") return;
     if (event.state !== "done") {
       if (at >= 0) this.items.splice(at, 1);
     } else if (at >= 0) this.change(this.items[at], { card: event });
     else this.items.splice(this.boundary(event), 0, { key, kind: "card", rev: 1, card: event });
     for (const item of this.items) if (item.kind === "card") item.rev++;
+  }
+
+  /** A line: from here on the assistant looks only at what follows. @param {any} event @param {string} key */
+  cut(event, key) {
+    this.begun = event.through_turn ?? this.begun;
+    const known = event.id && this.items.find((item) => item.key === key);
+    if (known) return this.change(known, { cut: event.state });
+    /** @type {Item} */
+    const line = { key: event.id ? key : `n${event.event_seq}`, kind: "mark", rev: 1, cut: event.state };
+    if (event.id) this.items.splice(this.boundary(event), 0, line);
+    else this.place(line);
   }
 
   /** From the assistant to a person and back. @param {any} event */
@@ -207,7 +219,7 @@ export class Conversation {
       const covered = item.mid === event.to_mid ||
         (typeof item.turn === "number" && typeof event.through_turn === "number" && item.turn <= event.through_turn);
       if (covered && item.kind === "msg") {
-        while (this.items[at]?.kind === "card") at++;
+        while (this.items[at]?.kind === "card" || this.items[at]?.cut) at++;
         return at;
       }
     }
@@ -237,7 +249,7 @@ export class Conversation {
     const item = known ?? { key: event.cid ?? `r${event.event_seq}`, kind: "result", rev: 0, cid: event.cid };
     this.ended(item, {
       command: event.command, success: event.success !== false, broken: false, at: event.at,
-      text: typeof text === "string" ? text : text?.message ?? "", advice: text?.advice ?? "",
+      text: typeof text === "string" ? text : text?.message ?? "", advice: text?.advice ?? "", choices: event.choices,
     });
     // A button tells as much as its words, unless somebody typed them here.
     if (!known && !(item.success && /^(un)?pin$/.test(event.command))) this.place(item);

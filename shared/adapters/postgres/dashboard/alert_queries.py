@@ -7,7 +7,8 @@ from typing import Any
 
 from shared.adapters.postgres.dashboard.read_models import MAX_LIMIT, BadQuery, read_cursor, write_cursor
 from shared.adapters.postgres.dashboard.session_list import is_moment
-from shared.adapters.postgres.db.page_read import Pool, page_size, read_page
+from shared.adapters.postgres.db.page_read import page_size, read_page
+from shared.adapters.postgres.db.store import PoolStore
 
 _SORT = "alerts"
 _SHOWN = """
@@ -49,11 +50,8 @@ SELECT coalesce(jsonb_agg(o.told ORDER BY o.opened_at DESC, o.id DESC), '[]')::t
 """
 
 
-class AlertInsights:
+class AlertInsights(PoolStore):
     """Reads only."""
-
-    def __init__(self, pool: Pool) -> None:
-        self._pool = pool
 
     async def newest_open(self) -> list[dict[str, Any]]:
         """At most ten."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-import asyncpg
-
 from shared.adapters.postgres.dashboard import alerts_sql as sql
 from shared.adapters.postgres.db.pool import store_method
+from shared.adapters.postgres.db.store import PoolStore
 from shared.core.ops.alerts import (
     EXPIRES_HOURS,
     MOST_TRIES,
@@ -43,11 +43,8 @@ class Swept:
     ended: int
 
 
-class PostgresAlerts:
+class PostgresAlerts(PoolStore):
     """Each method is one transaction; raises StorageUnavailable."""
-
-    def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
-        self._pool = pool
 
     @store_method
     async def sweep(self, rules: Rules, *, worker_id: int, targets: Sequence[str]) -> Swept | None:
@@ -57,18 +54,16 @@ class PostgresAlerts:
             if not await connection.fetchval(sql.LOCK):
                 return None
             await connection.execute(sql.CUT_OFF)
-            row = await connection.fetchrow(
-                sql.SWEEP, rules.timezone, rules.cap_micro, worker_id, rules.handover_seconds,
-                rules.worker_seconds, rules.over_seconds, list(targets),
-            )  # fmt: skip
-            await connection.execute(sql.GIVE_UP, list(targets), EXPIRES_HOURS)
+            sweep = sql.SWEEP(**dataclasses.asdict(rules), worker_id=worker_id, targets=list(targets))
+            row = await connection.fetchrow(*sweep)
+            await connection.execute(*sql.GIVE_UP(targets=list(targets), hours=EXPIRES_HOURS))
         assert row is not None
         return Swept(opened=row["opened"], ended=row["ended"])
 
     @store_method
     async def claim(self, targets: Sequence[str], *, worker_id: int) -> Sending | None:
         """The next message that is due to one of these; ours alone until `ended`."""
-        row = await self._pool.fetchrow(sql.CLAIM, list(targets), worker_id)
+        row = await self._pool.fetchrow(*sql.CLAIM(targets=list(targets), worker_id=worker_id))
         if row is None:
             return None
         alert = Alert(
@@ -91,17 +86,19 @@ class PostgresAlerts:
     @store_method
     async def record_outcome(self, sending: Sending, outcome: Outcome, *, worker_id: int) -> bool:
         """False when it was taken from us: whoever did has decided what became of it."""
+        ours = {"send_id": sending.send_id, "worker_id": worker_id}
         if isinstance(outcome, NotSent) and sending.attempt < MOST_TRIES:
             seconds = max(wait_seconds(sending.attempt), min(outcome.retry_after or 0.0, 3600.0))
-            found = await self._pool.fetchval(sql.AGAIN, sending.send_id, worker_id, outcome.code, seconds)
+            change = sql.AGAIN(**ours, code=outcome.code, seconds=seconds)
         else:
-            found = await self._pool.fetchval(sql.ENDED, sending.send_id, worker_id, *_end_of(outcome))
-        return found is not None
+            state, code = _end_of(outcome)
+            change = sql.ENDED(**ours, state=state, code=code)
+        return await self._pool.fetchval(*change) is not None
 
     @store_method
     async def test(self, targets: Sequence[str], *, by: str) -> UUID:
         """A message to every target; its alert is over at once."""
-        made: UUID = await self._pool.fetchval(sql.TEST, list(targets), by)
+        made: UUID = await self._pool.fetchval(*sql.TEST(targets=list(targets), by=by))
         return made
 
     @store_method

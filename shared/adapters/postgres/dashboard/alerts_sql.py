@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from shared.adapters.postgres.db.leases import LEASE_SECONDS
+from shared.adapters.postgres.db.named import Named
 from shared.adapters.postgres.turns.slice_sql import SPENT_OF_OPEN
 from shared.adapters.postgres.turns.turn_sql import UNKNOWN_TO_ITS_HOLDER, WARN_PERCENT
 
@@ -22,10 +23,10 @@ FALLEN_BACK = f"""
 """
 """Of the newest summaries, those that no model wrote; not those that a shorter digest took the place of."""
 
-SWEEP = f"""
+SWEEP = Named(f"""
 WITH spent AS (
-  SELECT coalesce(max(spent_micro), 0) + {SPENT_OF_OPEN.format(day="(now() AT TIME ZONE $1)::date")} AS used
-    FROM spend_days WHERE scope = 'total' AND day = (now() AT TIME ZONE $1)::date
+  SELECT coalesce(max(spent_micro), 0) + {SPENT_OF_OPEN.format(day="(now() AT TIME ZONE :timezone)::date")} AS used
+    FROM spend_days WHERE scope = 'total' AND day = (now() AT TIME ZONE :timezone)::date
 ), providers AS (
   SELECT p ->> 'provider' AS provider, bool_or((p ->> 'refused')::boolean) AS refused
     FROM workers w, jsonb_array_elements(coalesce(w.health -> 'providers', '[]')) p
@@ -41,11 +42,11 @@ WITH spent AS (
 ), work AS (
   SELECT extract(epoch FROM now() - max(at))::bigint AS silent FROM (
     SELECT max(beat) FILTER (WHERE stopped_at IS NULL) AS at FROM workers WHERE role = 'worker'
-    UNION ALL SELECT started_at FROM workers WHERE id = $3) x
+    UNION ALL SELECT started_at FROM workers WHERE id = :worker_id) x
 ), near AS (
   SELECT d.scope, d.spent_micro AS used, split_part(d.scope, ':', 1) AS whose,
          nullif(split_part(d.scope, ':', 2), '')::bigint AS id
-    FROM spend_days d WHERE d.warned_at IS NOT NULL AND d.day = (now() AT TIME ZONE $1)::date
+    FROM spend_days d WHERE d.warned_at IS NOT NULL AND d.day = (now() AT TIME ZONE :timezone)::date
      AND d.scope ~ '^(party|session):'
 ), talks AS (
   SELECT n.scope, n.whose, n.used, s.agent_id, agent_cap(a.config, 'session_usd') AS cap, s.id AS session_id, s.answered_turn
@@ -61,23 +62,23 @@ WITH spent AS (
                 AND x.refused_scope = t.whose))) AS used_up
     FROM talks t JOIN agents a ON a.id = t.agent_id WHERE t.used * 100 >= t.cap * {WARN_PERCENT} GROUP BY 1, 2
 ), total AS (
-  SELECT s.used, s.used >= $2::bigint OR (s.used * 100 >= $2::bigint * {WARN_PERCENT} AND EXISTS (
+  SELECT s.used, s.used >= :cap_micro::bigint OR (s.used * 100 >= :cap_micro::bigint * {WARN_PERCENT} AND EXISTS (
            SELECT FROM turns x JOIN sessions t ON t.id = x.session_id AND t.answered_turn = x.turn_no
-            WHERE x.opened_at >= date_trunc('day', now() AT TIME ZONE $1) AT TIME ZONE $1
+            WHERE x.opened_at >= date_trunc('day', now() AT TIME ZONE :timezone) AT TIME ZONE :timezone
               AND x.refused_scope = 'total'
               AND x.ended_at > (SELECT min(w.started_at) FROM workers w WHERE w.role <> 'worker' AND {_ALIVE}))) AS used_up
-    FROM spent s WHERE s.used * 100 >= $2::bigint * {WARN_PERCENT}
+    FROM spent s WHERE s.used * 100 >= :cap_micro::bigint * {WARN_PERCENT}
 ), seen(kind, key, detail) AS (
   SELECT CASE level WHEN {WARN_PERCENT} THEN 'spend_80' ELSE 'spend_100' END, 'total',
-         jsonb_build_object('used_micro', used, 'cap_micro', $2::bigint)
+         jsonb_build_object('used_micro', used, 'cap_micro', :cap_micro::bigint)
     FROM total, unnest(ARRAY[{WARN_PERCENT}, 100]) AS level WHERE used_up OR level < 100
   UNION ALL
   SELECT 'spend_source', d.scope, jsonb_build_object(
            'source', CASE split_part(d.scope, ':', 1) WHEN 'party' THEN d.scope
                           ELSE 'network:' || left(split_part(d.scope, ':', 2), 8) END,
-           'used_micro', d.spent_micro, 'cap_micro', $2::bigint)
-    FROM spend_days d WHERE d.day = (now() AT TIME ZONE $1)::date AND d.scope ~ '^(party|network):'
-     AND d.spent_micro * {SOURCE_SHARE} >= $2::bigint
+           'used_micro', d.spent_micro, 'cap_micro', :cap_micro::bigint)
+    FROM spend_days d WHERE d.day = (now() AT TIME ZONE :timezone)::date AND d.scope ~ '^(party|network):'
+     AND d.spent_micro * {SOURCE_SHARE} >= :cap_micro::bigint
   UNION ALL
   SELECT CASE level WHEN {WARN_PERCENT} THEN 'agent_cap_80' ELSE 'agent_cap_100' END, agent,
          jsonb_build_object('agent', agent, 'count', count(*))
@@ -104,16 +105,16 @@ WITH spent AS (
     FROM disk WHERE free < least(total / 10, 2147483648)
   UNION ALL
   SELECT 'handover_waiting', s.public_id::text,
-         jsonb_build_object('session', s.public_id, 'minutes', round($4::float8 / 60))
+         jsonb_build_object('session', s.public_id, 'minutes', round(:handover_seconds::float8 / 60))
     FROM handovers h JOIN sessions s ON s.id = h.session_id
-   WHERE h.state = 'waiting' AND $4::float8 > 0 AND h.asked_at < now() - make_interval(secs => $4::float8)
+   WHERE h.state = 'waiting' AND :handover_seconds::float8 > 0 AND h.asked_at < now() - make_interval(secs => :handover_seconds::float8)
   UNION ALL
   SELECT 'no_backup', 'data', '{{}}' WHERE EXISTS (
     SELECT FROM workers w WHERE {_ALIVE} AND (w.health ->> 'backup_failed')::boolean)
   UNION ALL
   SELECT 'stuck_turn', '', jsonb_build_object('count', count(*)) {UNKNOWN_TO_ITS_HOLDER} HAVING count(*) > 0
   UNION ALL
-  SELECT 'no_worker', '', jsonb_build_object('seconds', $5::bigint) FROM work WHERE silent > $5::bigint
+  SELECT 'no_worker', '', jsonb_build_object('seconds', :worker_seconds::bigint) FROM work WHERE silent > :worker_seconds::bigint
 ), opened AS (
   INSERT INTO alerts AS a (kind, key, detail) SELECT kind, key, detail FROM seen
   ON CONFLICT (kind, key) WHERE ended_at IS NULL DO UPDATE
@@ -123,24 +124,22 @@ WITH spent AS (
   RETURNING id, (xmax = 0) AS fresh
 ), ended AS (
   UPDATE alerts a SET ended_at = now()
-   WHERE ended_at IS NULL AND true_at <= now() - make_interval(secs => $6::float8)
+   WHERE ended_at IS NULL AND true_at <= now() - make_interval(secs => :over_seconds::float8)
      AND NOT EXISTS (SELECT FROM seen s WHERE s.kind = a.kind AND s.key = a.key)
   RETURNING id
 ), told AS (
   INSERT INTO alert_sends (alert_id, target, phase)
-  SELECT o.id, target, 'opened' FROM opened o, unnest($7::text[]) AS target WHERE o.fresh
+  SELECT o.id, target, 'opened' FROM opened o, unnest(:targets::text[]) AS target WHERE o.fresh
   UNION ALL
   SELECT e.id, s.target, 'ended' FROM ended e JOIN alert_sends s ON s.alert_id = e.id
    WHERE s.phase = 'opened' AND s.state <> 'failed'
   RETURNING 1
 )
 SELECT (SELECT count(*) FROM opened WHERE fresh) AS opened, (SELECT count(*) FROM ended) AS ended
-"""
+""")
 """A reservation is refused before a cap is full: used up is also where the newest message met that very cap; of
 the total, since the processes know the cap of now.
-
-Of a timezone, the day's cap (null: none), our own worker id, seconds until a hand-over waits too long and a
-worker is missed, seconds that a thing must be over before it is told, and the targets."""
+"""
 
 CUT_OFF = f"""
 UPDATE alert_sends s
@@ -151,53 +150,53 @@ UPDATE alert_sends s
 """
 """Who held them is gone. A webhook's receiver knows its key again; elsewhere nobody sends by guess."""
 
-GIVE_UP = """
+GIVE_UP = Named("""
 UPDATE alert_sends s SET state = 'failed', ended_at = now(), error = why.code
-  FROM (SELECT d.id, CASE WHEN d.target <> ALL ($1::text[]) THEN 'not_configured'
+  FROM (SELECT d.id, CASE WHEN d.target <> ALL (:targets::text[]) THEN 'not_configured'
                           WHEN o.state = 'failed' THEN 'never_told'
-                          WHEN d.created_at < now() - make_interval(hours => $2) THEN 'expired' END AS code
+                          WHEN d.created_at < now() - make_interval(hours => :hours) THEN 'expired' END AS code
           FROM alert_sends d LEFT JOIN alert_sends o
             ON d.phase = 'ended' AND o.alert_id = d.alert_id AND o.target = d.target AND o.phase = 'opened'
          WHERE d.state = 'due') why
  WHERE why.id = s.id AND s.state = 'due' AND why.code IS NOT NULL
-"""
+""")
 
-CLAIM = """
+CLAIM = Named("""
 WITH mine AS (
   SELECT d.id FROM alert_sends d
-   WHERE d.state = 'due' AND d.due_at <= now() AND d.target = ANY ($1::text[])
+   WHERE d.state = 'due' AND d.due_at <= now() AND d.target = ANY (:targets::text[])
      AND (d.phase = 'opened' OR EXISTS (
            SELECT FROM alert_sends o WHERE o.alert_id = d.alert_id AND o.target = d.target
               AND o.phase = 'opened' AND o.state IN ('sent', 'uncertain')))
    ORDER BY d.due_at, d.id LIMIT 1 FOR UPDATE OF d SKIP LOCKED
 ), claimed AS (
-  UPDATE alert_sends s SET state = 'sending', sent_by = $2, attempt = attempt + 1
+  UPDATE alert_sends s SET state = 'sending', sent_by = :worker_id, attempt = attempt + 1
     FROM mine WHERE s.id = mine.id RETURNING s.*
 )
 SELECT c.id, c.send_key::text, c.target, c.phase, c.attempt,
        a.public_id::text, a.kind, a.key, a.detail, a.opened_at, a.ended_at
   FROM claimed c JOIN alerts a ON a.id = c.alert_id
-"""
+""")
 
-ENDED = """
-UPDATE alert_sends SET state = $3, error = $4, sent_by = NULL, ended_at = now()
- WHERE id = $1 AND sent_by = $2 AND state = 'sending' RETURNING id
-"""
+ENDED = Named("""
+UPDATE alert_sends SET state = :state, error = :code, sent_by = NULL, ended_at = now()
+ WHERE id = :send_id AND sent_by = :worker_id AND state = 'sending' RETURNING id
+""")
 
-AGAIN = """
-UPDATE alert_sends SET state = 'due', error = $3, sent_by = NULL,
-       due_at = now() + make_interval(secs => $4::float8)
- WHERE id = $1 AND sent_by = $2 AND state = 'sending' RETURNING id
-"""
+AGAIN = Named("""
+UPDATE alert_sends SET state = 'due', error = :code, sent_by = NULL,
+       due_at = now() + make_interval(secs => :seconds::float8)
+ WHERE id = :send_id AND sent_by = :worker_id AND state = 'sending' RETURNING id
+""")
 
 SOMEBODY = f"SELECT EXISTS (SELECT FROM workers w WHERE w.role IN ('web', 'bot') AND {_ALIVE})"
 
-TEST = """
+TEST = Named("""
 WITH a AS (
   INSERT INTO alerts (kind, key, ended_at, seen_at, seen_by)
-  VALUES ('test', gen_random_uuid()::text, now(), now(), $2) RETURNING id, public_id
+  VALUES ('test', gen_random_uuid()::text, now(), now(), :by) RETURNING id, public_id
 ), s AS (
-  INSERT INTO alert_sends (alert_id, target, phase) SELECT a.id, t, 'opened' FROM a, unnest($1::text[]) AS t
+  INSERT INTO alert_sends (alert_id, target, phase) SELECT a.id, t, 'opened' FROM a, unnest(:targets::text[]) AS t
 )
 SELECT public_id FROM a
-"""
+""")

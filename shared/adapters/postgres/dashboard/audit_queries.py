@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from shared.adapters.postgres.db.page_read import Pool, read_page
+from shared.adapters.postgres.db.named import Named
+from shared.adapters.postgres.db.page_read import read_page
+from shared.adapters.postgres.db.store import PoolStore
 from shared.adapters.postgres.people.audit_chain import check_chain
 
 EXPORT_ROWS = 1_000
@@ -26,15 +28,12 @@ class AuditQuery:
     limit: int = 100
 
 
-class AuditInsights:
+class AuditInsights(PoolStore):
     """Reads only. Raises StorageUnavailable."""
-
-    def __init__(self, pool: Pool) -> None:
-        self._pool = pool
 
     async def page(self, query: AuditQuery) -> dict[str, Any]:
         """`{entries, before, actors, actions}`, the newest first; `before` is null on the last page."""
-        found = await read_page(self._pool, _PAGE, *_arguments(query, query.limit + 1))
+        found = await read_page(self._pool, *_PAGE(**_limits(query, query.limit + 1)))
         entries = found["entries"]
         more = len(entries) > query.limit
         found["entries"] = entries[: query.limit]
@@ -43,7 +42,7 @@ class AuditInsights:
     async def entries(self, query: AuditQuery) -> AsyncIterator[dict[str, Any]]:
         """All of them, a statement for each thousand: nothing is held open meanwhile."""
         while True:
-            rows = await read_page(self._pool, _ROWS, *_arguments(query, EXPORT_ROWS))
+            rows = await read_page(self._pool, *_ROWS(**_limits(query, EXPORT_ROWS)))
             for row in rows:
                 yield row
             if len(rows) < EXPORT_ROWS:
@@ -55,23 +54,21 @@ class AuditInsights:
         return await check_chain(self._pool)
 
 
-def _arguments(query: AuditQuery, limit: int) -> tuple[object, ...]:
-    return (
-        query.actor, query.action, query.about, query.since, query.until, query.before or 2**62, limit,
-    )  # fmt: skip
+def _limits(query: AuditQuery, limit: int) -> dict[str, object]:
+    return {**asdict(query), "before": query.before or 2**62, "limit": limit}
 
 
 _FOUND = """
   SELECT id, at, actor, action, object, detail FROM audit
-   WHERE id < $6 AND ($1 = '' OR actor = $1)
-     AND ($2 = '' OR action = $2 OR starts_with(action, $2 || '.'))
-     AND ($3 = '' OR object = $3)
-     AND ($4::timestamptz IS NULL OR at >= $4) AND ($5::timestamptz IS NULL OR at < $5)
-   ORDER BY id DESC LIMIT $7
+   WHERE id < :before AND (:actor = '' OR actor = :actor)
+     AND (:action = '' OR action = :action OR starts_with(action, :action || '.'))
+     AND (:about = '' OR object = :about)
+     AND (:since::timestamptz IS NULL OR at >= :since) AND (:until::timestamptz IS NULL OR at < :until)
+   ORDER BY id DESC LIMIT :limit
 """
 _ENTRY = """jsonb_build_object('id', f.id, 'at', f.at, 'actor', f.actor, 'action', f.action,
                                'about', f.object, 'detail', f.detail)"""
-_ROWS = f"SELECT coalesce(jsonb_agg({_ENTRY} ORDER BY f.id DESC), '[]')::text FROM ({_FOUND}) f"
+_ROWS = Named(f"SELECT coalesce(jsonb_agg({_ENTRY} ORDER BY f.id DESC), '[]')::text FROM ({_FOUND}) f")
 
 
 def _each(column: str) -> str:
@@ -84,7 +81,7 @@ def _each(column: str) -> str:
     )"""
 
 
-_PAGE = f"""
+_PAGE = Named(f"""
 WITH RECURSIVE {_each("actor")}, {_each("action")}, found AS ({_FOUND})
 SELECT jsonb_build_object(
   'entries', (SELECT coalesce(jsonb_agg({_ENTRY} ORDER BY f.id DESC), '[]') FROM found f),
@@ -92,4 +89,4 @@ SELECT jsonb_build_object(
                FROM (SELECT actor FROM actors WHERE actor IS NOT NULL LIMIT 200) a),
   'actions', (SELECT coalesce(jsonb_agg(action), '[]')
                 FROM (SELECT action FROM actions WHERE action IS NOT NULL LIMIT 200) a))::text
-"""
+""")

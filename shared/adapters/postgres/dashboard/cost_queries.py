@@ -7,7 +7,8 @@ from datetime import date, timedelta
 from typing import Any, Literal, get_args
 
 from shared.adapters.postgres.dashboard.session_list import BadQuery
-from shared.adapters.postgres.db.page_read import Pool, read_page
+from shared.adapters.postgres.db.page_read import read_page
+from shared.adapters.postgres.db.store import Pool
 
 Group = Literal["model", "day", "agent", "person", "purpose"]
 GROUPS: tuple[Group, ...] = get_args(Group)

@@ -10,6 +10,7 @@ import asyncpg
 from shared.adapters.postgres.compaction.jobs_sql import MARK_TROUBLED
 from shared.adapters.postgres.dashboard import job_list_sql as sql
 from shared.adapters.postgres.db.pool import store_method
+from shared.adapters.postgres.db.store import PoolStore
 from shared.adapters.postgres.people.operator_auth import append_audit
 from shared.core.ops.job_views import DeliveryVerb, JobMatch, JobVerb, PartKey, Skipped, WorkChanged
 
@@ -17,11 +18,8 @@ _NAMED_AT_MOST = 100
 _TRIES = 3
 
 
-class PostgresJobChanges:
+class PostgresJobChanges(PoolStore):
     """Each method is one transaction, with its line in the audit log; raises StorageUnavailable."""
-
-    def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
-        self._pool = pool
 
     @store_method
     async def list_matching(

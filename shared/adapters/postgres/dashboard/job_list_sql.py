@@ -119,6 +119,7 @@ SELECT json_build_object(
                    FROM ({_candidates("due", "running")}) j),
   'jobs', coalesce((SELECT json_agg(json_build_object('id', j.id, 'kind', j.kind, 'state', j.state,
       'session', s.public_id, 'session_kind', p.kind, 'anonymous', p.anonymous,
+      'person_id', coalesce((SELECT public_id FROM parties WHERE id = p.merged_into), p.public_id),
       'person', nullif(p.display_name, ''), 'trigger', j.trigger, 'attempt', j.attempt,
       'faults', j.faults, 'error', nullif(j.last_error, ''), 'cancelled', j.outcome ? 'cancelled',
       'failures', j.failures, 'due_at', j.due_at, 'created_at', j.created_at,
@@ -146,7 +147,9 @@ _SENDABLE = "a.unreachable_since IS NULL AND t.ended_at IS NOT NULL"
 
 DELIVERIES = f"""
 WITH page AS (
-  SELECT d.*, s.public_id, p.kind AS party_kind, p.anonymous, p.display_name, a.account, a.unreachable_since,
+  SELECT d.*, s.public_id, p.kind AS party_kind, p.anonymous, p.display_name,
+         coalesce((SELECT public_id FROM parties WHERE id = p.merged_into), p.public_id) AS person_id,
+         a.account, a.unreachable_since,
          t.ended_at, t.state AS turn_state, {_SENDABLE} AS can_send, coalesce(n.state = 'shown', false) AS told
     FROM deliveries d LEFT JOIN uncertain_notices n ON n.session_id = d.session_id AND n.turn_no = d.turn_no
     JOIN sessions s ON s.id = d.session_id JOIN parties p ON p.id = s.party_id
@@ -165,7 +168,7 @@ SELECT json_build_object(
   'on_their_way', (SELECT count(*) FROM deliveries WHERE channel = 'telegram' AND state IN ('queued', 'sending', 'sent')),
   'oldest', (SELECT min(created_at) FROM deliveries WHERE channel = 'telegram' AND state IN ('queued', 'sending', 'sent')),
   'deliveries', coalesce((SELECT json_agg(json_build_object('session', d.public_id, 'session_kind', d.party_kind,
-      'anonymous', d.anonymous, 'person', nullif(d.display_name, ''), 'turn', d.turn_no, 'part', d.part,
+      'anonymous', d.anonymous, 'person_id', d.person_id, 'person', nullif(d.display_name, ''), 'turn', d.turn_no, 'part', d.part,
       'parts', (SELECT count(*) FROM deliveries o WHERE o.session_id = d.session_id AND o.turn_no = d.turn_no),
       'state', d.state, 'error', nullif(d.error, ''), 'attempt', d.attempt, 'bot', b.username,
       'at', d.created_at, 'unreachable_since', d.unreachable_since, 'can_send', d.can_send, 'told', d.told)

@@ -10,7 +10,8 @@ from typing import Any
 
 from shared.adapters.postgres.dashboard import job_list_sql as sql
 from shared.adapters.postgres.dashboard.read_models import BadQuery, read_cursor, write_cursor
-from shared.adapters.postgres.db.page_read import Pool, page_size, read_page
+from shared.adapters.postgres.db.page_read import page_size, read_page
+from shared.adapters.postgres.db.store import PoolStore
 from shared.core.ops.job_views import DOUBTS, JOB_KINDS, JOB_STATES, JobMatch
 
 _ORDER = "-created"
@@ -34,11 +35,8 @@ class DeliveryQuery:
     limit: int = 50
 
 
-class JobInsights:
+class JobInsights(PoolStore):
     """Reads only; numbers that nobody knows are null."""
-
-    def __init__(self, pool: Pool) -> None:
-        self._pool = pool
 
     async def jobs(self, match: JobMatch, *, before: int | None = None, limit: int = 50) -> dict[str, Any]:
         """Jobs that match, newest first, how many of them can be changed; counts of all; processes; bots."""

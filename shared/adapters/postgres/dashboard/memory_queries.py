@@ -8,9 +8,11 @@ from typing import Any
 from uuid import UUID
 
 from shared.adapters.postgres.dashboard.read_models import BadQuery, read_cursor, write_cursor
-from shared.adapters.postgres.db.page_read import SECONDS, Pool, page_size, read_page
+from shared.adapters.postgres.db.named import Arguments
+from shared.adapters.postgres.db.page_read import SECONDS, page_size, read_page
 from shared.adapters.postgres.db.pool import store_method
 from shared.adapters.postgres.db.search_terms import FEW_FOUND, LEAST, MOST, is_short, look_of
+from shared.adapters.postgres.db.store import PoolStore
 from shared.core.context.memory import NOTE_KINDS
 from shared.core.context.notes import NoteSource
 
@@ -46,17 +48,14 @@ class FoundNote:
     shown: dict[str, Any]
 
 
-class MemoryInsights:
+class MemoryInsights(PoolStore):
     """Reads only."""
-
-    def __init__(self, pool: Pool) -> None:
-        self._pool = pool
 
     async def notes(self, query: NoteQuery) -> dict[str, Any]:
         """`{notes: […], person: … | null, next: cursor | null}`; raises BadQuery."""
         limit = page_size(query.limit)
         statement, arguments = _page(query, limit + 1)
-        found = await read_page(self._pool, statement, query.person, *arguments)
+        found = await read_page(self._pool, statement, *arguments)
         rows, seen_until = found["notes"], found.pop("edge")
         following = None
         if len(rows) > limit:
@@ -112,42 +111,39 @@ def _page(query: NoteQuery, limit: int) -> tuple[str, list[object]]:
     """
     where, arguments = _wanted(query)
     if not query.search:
-        return _NOTES.format(search="", rows=_ROWS.format(where=where, limit=limit), edge="0"), arguments
-    arguments.append(read_cursor(query.cursor, _ORDER)[1] if query.cursor else _BEYOND)
-    newest = f"SELECT id FROM notes WHERE id < ${len(arguments) + 1}::bigint ORDER BY id DESC"
+        return _NOTES.format(
+            search="", rows=_ROWS.format(where=where, limit=limit), edge="0"
+        ), arguments.values
+    word = f"${len(arguments.values)}::text"
+    after = arguments.put(read_cursor(query.cursor, _ORDER)[1] if query.cursor else _BEYOND)
+    newest = f"SELECT id FROM notes WHERE id < {after}::bigint ORDER BY id DESC"
     near = _ROWS.format(where=f"{where} AND n.id > ({_EDGE})", limit=limit)
     if is_short(query.search):
         search = _SHORT_SEARCH.format(newest=newest, near=NEAR_NOTES)
-        return _NOTES.format(search=search, rows=near, edge=f"({_EDGE})"), arguments
-    word = f"${len(arguments)}::text"
+        return _NOTES.format(search=search, rows=near, edge=f"({_EDGE})"), arguments.values
     search = _SEARCH.format(newest=newest, near=NEAR, look=look_of(word, "notes_by_pieces"))
     by_words = _FOUND_ROWS.format(
         found=_BY_PIECES.format(word=word), where=f"{where} AND n.id <= ({_EDGE})", limit=limit
     )
     rows = f"SELECT * FROM (({near}) UNION ALL ({by_words})) n LIMIT {limit}"
-    return _NOTES.format(search=search, rows=rows, edge=f"({_EDGE})"), arguments
+    return _NOTES.format(search=search, rows=rows, edge=f"({_EDGE})"), arguments.values
 
 
-def _wanted(query: NoteQuery) -> tuple[str, list[object]]:
+def _wanted(query: NoteQuery) -> tuple[str, Arguments]:
     _one_of("kind", query.kind, NOTE_KINDS)
     _one_of("state", query.state, STATES)
     _one_of("authority", query.authority, AUTHORITIES)
-    arguments: list[object] = []
-
-    def put(value: object) -> str:
-        arguments.append(value)
-        return f"${len(arguments) + 1}"
-
+    arguments = Arguments([query.person])
     wanted = ["n.text <> ''"]
     if query.person is not None:
         wanted.append(_OF_PERSON)
     for column, value in (("n.kind", query.kind), (_STATE, query.state), ("n.authority", query.authority)):
         if value:
-            wanted.append(f"{column} = {put(value)}")
+            wanted.append(f"{column} = {arguments.put(value)}")
     if query.cursor:
-        wanted.append(f"n.id < {put(read_cursor(query.cursor, _ORDER)[1])}::bigint")
+        wanted.append(f"n.id < {arguments.put(read_cursor(query.cursor, _ORDER)[1])}::bigint")
     if query.search:
-        wanted.append(_SAYS.format(word=put(query.search)))
+        wanted.append(_SAYS.format(word=arguments.put(query.search)))
     return " AND ".join(wanted), arguments
 
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from shared.adapters.postgres.dashboard import metrics_sql as sql
-from shared.adapters.postgres.db.page_read import Pool, read_page
+from shared.adapters.postgres.db.page_read import read_page
+from shared.adapters.postgres.db.store import Pool
 from shared.adapters.postgres.turns.counters import SpentToday
 
 STAGES = ("wait", "model", "turn", "job_wait", "job")

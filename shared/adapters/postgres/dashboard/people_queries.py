@@ -8,8 +8,10 @@ from uuid import UUID
 
 from shared.adapters.postgres.dashboard.read_models import BadQuery, read_cursor, write_cursor
 from shared.adapters.postgres.dashboard.session_list import FEW_PEOPLE, is_moment
-from shared.adapters.postgres.db.page_read import Pool, page_size, read_page
+from shared.adapters.postgres.db.named import Arguments
+from shared.adapters.postgres.db.page_read import page_size, read_page
 from shared.adapters.postgres.db.search_terms import FEW_FOUND, LEAST, MOST, is_short, look_of
+from shared.adapters.postgres.db.store import PoolStore
 from shared.adapters.postgres.privacy.erasure_map import STEPS
 
 _ORDER = "people"
@@ -28,11 +30,8 @@ class PeopleQuery:
     limit: int = 50
 
 
-class PeopleInsights:
+class PeopleInsights(PoolStore):
     """Reads only; somebody who was joined with another is listed with them."""
-
-    def __init__(self, pool: Pool) -> None:
-        self._pool = pool
 
     async def people(self, query: PeopleQuery) -> dict[str, Any]:
         """`{people: […], next: cursor | null}`; raises BadQuery."""
@@ -66,26 +65,20 @@ class PeopleInsights:
 def _wanted(query: PeopleQuery) -> tuple[str, list[object]]:
     if query.kind and query.kind not in KINDS:
         raise BadQuery(f"kind is one of {', '.join(KINDS)}")
-    arguments: list[object] = []
-
-    def put(value: object) -> str:
-        arguments.append(value)
-        return f"${len(arguments)}"
-
     edge, row = ("infinity", 0) if not query.cursor else read_cursor(query.cursor, _ORDER)
     if query.cursor and not is_moment(edge):
         raise BadQuery("the cursor was changed")
-    put(edge), put(row), put(query.search)
+    arguments = Arguments((edge, row, query.search))
     wanted = ["true"]
     if query.kind:
-        wanted.append(f"r.kind = {put(query.kind)}")
+        wanted.append(f"r.kind = {arguments.put(query.kind)}")
     if query.channel:
         wanted.append(
-            f"EXISTS (SELECT FROM addresses a WHERE {_THEIRS} AND a.channel = {put(query.channel)})"
+            f"EXISTS (SELECT FROM addresses a WHERE {_THEIRS} AND a.channel = {arguments.put(query.channel)})"
         )
     if query.search:
         wanted.append(_STARTS if is_short(query.search) else _SAYS)
-    return " AND ".join(wanted), arguments
+    return " AND ".join(wanted), arguments.values
 
 
 _IDS = "ARRAY(SELECT r.id UNION ALL SELECT id FROM parties WHERE merged_into = r.id)"

@@ -22,9 +22,10 @@ from shared.adapters.postgres.dashboard.session_list import (
     session_page,
     write_cursor,
 )
-from shared.adapters.postgres.db.page_read import MAX_LIMIT, SECONDS, Pool, page_size, read_page
+from shared.adapters.postgres.db.page_read import MAX_LIMIT, SECONDS, page_size, read_page
 from shared.adapters.postgres.db.pool import store_method
 from shared.adapters.postgres.db.search_terms import is_short
+from shared.adapters.postgres.db.store import Pool
 from shared.adapters.postgres.turns.counters import SpentToday
 
 __all__ = [

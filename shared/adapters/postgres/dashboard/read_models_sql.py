@@ -118,6 +118,8 @@ by its copy in `session_list`, all else by itself; what is shown of a row is alw
 """
 
 _SHOWN_PERSON = """
+  'person_id', (SELECT r.public_id FROM parties o JOIN parties r ON r.id = coalesce(o.merged_into, o.id)
+                 WHERE o.id = s.party_id),
   'person', nullif(coalesce(s.person_name, (SELECT display_name FROM parties WHERE id = s.party_id)), ''),
   'kind', coalesce(s.person_kind, (SELECT kind FROM parties WHERE id = s.party_id)),
   'anonymous', coalesce(s.person_anonymous, (SELECT anonymous FROM parties WHERE id = s.party_id)),
@@ -143,11 +145,9 @@ SESSIONS = f"""
 WITH page AS ({{page}}),
 placed AS (SELECT *, row_number() OVER () AS place FROM page)
 SELECT json_agg(json_build_object('row', s.id, 'key', s.key::text, {_FACTS.replace(STATE, "{state}")}) ORDER BY s.place)::text
-  FROM placed s {{joined}} JOIN agents a ON a.id = s.agent_id
+  FROM placed s LEFT JOIN session_totals t ON t.session_id = s.id JOIN agents a ON a.id = s.agent_id
 """
-"""Whose state is known already, by order or by filter, is not looked at again; nor is what led to it."""
-TOTALS = "LEFT JOIN session_totals t ON t.session_id = s.id"
-TOTALS_OF_PAGE = "CROSS JOIN LATERAL (SELECT (s.totals).*) t"
+"""Whose state is known already, by order or by filter, is not looked at again."""
 
 NEWEST_CALL = f"""(
   SELECT x.* FROM turn_context_audit x WHERE (x.session_id, x.turn_id) < (s.id, {2**62}) AND x.session_id >= s.id

@@ -7,10 +7,11 @@ import binascii
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 
 from shared.adapters.postgres.dashboard import read_models_sql as sql
+from shared.adapters.postgres.db.named import Arguments
 from shared.adapters.postgres.db.search_terms import FEW_FOUND, is_short, look_of
 
 FEW_PEOPLE = 4000
@@ -87,15 +88,6 @@ def matches_of(found: Mapping[str, Sequence[int] | None]) -> Matches:
     return Matches(people=None if people is None else tuple(people), agents=tuple(found["agents"] or ()))
 
 
-@dataclass(slots=True)
-class _Arguments:
-    values: list[object] = field(default_factory=list)
-
-    def put(self, value: object) -> str:
-        self.values.append(value)
-        return f"${len(self.values)}"
-
-
 def near_page(query: SessionQuery, *, limit: int) -> tuple[str, Sequence[object]] | None:
     """What the next rows of the order hold of a search that means very many; None for other orders."""
     if not query.search or check(query) in ("state", "agent", "person"):
@@ -112,12 +104,12 @@ def session_page(
     """
     column = check(query)
     edge = _edge(query.cursor, query.sort) if query.cursor else None
-    put, falling = _Arguments(), query.sort.startswith("-")
+    put, falling = Arguments(), query.sort.startswith("-")
     meant = [_searched(query.search, matches, put)] if query.search else []
     if matches is NOBODY_LOOKED_UP:
         near = _by_column(column, _wanted(query, put), edge, put, falling=falling, limit=NEAR_ROWS)
         page = _of_truth(near, meant, falling=falling, limit=limit)
-        return _shown(page, state=_told(column, query.state)), put.values
+        return sql.SESSIONS.format(page=page, state=_told(column, query.state)), put.values
     wanted = [*meant, *_wanted(query, put)]
     if column == "state":
         page = _by_state(wanted, query.state, edge, falling=falling, limit=limit)
@@ -129,13 +121,7 @@ def session_page(
         page = _by_column(column, wanted, edge, put, falling=falling, limit=limit)
         if sql.SORTS[column].listed:
             page = _of_truth(page, [], falling=falling, limit=limit)
-    return _shown(page, state=_told(column, query.state), with_totals=_by_totals(column)), put.values
-
-
-def _shown(page: str, *, state: str, with_totals: bool = False) -> str:
-    """The rows of a page with all that the list tells of them; the totals come along where they led to it."""
-    totals = sql.TOTALS_OF_PAGE if with_totals else sql.TOTALS
-    return sql.SESSIONS.format(page=page, state=state, joined=totals)
+    return sql.SESSIONS.format(page=page, state=_told(column, query.state)), put.values
 
 
 def _told(column: str, only: str) -> str:
@@ -143,10 +129,6 @@ def _told(column: str, only: str) -> str:
     if column == "state":
         return "s.key"
     return f"'{only}'" if only else sql.STATE
-
-
-def _by_totals(column: str) -> bool:
-    return sql.SORTS[column].tie.startswith("t.")
 
 
 def check(query: SessionQuery) -> str:
@@ -159,7 +141,7 @@ def check(query: SessionQuery) -> str:
     return column
 
 
-def _wanted(query: SessionQuery, put: _Arguments) -> list[str]:
+def _wanted(query: SessionQuery, put: Arguments) -> list[str]:
     wanted = []
     if query.channel:
         wanted.append(f"s.last_channel = {put.put(query.channel)}")
@@ -186,14 +168,14 @@ def _wanted(query: SessionQuery, put: _Arguments) -> list[str]:
     return [*wanted, *among]
 
 
-def _full(share: float, put: _Arguments) -> str:
+def _full(share: float, put: Arguments) -> str:
     """What the page offers to choose has an index of its own, by the number that is written out."""
     key = sql.SORTS["context"].key
     at_least = [f"{key} >= {mark}" for mark in sql.FULL_MARKS if mark <= share][-1:]
     return _all([f"{key} >= {put.put(share)}::float8", "s.context_limit > 0", *at_least])
 
 
-def _searched(search: str, matches: Matches, put: _Arguments) -> str:
+def _searched(search: str, matches: Matches, put: Arguments) -> str:
     ways, exact = [], _exactly(search, matches, put)
     if matches.people is None or is_short(search):
         ways += [way.format(s="s") for way in exact]
@@ -212,7 +194,7 @@ def _searched(search: str, matches: Matches, put: _Arguments) -> str:
     return f"({' OR '.join(ways)})" if ways else "false"
 
 
-def _exactly(search: str, matches: Matches, put: _Arguments) -> list[str]:
+def _exactly(search: str, matches: Matches, put: Arguments) -> list[str]:
     """Those of the people found, and the one whose id begins so: few, each known to an index.
 
     Collected before anything else is looked at; left to choose, the planner may follow the order of the list
@@ -232,7 +214,7 @@ Edge = tuple[str, int]
 
 
 def _by_column(
-    column: str, wanted: list[str], edge: Edge | None, put: _Arguments, *, falling: bool, limit: int
+    column: str, wanted: list[str], edge: Edge | None, put: Arguments, *, falling: bool, limit: int
 ) -> str:
     order = sql.SORTS[column]
     if edge is not None:
@@ -243,10 +225,8 @@ def _by_column(
     if order.listed:
         return f"""SELECT s.*, {order.key} AS key FROM session_list s WHERE {_all(wanted)}
           ORDER BY {order.key} {direction}, {order.tie} {direction} LIMIT {limit}"""
-    joined, and_totals = "", ""
-    if _by_totals(column):
-        joined, and_totals = "JOIN session_totals t ON t.session_id = s.id", ", t AS totals"
-    return f"""SELECT s.*, {order.key} AS key{and_totals}
+    joined = "JOIN session_totals t ON t.session_id = s.id" if order.tie.startswith("t.") else ""
+    return f"""SELECT s.*, {order.key} AS key
       FROM sessions s {joined} WHERE {_all(wanted)}
       ORDER BY {order.key} {direction}, {order.tie} {direction} LIMIT {limit}"""
 
@@ -263,7 +243,7 @@ def _of_truth(rows: str, meant: Sequence[str], *, falling: bool, limit: int) -> 
       ORDER BY x.key {direction}, x.id {direction}"""
 
 
-def _by_person(wanted: list[str], edge: Edge | None, put: _Arguments, *, falling: bool, limit: int) -> str:
+def _by_person(wanted: list[str], edge: Edge | None, put: Arguments, *, falling: bool, limit: int) -> str:
     """Thousands may have no name: then the person's number orders them, which the index knows, too."""
     key = sql.SORTS["person"].key
     if edge is not None:
@@ -281,7 +261,7 @@ def _by_person(wanted: list[str], edge: Edge | None, put: _Arguments, *, falling
       WHERE {_all(wanted)} ORDER BY {key} {direction}, p.id {direction}, s.id {direction} LIMIT {limit}"""
 
 
-def _by_agent(wanted: list[str], edge: Edge | None, put: _Arguments, *, falling: bool, limit: int) -> str:
+def _by_agent(wanted: list[str], edge: Edge | None, put: Arguments, *, falling: bool, limit: int) -> str:
     """A page of each of the few agents, in the order of their sessions, and of these the first."""
     if edge is not None:
         name, row = f"{put.put(edge[0])}::text", f"{put.put(edge[1])}::bigint"

@@ -6,8 +6,9 @@ from typing import Any
 from uuid import UUID
 
 from shared.adapters.postgres.dashboard.read_models_sql import NEWEST_CALL
-from shared.adapters.postgres.db.page_read import SECONDS, Pool, read_page
+from shared.adapters.postgres.db.page_read import SECONDS, read_page
 from shared.adapters.postgres.db.pool import store_method
+from shared.adapters.postgres.db.store import PoolStore
 
 EXACT_TURNS = 5_000
 """Up to here every turn is looked at; of more, some of each stretch are."""
@@ -109,11 +110,8 @@ _ID = "SELECT id FROM sessions WHERE public_id = $1"
 _NEWEST = f"SELECT c.turn_id FROM (VALUES ($1::bigint)) AS s(id) CROSS JOIN LATERAL {NEWEST_CALL} c"
 
 
-class SessionInsights:
+class SessionInsights(PoolStore):
     """Reads only; numbers that nobody knows are null."""
-
-    def __init__(self, pool: Pool) -> None:
-        self._pool = pool
 
     @store_method
     async def session_id(self, public_id: UUID) -> int | None:

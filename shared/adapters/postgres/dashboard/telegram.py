@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import asyncpg
-
 from shared.adapters.postgres.db.leases import LEASE_SECONDS
 from shared.adapters.postgres.db.pool import store_method
+from shared.adapters.postgres.db.store import PoolStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,11 +23,8 @@ class BotState:
     """Parts of answers of the last 30 days of which nobody knows whether they arrived."""
 
 
-class PostgresTelegramBots:
+class PostgresTelegramBots(PoolStore):
     """Each method is one transaction; raises StorageUnavailable."""
-
-    def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
-        self._pool = pool
 
     @store_method
     async def bots(self) -> list[BotState]:

@@ -4,8 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import BigInteger, Boolean, Column, DateTime, ForeignKey, Integer, LargeBinary, Text, text
+from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    DateTime,
+    ForeignKey,
+    ForeignKeyConstraint,
+    Integer,
+    LargeBinary,
+    Text,
+    text,
+)
 from sqlalchemy.dialects.postgresql import JSONB, UUID
+from sqlmodel import Field
 
 
 def identity() -> Column[int]:
@@ -73,3 +87,24 @@ def public_id(*, unique: bool = True, made: bool = True) -> Any:
     """Not `made` by Postgres, it is another row's."""
     default = text("gen_random_uuid()") if made else None
     return Column(UUID(as_uuid=True), nullable=False, unique=unique or None, server_default=default)
+
+
+def field(column: Any) -> Any:
+    return Field(default=None, sa_column=column)
+
+
+def belongs(table: str, *columns: str, name: str) -> ForeignKeyConstraint:
+    return ForeignKeyConstraint(columns, [f"{table}.{column}" for column in columns], name=name)
+
+
+def text_list(*, default: str | None = None) -> Any:
+    return Column(ARRAY(Text), nullable=False, server_default=text(default) if default else None)
+
+
+def small_list() -> Any:
+    return Column(ARRAY(Integer), nullable=False, server_default=text("'{}'"))
+
+
+def one_of(column: str, *values: str, name: str) -> CheckConstraint:
+    listed = ", ".join(f"'{value}'" for value in values)
+    return CheckConstraint(f"{column} IN ({listed})", name=name)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -80,6 +81,18 @@ async def connect(database_url: str, *, timeout: float = 10.0) -> asyncpg.Connec
         raise unusable(database_url, error) from error
 
 
+@asynccontextmanager
+async def connected(
+    database_url: str, *, timeout: float = 10.0
+) -> AsyncIterator[asyncpg.Connection[asyncpg.Record]]:
+    """The same for as long as the block runs."""
+    connection = await connect(database_url, timeout=timeout)
+    try:
+        yield connection
+    finally:
+        await connection.close(timeout=5)
+
+
 def unusable(database_url: str, error: BaseException) -> StorageUnavailable:
     said = str(error) or type(error).__name__
     advice = "Is DATABASE_URL right, and does that server run? ./evertalk doctor tells more."
@@ -95,11 +108,8 @@ def unusable(database_url: str, error: BaseException) -> StorageUnavailable:
 
 async def find_way(database_url: str) -> Way:
     """To the server that the driver would choose now, for a program that cannot choose by itself."""
-    connection = await connect(database_url)
-    try:
+    async with connected(database_url) as connection:
         address = cast("Any", connection)._addr
-    finally:
-        await connection.close(timeout=5)
     parameters = await asyncio.to_thread(_parameters, driver_url(database_url))
     host, port = (address, None) if isinstance(address, str) else address
     return Way(

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncpg
-
 from shared.adapters.postgres.db.pool import store_method
+from shared.adapters.postgres.db.store import PoolStore
 
 LEASE_SECONDS = 4
 """A lease lapses this long after the last heartbeat of its process, which sends one each second."""
@@ -22,11 +21,8 @@ RETURNING epoch
 """
 
 
-class PostgresLeases:
+class PostgresLeases(PoolStore):
     """Each method is one transaction; raises StorageUnavailable."""
-
-    def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
-        self._pool = pool
 
     @store_method
     async def take(self, name: str, *, worker_id: int) -> int | None:

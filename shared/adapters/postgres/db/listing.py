@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias
-
-import asyncpg
 
 from shared.adapters.postgres.db.pool import store_method
+from shared.adapters.postgres.db.store import Pool
 
-Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
 AT_ONCE = 500
 SLOW_SECONDS = 2
 """An answer that takes longer is not waited for."""

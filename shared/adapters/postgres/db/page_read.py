@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import Any, TypeAlias
-
-import asyncpg
+from typing import Any
 
 from shared.adapters.postgres.db.pool import store_method
+from shared.adapters.postgres.db.store import Pool
 
-Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
 SECONDS = 9.0
 MAX_LIMIT = 200
 """Rows of a page at most."""

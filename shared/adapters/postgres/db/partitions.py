@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shared.adapters.postgres.db.connecting import connect
+from shared.adapters.postgres.db.connecting import connected
 from shared.adapters.postgres.db.pool import store_method
 
 PARTITIONED = {"usage": "at", "audit_rows": "created_at"}
@@ -19,10 +19,6 @@ async def ensure_month_partitions(database_url: str) -> None:
     Rows that came before their partition stay in the default one; nothing is refused for want of a month.
     Raises StorageUnavailable.
     """
-    connection = await connect(database_url, timeout=30)
-    try:
-        async with connection.transaction():
-            await connection.execute("SELECT pg_advisory_xact_lock(hashtext('evertalk.partitions'))")
-            await connection.execute("SELECT make_months($1)", MONTHS_AHEAD)
-    finally:
-        await connection.close()
+    async with connected(database_url, timeout=30) as connection, connection.transaction():
+        await connection.execute("SELECT pg_advisory_xact_lock(hashtext('evertalk.partitions'))")
+        await connection.execute("SELECT make_months($1)", MONTHS_AHEAD)

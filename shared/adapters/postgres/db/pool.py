@@ -59,39 +59,18 @@ class _Pool(WatchedPool):
     """Seconds, since `longest_wait_of` was last asked."""
 
     async def _acquire(self, timeout: float | None) -> Any:
+        """Only who waits has a timeout: it costs a task, 26 µs of the 196 µs CPU of a small statement.
+
+        To give connections back past the driver's `release`, too, spared 1 % of a turn: not worth it.
+        """
         acquire = cast("Any", super())._acquire
-        if timeout is None:
+        if timeout is not None or not cast("Any", self)._queue.empty():
             return await acquire(timeout)
         began = time.monotonic()
         try:
-            return await acquire(timeout)
+            return await acquire(ACQUIRE_SECONDS)
         finally:
             self.longest_wait = max(self.longest_wait, time.monotonic() - began)
-
-    def acquire(self, *, timeout: float | None = None) -> Any:
-        free: asyncio.Queue[Any] | None = cast("Any", self)._queue
-        if timeout is None and free is not None and free.empty():
-            # Only then: a timeout costs a task of its own, and most calls find a free connection.
-            timeout = ACQUIRE_SECONDS
-        return super().acquire(timeout=timeout)
-
-    async def release(self, connection: Any, *, timeout: float | None = None) -> None:
-        """Without the task that guards against cancellation, where nothing is waited for on the way back."""
-        if self._comes_back_at_once(connection):
-            connection._con._on_release()
-            await connection._holder.release(None)
-        else:
-            await super().release(connection, timeout=timeout)
-
-    def _comes_back_at_once(self, connection: Any) -> bool:
-        held = connection._con
-        return (
-            held is not None
-            and connection._holder._pool is self
-            and connection._holder._generation == self._generation
-            and not (held.is_closed() or held.is_in_transaction() or held._protocol._is_cancelling())
-            and held._protocol.queries_count < QUERIES_PER_CONNECTION
-        )
 
 
 class _Connection(asyncpg.Connection):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import asyncpg
 
-from shared.adapters.postgres.db.connecting import connect
+from shared.adapters.postgres.db.connecting import connected
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,11 +32,8 @@ _PROBE = "SELECT name FROM pg_prepared_statements WHERE statement LIKE '%FROM pg
 
 async def look_between(database_url: str, *, timeout: float = 5.0) -> Between:
     """Asks once; raises StorageUnavailable."""
-    connection = await connect(database_url, timeout=timeout)
-    try:
+    async with connected(database_url, timeout=timeout) as connection:
         return await between(connection)
-    finally:
-        await connection.close(timeout=5)
 
 
 async def between(connection: asyncpg.Connection[asyncpg.Record]) -> Between:
@@ -63,17 +60,11 @@ async def lends_by_the_transaction(database_url: str) -> bool:
 
     Programs that set up a session would leave their settings to the next client.
     """
-    one = await connect(database_url)
-    try:
+    async with connected(database_url) as one:
         if not (await between(one)).pooler:
             return False
-        other = await connect(database_url)
-        try:
+        async with connected(database_url) as other:
             return await _share_servers(one, other)
-        finally:
-            await other.close(timeout=5)
-    finally:
-        await one.close(timeout=5)
 
 
 async def _share_servers(

@@ -10,7 +10,15 @@ import asyncpg
 
 from shared.adapters.postgres.db.pool import store_method
 from shared.adapters.postgres.memory.notes_sql import STILL_MINE
-from shared.core.tools.reminders import PENDING_AT_MOST, PER_HOUR, DueReminder, NewReminder, Refusal, Reminder
+from shared.core.tools.reminders import (
+    PENDING_AT_MOST,
+    PER_HOUR,
+    REPEATING_AT_MOST,
+    DueReminder,
+    NewReminder,
+    Refusal,
+    Reminder,
+)
 from shared.core.values.errors import LeaseLost
 from shared.core.values.messages import Block, blocks_to_json
 
@@ -44,11 +52,14 @@ class PostgresReminders:
                 return "public"
             if row["pending"] >= PENDING_AT_MOST:
                 return "too_many"
+            if new.repeat and row["repeating"] >= REPEATING_AT_MOST:
+                return "too_many_repeat"
             if row["near"] >= PER_HOUR:
                 return "crowded"
             await connection.execute(
-                _ADD, new.key, new.party_id, new.session_id, new.address_id, new.text, new.due_at
-            )
+                _ADD, new.key, new.party_id, new.session_id, new.address_id, new.text, new.due_at,
+                new.repeat,
+            )  # fmt: skip
         return None
 
     @store_method
@@ -61,12 +72,39 @@ class PostgresReminders:
     async def cancel(self, session_id: int, reminder_id: int) -> bool:
         """False when it is not theirs, or its time has come meanwhile."""
         found = await self._pool.fetchval(
-            """UPDATE reminders SET state = 'cancelled', ended_at = now()
+            """UPDATE reminders SET state = 'cancelled', ended_at = now(), paused_at = NULL
                 WHERE id = $2 AND state = 'pending' AND party_id IN (
                       SELECT party_family(s.party_id) FROM sessions s WHERE s.id = $1) RETURNING id""",
             session_id, reminder_id,
         )  # fmt: skip
         return found is not None
+
+    @store_method
+    async def pause(self, session_id: int, reminder_id: int) -> bool:
+        """False when it is not theirs, does not repeat, or its time has come meanwhile."""
+        found = await self._pool.fetchval(
+            f"{_THEIRS.format('paused_at = coalesce(paused_at, now())')} RETURNING id",
+            session_id,
+            reminder_id,
+        )
+        return found is not None
+
+    @store_method
+    async def resume(self, session_id: int, reminder_id: int, at: datetime) -> bool:
+        """Goes on at a later time of its rule."""
+        found = await self._pool.fetchval(
+            f"{_THEIRS.format('paused_at = NULL, due_at = $3, tell_at = $3')} RETURNING id",
+            session_id, reminder_id, at,
+        )  # fmt: skip
+        return found is not None
+
+    @store_method
+    async def skip_until(self, reminder_id: int, at: datetime) -> None:
+        """One that repeats and cannot be told now waits for its next time."""
+        await self._pool.execute(
+            "UPDATE reminders SET due_at = $2, tell_at = $2 WHERE id = $1 AND state = 'pending'",
+            reminder_id, at,
+        )  # fmt: skip
 
     @store_method
     async def list_due(
@@ -92,13 +130,16 @@ class PostgresReminders:
         )  # fmt: skip
 
     @store_method
-    async def start_turn(self, reminder_id: int, *, blocks: Sequence[Block], tokens: int) -> int | None:
-        """Claim it and begin its turn, both or neither; the session, or None when a rival was there first.
+    async def start_turn(
+        self, reminder_id: int, *, blocks: Sequence[Block], tokens: int, again_at: datetime | None = None
+    ) -> int | None:
+        """Claim it, begin its turn and keep its next time, all or nothing; the session, or None when a rival
+        was there first.
 
         A turn of people that is still being collected is closed by it: theirs is answered first.
         """
         session_id: int | None = await self._pool.fetchval(
-            _BEGIN, reminder_id, blocks_to_json(blocks), tokens
+            _BEGIN, reminder_id, blocks_to_json(blocks), tokens, again_at
         )
         return session_id
 
@@ -116,7 +157,8 @@ class PostgresReminders:
         number: int = await self._pool.fetchval(
             """SELECT count(*) FROM reminders r JOIN addresses a ON a.id = r.address_id
                  JOIN sessions s ON s.id = a.session_id
-                WHERE r.state = 'pending' AND r.tell_at < now() - make_interval(mins => $1)
+                WHERE r.state = 'pending' AND r.paused_at IS NULL
+                  AND r.tell_at < now() - make_interval(mins => $1)
                   AND s.held_after IS NULL""",
             minutes,
         )
@@ -130,17 +172,20 @@ SELECT EXISTS (SELECT FROM reminders WHERE key = $1) AS known,
           LEFT JOIN telegram_bots b ON a.channel = 'telegram' AND b.bot_id::text = a.account
           LEFT JOIN sites w ON a.channel = 'web' AND w.name = a.account
          WHERE a.id = $4) AS audience,
-       count(*) AS pending,
+       count(*) AS pending, count(*) FILTER (WHERE repeat <> '') AS repeating,
        count(*) FILTER (WHERE due_at > $3::timestamptz - interval '1 hour'
                           AND due_at < $3::timestamptz + interval '1 hour') AS near
   FROM reminders WHERE state = 'pending' AND party_id IN (SELECT party_family($2))
 """
 _ADD = """
-INSERT INTO reminders (key, party_id, session_id, address_id, text, due_at, tell_at)
-VALUES ($1, $2, $3, $4, $5, $6, $6)
+INSERT INTO reminders (key, party_id, session_id, address_id, text, due_at, tell_at, repeat)
+VALUES ($1, $2, $3, $4, $5, $6, $6, $7)
 """
+_THEIRS = """
+UPDATE reminders SET {} WHERE id = $2 AND state = 'pending' AND repeat <> '' AND party_id IN (
+       SELECT party_family(s.party_id) FROM sessions s WHERE s.id = $1)"""
 _LIST = """
-SELECT r.id, r.text, r.due_at, r.state, r.reason, p.timezone
+SELECT r.id, r.text, r.due_at, r.state, r.reason, p.timezone, r.repeat, r.paused_at IS NOT NULL AS paused
   FROM sessions s JOIN parties p ON p.id = s.party_id
   JOIN reminders r ON r.party_id IN (SELECT party_family(s.party_id))
  WHERE s.id = $1 AND (r.state = 'pending'
@@ -163,18 +208,20 @@ WITH over AS (
     FROM over WHERE r.id = over.id AND r.state = 'claimed'
 )
 SELECT r.id, r.text, r.created_at AS asked_at, r.due_at, now() AS now, p.timezone,
-       a.unreachable_since IS NULL AS reachable
+       a.unreachable_since IS NULL AS reachable, r.repeat
   FROM reminders r JOIN addresses a ON a.id = r.address_id
   JOIN sessions s ON s.id = a.session_id JOIN parties p ON p.id = s.party_id
- WHERE r.state = 'pending' AND r.tell_at <= now() AND a.channel = $1 AND s.held_after IS NULL
+ WHERE r.state = 'pending' AND r.paused_at IS NULL AND r.tell_at <= now() AND a.channel = $1
+   AND s.held_after IS NULL
    AND ($2::text[] IS NULL OR a.account = ANY ($2))
  ORDER BY r.tell_at LIMIT $3
 """
 _BEGIN = """
 WITH r AS (
-  SELECT r.id, a.id AS address_id, a.channel, a.session_id
+  SELECT r.id, a.id AS address_id, a.channel, a.session_id, r.key, r.text, r.created_at, r.repeat
     FROM reminders r JOIN addresses a ON a.id = r.address_id
-   WHERE r.id = $1 AND r.state = 'pending' AND r.tell_at <= now() FOR UPDATE OF r SKIP LOCKED
+   WHERE r.id = $1 AND r.state = 'pending' AND r.paused_at IS NULL AND r.tell_at <= now()
+     FOR UPDATE OF r SKIP LOCKED
 ), s AS (
   UPDATE sessions s SET next_seq = next_seq + 1, next_turn = next_turn + 1, open_turn = NULL,
                         last_channel = r.channel
@@ -189,6 +236,11 @@ WITH r AS (
   SELECT s.id, s.seq, 'user', 'program', $2::jsonb, $3, 'reminder:' || r.id FROM s, r
 ), te AS (
   INSERT INTO turn_entries (session_id, seq, turn_no, step) SELECT id, seq, turn_no, seq FROM s
+), again AS (
+  INSERT INTO reminders (key, party_id, session_id, address_id, text, due_at, tell_at, created_at, repeat)
+  SELECT regexp_replace(r.key, '@[0-9]+$', '') || '@' || extract(epoch FROM $4::timestamptz)::bigint,
+         s.party_id, s.id, r.address_id, r.text, $4, $4, r.created_at, r.repeat
+    FROM r, s WHERE $4 IS NOT NULL
 ), begun AS (
   UPDATE reminders SET state = 'claimed', session_id = s.id, party_id = s.party_id, turn_no = s.turn_no,
                        claimed_at = now()

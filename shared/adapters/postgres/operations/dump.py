@@ -14,7 +14,7 @@ import asyncpg
 
 from shared.adapters.embedded.binaries import POSTGRES_MAJOR, find_binaries
 from shared.adapters.embedded.errors import EmbeddedServerFailed
-from shared.adapters.postgres.db.connecting import connect
+from shared.adapters.postgres.db.connecting import connected
 from shared.adapters.postgres.db.pooler import lends_by_the_transaction
 from shared.adapters.postgres.db.relay import reachable_by_libpq
 from shared.core.values.errors import EvertalkError, StorageUnavailable
@@ -77,40 +77,31 @@ async def facts_of(database_url: str) -> tuple[str, str | None, int]:
 
 
 async def _facts_of(database_url: str) -> tuple[str, str | None, int]:
-    connection = await connect(database_url)
-    try:
+    async with connected(database_url) as connection:
         version = str(await connection.fetchval("SHOW server_version", timeout=10)).split(" ", 1)[0]
         if not await connection.fetchval("SELECT to_regclass('deployment') IS NOT NULL", timeout=10):
             return version, None, 0
         revision = await connection.fetchval("SELECT version_num FROM alembic_version", timeout=10)
         return version, revision, await connection.fetchval("SELECT log_epoch FROM deployment", timeout=10)
-    finally:
-        await connection.close(timeout=5)
 
 
 async def counts_of(database_url: str) -> dict[str, int]:
     """A few numbers that tell a person which state this is."""
-    connection = await connect(database_url)
-    try:
+    async with connected(database_url) as connection:
         row = await connection.fetchrow(_COUNTS, timeout=_LIST_SECONDS)
-    finally:
-        await connection.close(timeout=5)
     assert row is not None
     return dict(row)
 
 
 async def is_empty(database_url: str) -> bool:
     """Whether nobody has put a table into it yet."""
-    connection = await connect(database_url)
-    try:
+    async with connected(database_url) as connection:
         tables = await connection.fetchval(
             """SELECT count(*) FROM pg_class
                 WHERE relkind IN ('r', 'p') AND relnamespace = 'public'::regnamespace""",
             timeout=10,
         )
         return bool(tables == 0)
-    finally:
-        await connection.close(timeout=5)
 
 
 async def _major_of(database_url: str) -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import asyncpg
 
-from shared.adapters.postgres.db.connecting import connect
+from shared.adapters.postgres.db.connecting import connected
 from shared.adapters.postgres.db.migrate import migrate
 from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.operations.dump import facts_of, restore
@@ -37,12 +37,9 @@ async def refill(database_url: str, dumped: Path, logged: Sequence[Erased], *, a
         erased_again = await PostgresErasureLog(pool).do_again(logged)
     finally:
         await pool.close()
-    connection = await connect(database_url)
-    try:
+    async with connected(database_url) as connection:
         await _begin_afresh(connection, about)
         broken = await _checked(connection)
-    finally:
-        await connection.close(timeout=5)
     _, revision, epoch = await facts_of(database_url)
     return Refilled(erased_again=erased_again, log_epoch=epoch, revision=revision or "", broken=broken)
 
@@ -51,19 +48,13 @@ async def carry_over(database_url: str, dumped: Path) -> Sequence[str]:
     """Into an empty database, as the very state that people have seen last; what is broken in it."""
     await restore(dumped, database_url)
     await migrate(database_url)
-    connection = await connect(database_url)
-    try:
+    async with connected(database_url) as connection:
         return await _checked(connection)
-    finally:
-        await connection.close(timeout=5)
 
 
 async def broken_promises(database_url: str) -> Sequence[str]:
-    connection = await connect(database_url)
-    try:
+    async with connected(database_url) as connection:
         return await _checked(connection)
-    finally:
-        await connection.close(timeout=5)
 
 
 async def _checked(connection: asyncpg.Connection[asyncpg.Record]) -> list[str]:

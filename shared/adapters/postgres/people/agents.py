@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import asyncpg
+from sqlalchemy import ColumnElement, String, cast, column, func, or_, table, update
+from sqlalchemy.dialects.postgresql import insert
+from sqlmodel import col, delete, select
 
 from shared.adapters.postgres.db.pool import store_method
-from shared.adapters.postgres.people.operator_auth import append_audit
+from shared.adapters.postgres.people.admin_store import AdminStore
+from shared.adapters.postgres.schema.administration import Agent, Site, TelegramBot
 
 _BY = "cli"
 
@@ -26,68 +30,55 @@ class AgentRow:
     """By user name where Telegram has told it, else by number."""
 
 
-class PostgresAgents:
+class PostgresAgents(AdminStore):
     """Each method is one transaction; raises StorageUnavailable."""
-
-    def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
-        self._pool = pool
 
     @store_method
     async def all(self) -> list[AgentRow]:
-        rows = await self._pool.fetch(f"{_AGENTS} ORDER BY a.name")
-        return [_agent(row) for row in rows]
+        return await self._rows()
 
     @store_method
     async def find(self, name: str) -> AgentRow | None:
-        row = await self._pool.fetchrow(f"{_AGENTS} WHERE a.name = $1", name)
-        return None if row is None else _agent(row)
+        return next(iter(await self._rows(col(Agent.name) == name)), None)
 
-    @store_method
-    async def folders(self) -> dict[int, str]:
-        """The workspace that each agent's row names; empty where it names none."""
-        rows = await self._pool.fetch("SELECT id, config -> 'workspace' AS folder FROM agents")
-        return {row["id"]: row["folder"] if isinstance(row["folder"], str) else "" for row in rows}
+    async def _rows(self, *which: ColumnElement[bool]) -> list[AgentRow]:
+        async with self._begin() as session:
+            rows = await session.exec(_AGENTS.where(*which).order_by(Agent.name))
+            return [_row(*row) for row in rows]
 
     @store_method
     async def create(self, name: str, config: Mapping[str, Any], *, by: str = _BY) -> bool:
         """False when there is one of that name."""
-        async with self._pool.acquire() as connection, connection.transaction():
-            agent_id = await connection.fetchval(
-                """INSERT INTO agents (name, config) VALUES ($1, $2)
-                   ON CONFLICT (name) DO NOTHING RETURNING id""",
-                name, dict(config),
-            )  # fmt: skip
+        new = insert(Agent).values(name=name, config=dict(config)).on_conflict_do_nothing()
+        async with self._begin() as session:
+            agent_id = await session.scalar(new.returning(col(Agent.id)))
             if agent_id is not None:
-                await append_audit(connection, actor=by, action="agent.made", about=str(agent_id))
+                await session.audit("agent.made", by=by, about=str(agent_id))
         return agent_id is not None
 
     @store_method
     async def change(self, name: str, config: Mapping[str, Any], *, seen: int, by: str = _BY) -> int | None:
         """The new version; None when somebody else changed or deleted the row since version `seen`."""
-        async with self._pool.acquire() as connection, connection.transaction():
-            row = await connection.fetchrow(
-                """UPDATE agents SET config = $2, version = version + 1, updated_at = now()
-                    WHERE name = $1 AND version = $3 RETURNING id, version""",
-                name, dict(config), seen,
-            )  # fmt: skip
-            if row is None:
+        change = update(Agent).where(col(Agent.name) == name, col(Agent.version) == seen)
+        now = {"config": dict(config), "version": Agent.version + 1, "updated_at": func.now()}
+        async with self._begin() as session:
+            agent: Agent | None = await session.scalar(change.values(now).returning(Agent))
+            if agent is None:
                 return None
-            await append_audit(
-                connection, actor=by, action="agent.changed", about=str(row["id"]),
-                detail={"version": row["version"]},
-            )  # fmt: skip
-        version: int = row["version"]
-        return version
+            detail = {"version": agent.version}
+            await session.audit("agent.changed", by=by, about=str(agent.id), detail=detail)
+        return agent.version
 
     @store_method
     async def delete(self, name: str) -> bool:
         """False when conversations, sites or bots still have it, or there is none of that name."""
         try:
-            async with self._pool.acquire() as connection, connection.transaction():
-                await connection.execute(_FORGET_KNOWLEDGE, name)
-                agent_id = await connection.fetchval("DELETE FROM agents WHERE name = $1 RETURNING id", name)
+            async with self._begin() as session:
+                await (await session.driver()).execute(_FORGET_KNOWLEDGE, name)
+                gone = delete(Agent).where(col(Agent.name) == name).returning(col(Agent.id))
+                agent_id = await session.scalar(gone)
                 if agent_id is not None:
-                    await append_audit(connection, actor=_BY, action="agent.deleted", about=str(agent_id))
+                    await session.audit("agent.deleted", by=_BY, about=str(agent_id))
         except asyncpg.ForeignKeyViolationError:
             return False
         return agent_id is not None
@@ -95,47 +86,43 @@ class PostgresAgents:
     @store_method
     async def move_sessions(self, agent: str, *, channel: str, account: str) -> int:
         """Give the conversations that a site or a bot has now to an agent; how many of them."""
-        async with self._pool.acquire() as connection, connection.transaction():
-            agent_id = await connection.fetchval("SELECT id FROM agents WHERE name = $1", agent)
-            moved: int = await connection.fetchval(
-                """WITH moved AS (
-                     UPDATE sessions s SET agent_id = $1, view_epoch = view_epoch + 1
-                      WHERE s.agent_id <> $1 AND s.id IN (
-                            SELECT session_id FROM addresses WHERE channel = $2 AND account = $3)
-                     RETURNING s.id)
-                   SELECT count(*) FROM moved""",
-                agent_id, channel, account,
-            )  # fmt: skip
-            await append_audit(
-                connection, actor=_BY, action="agent.took_over", about=str(agent_id),
-                detail={"channel": channel, "account": account, "sessions": moved},
-            )  # fmt: skip
+        async with self._begin() as session:
+            agent_id = await session.scalar(select(Agent.id).where(Agent.name == agent))
+            moved = len(await (await session.driver()).fetch(_MOVE, agent_id, channel, account))
+            detail = {"channel": channel, "account": account, "sessions": moved}
+            await session.audit("agent.took_over", by=_BY, about=str(agent_id), detail=detail)
         return moved
 
     @store_method
     async def bot_id(self, name: str) -> int | None:
         """By number or user name."""
-        found: int | None = await self._pool.fetchval(
-            "SELECT bot_id FROM telegram_bots WHERE bot_id::text = $1 OR lower(username) = lower($1)",
-            name.removeprefix("@"),
-        )
-        return found
+        name = name.removeprefix("@")
+        number, username = cast(col(TelegramBot.bot_id), String), func.lower(TelegramBot.username)
+        async with self._begin() as session:
+            return await session.scalar(
+                select(TelegramBot.bot_id).where(or_(number == name, username == name.lower()))
+            )
 
 
-_AGENTS = """
-SELECT a.id, a.name, a.config, a.version,
-       (SELECT count(*) FROM sessions s WHERE s.agent_id = a.id) AS sessions,
-       ARRAY(SELECT w.name FROM sites w WHERE w.agent_id = a.id ORDER BY 1) AS sites,
-       ARRAY(SELECT coalesce(nullif('@' || b.username, '@'), b.bot_id::text)
-               FROM telegram_bots b WHERE b.agent_id = a.id ORDER BY 1) AS bots
-  FROM agents a
+_BOT = func.coalesce(func.nullif("@" + col(TelegramBot.username), "@"), cast(col(TelegramBot.bot_id), String))
+_SESSIONS = table("sessions", column("agent_id"))
+_AGENTS = select(
+    Agent,
+    select(func.count()).select_from(_SESSIONS).where(_SESSIONS.c.agent_id == Agent.id).scalar_subquery(),
+    func.array(select(Site.name).where(Site.agent_id == Agent.id).order_by(Site.name).scalar_subquery()),
+    func.array(select(_BOT).where(TelegramBot.agent_id == Agent.id).order_by(_BOT).scalar_subquery()),
+)
+_MOVE = """
+UPDATE sessions SET agent_id = $1, view_epoch = view_epoch + 1
+ WHERE agent_id <> $1 AND id IN (SELECT session_id FROM addresses WHERE channel = $2 AND account = $3)
+RETURNING id
 """
 _FORGET_KNOWLEDGE = "DELETE FROM knowledge WHERE agent_id = (SELECT id FROM agents WHERE name = $1)"
 """Its files say it again, should an agent of that name be made anew."""
 
 
-def _agent(row: asyncpg.Record) -> AgentRow:
+def _row(agent: Agent, sessions: int, sites: Sequence[str], bots: Sequence[str]) -> AgentRow:
     return AgentRow(
-        id=row["id"], name=row["name"], config=row["config"], version=row["version"],
-        sessions=row["sessions"], sites=tuple(row["sites"]), bots=tuple(row["bots"]),
+        id=agent.id, name=agent.name, config=agent.config, version=agent.version,
+        sessions=sessions, sites=tuple(sites), bots=tuple(bots),
     )  # fmt: skip

@@ -10,6 +10,7 @@ from uuid import UUID
 import asyncpg
 
 from shared.adapters.postgres.db.pool import store_method
+from shared.adapters.postgres.db.store import PoolStore
 
 EXTERNAL = "x:"
 """Before a program's own id in an address; a browser's visitors have a random id there."""
@@ -29,11 +30,8 @@ class Reached:
     created: bool = False
 
 
-class PostgresApiSessions:
+class PostgresApiSessions(PoolStore):
     """Each method is one transaction; raises StorageUnavailable."""
-
-    def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
-        self._pool = pool
 
     @store_method
     async def reach(

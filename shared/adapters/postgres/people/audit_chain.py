@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from shared.adapters.postgres.db.page_read import Pool, read_page
+from shared.adapters.postgres.db.page_read import read_page
+from shared.adapters.postgres.db.store import Pool
 
 CHAIN_ROWS = 50_000
 CHAIN = """

@@ -9,8 +9,10 @@ from uuid import UUID
 import asyncpg
 from asyncpg.pool import PoolConnectionProxy
 
+from shared.adapters.postgres.db.leases import LEASE_SECONDS
+from shared.adapters.postgres.db.named import Named
 from shared.adapters.postgres.db.pool import store_method
-from shared.adapters.postgres.people import handover_sql as sql
+from shared.adapters.postgres.db.store import PoolStore
 from shared.adapters.postgres.people.operator_auth import append_audit
 from shared.core.identity.handover import (
     ADVICE,
@@ -44,11 +46,8 @@ Connection: TypeAlias = "PoolConnectionProxy[Record]"
 _AT_ONCE = 50
 
 
-class PostgresHandovers:
+class PostgresHandovers(PoolStore):
     """Each method is one transaction; raises StorageUnavailable."""
-
-    def __init__(self, pool: asyncpg.Pool[Record]) -> None:
-        self._pool = pool
 
     @store_method
     async def request_handover(self, new: NewHandover) -> Moved:
@@ -58,15 +57,15 @@ class PostgresHandovers:
         """
         async with self._pool.acquire() as connection, connection.transaction():
             session = await _locked(connection, new.session_id)
-            if new.key and (known := await connection.fetchrow(sql.BY_KEY, new.key)) is not None:
+            if new.key and (known := await connection.fetchrow(_BY_KEY, new.key)) is not None:
                 return _as_it_is(new.session_id, known)
             if new.epoch and (new.epoch, new.turn) != (session["turn_epoch"], session["answered_turn"] + 1):
                 raise LeaseLost(f"session {new.session_id}, epoch {new.epoch}")
-            if (there := await connection.fetchrow(sql.OPEN, new.session_id)) is not None:
+            if (there := await connection.fetchrow(_OPEN, new.session_id)) is not None:
                 return _as_it_is(new.session_id, there)
-            if await connection.fetchval(sql.ASKED_LATELY, new.session_id) >= PER_HOUR:
+            if await connection.fetchval(_ASKED_LATELY, new.session_id) >= PER_HOUR:
                 raise AskedTooOften
-            if new.asked_by != "operator" and not await connection.fetchval(sql.MAY_ASK, new.address_id):
+            if new.asked_by != "operator" and not await connection.fetchval(_MAY_ASK, new.address_id):
                 raise NobodyComes
             return await _begin(connection, session, new)
 
@@ -78,7 +77,7 @@ class PostgresHandovers:
         """
         async with self._pool.acquire() as connection, connection.transaction():
             session = await _locked(connection, session_id)
-            there = await connection.fetchrow(sql.OPEN, session_id)
+            there = await connection.fetchrow(_OPEN, session_id)
             if there is not None and there["state"] == "human":
                 if there["operator_id"] != operator_id:
                     raise TakenByOther(there["operator_name"] or NAMELESS)
@@ -88,10 +87,11 @@ class PostgresHandovers:
                 moved = await _begin(connection, session, new, operator=(operator_id, name))
                 await _record(connection, session, operator_id, "take")
                 return moved
-            await connection.execute(sql.TAKE, there["id"], operator_id, name)
-            event_seq = await _tell(connection, session_id, event_payload("human", name=name))
+            await connection.execute(_TAKE, there["id"], operator_id, name)
+            shown: str = await connection.fetchval(_SHOWN_NAME, operator_id) or NAMELESS
+            event_seq = await _tell(connection, session_id, event_payload("human", name=shown))
             await _record(connection, session, operator_id, "take")
-        return Moved(session_id=session_id, state="human", name=name or NAMELESS, event_seq=event_seq)
+        return Moved(session_id=session_id, state="human", name=shown, event_seq=event_seq)
 
     @store_method
     async def release(
@@ -108,7 +108,7 @@ class PostgresHandovers:
         """
         async with self._pool.acquire() as connection, connection.transaction():
             session = await _locked(connection, session_id)
-            there = await connection.fetchrow(sql.OPEN, session_id)
+            there = await connection.fetchrow(_OPEN, session_id)
             if there is None:
                 return Moved(session_id=session_id, state="bot")
             others = there["operator_id"] not in (None, operator_id)
@@ -131,19 +131,21 @@ class PostgresHandovers:
         async with self._pool.acquire() as connection, connection.transaction():
             session = await _locked(connection, session_id)
             key = f"operator:{cid}"
-            before = await connection.fetchrow(sql.REPLIED_BEFORE, session_id, key)
+            before = await connection.fetchrow(_REPLIED_BEFORE, session_id, key)
             if before is not None:
                 return Reply(session_id=session_id, **dict(before), repeated=True)
-            there = await connection.fetchrow(sql.OPEN, session_id)
+            there = await connection.fetchrow(_OPEN, session_id)
             if there is None or there["state"] != "human":
                 raise NotTaken
-            name = there["operator_name"] or NAMELESS
+            name = there["shown_name"] or NAMELESS
             if there["operator_id"] != operator_id:
-                raise TakenByOther(name)
+                raise TakenByOther(there["operator_name"] or NAMELESS)
             place = await _place_of_reply(connection, session, there)
             row = place and await connection.fetchrow(
-                sql.REPLY, session_id, place["from_turn"], place["through_turn"], place["channel"],
-                place["address_id"], blocks_to_json(blocks), tokens, key, cid, {"cid": cid, "name": name},
+                *_REPLY(
+                    session_id=session_id, **place, blocks=blocks_to_json(blocks), tokens=tokens, key=key,
+                    cid=cid, payload={"cid": cid, "name": name},
+                )
             )  # fmt: skip
             if row is not None:
                 await _record(connection, session, operator_id, "reply", mid=f"m{row['seq']}")
@@ -156,10 +158,11 @@ class PostgresHandovers:
         self, channel: str, limits: HandoverLimits, *, accounts: Sequence[str] | None = None
     ) -> tuple[Overdue, ...]:
         """Those of a channel that have waited for too long."""
-        named = None if accounts is None else list(accounts)
-        rows = await self._pool.fetch(
-            sql.OVERDUE, channel, named, float(limits.waiting), float(limits.silence), _AT_ONCE
-        )
+        overdue = _OVERDUE(
+            channel=channel, accounts=None if accounts is None else list(accounts),
+            waiting=float(limits.waiting), silence=float(limits.silence), most=_AT_ONCE,
+        )  # fmt: skip
+        rows = await self._pool.fetch(*overdue)
         return tuple(
             Overdue(session_id=row["session_id"], handover_id=row["id"], end=row["over"]) for row in rows
         )
@@ -169,19 +172,20 @@ class PostgresHandovers:
         """Give it back with a notice; None when somebody came after all."""
         async with self._pool.acquire() as connection, connection.transaction():
             session = await _locked(connection, one.session_id, archived=True)
-            still = await connection.fetchrow(
-                sql.STILL_OVERDUE, one.handover_id, float(limits.waiting), float(limits.silence)
-            )
+            waiting, silence = float(limits.waiting), float(limits.silence)
+            overdue = _STILL_OVERDUE(id=one.handover_id, waiting=waiting, silence=silence)
+            still = await connection.fetchrow(*overdue)
             if still is None or still["over"] != one.end:
                 return None
-            there = await connection.fetchrow(sql.OPEN, one.session_id)
+            there = await connection.fetchrow(_OPEN, one.session_id)
             return None if there is None else await _end(connection, session, there, one.end)
 
     @store_method
     async def list_handovers(self, state: Literal["waiting", "human"] | None = None) -> tuple[Listed, ...]:
         """All that are open, the longest first."""
-        rows = await self._pool.fetch(sql.LISTED, state)
-        return tuple(Listed(**{**dict(row), "session": str(row["session"])}) for row in rows)
+        rows = await self._pool.fetch(_LISTED, state)
+        ids = ("session", "person_id")
+        return tuple(Listed(**{**dict(row), **{name: str(row[name]) for name in ids}}) for row in rows)
 
     @store_method
     async def find_session(self, public_id: UUID) -> int | None:
@@ -195,7 +199,7 @@ class PostgresHandovers:
     @store_method
     async def untold(self, accounts: Sequence[int]) -> tuple[Untold, ...]:
         """Chats of these bots that are to be told, the oldest first."""
-        rows = await self._pool.fetch(sql.UNTOLD, [str(account) for account in accounts], _AT_ONCE)
+        rows = await self._pool.fetch(_UNTOLD, [str(account) for account in accounts], _AT_ONCE)
         return tuple(
             Untold(handover_id=row["id"], address_id=row["address_id"], code=CODES[row["ended_by"]])
             for row in rows
@@ -213,17 +217,17 @@ class PostgresHandovers:
     @store_method
     async def told(self, handover_id: int, state: Told) -> None:
         """What became of the request; `queued` is for one that surely never arrived."""
-        await self._pool.execute(sql.TOLD, handover_id, state, float(sql.NOTICE_SECONDS))
+        await self._pool.execute(_TOLD, handover_id, state, float(_NOTICE_SECONDS))
 
     @store_method
     async def left_by_the_dead(self, accounts: Sequence[int]) -> int:
         """For a new holder: what was being sent when its sender died may be in the chat, or not."""
-        rows = await self._pool.fetch(sql.LEFT_BY_THE_DEAD, [str(account) for account in accounts])
+        rows = await self._pool.fetch(_LEFT_BY_THE_DEAD, [str(account) for account in accounts])
         return len(rows)
 
 
 async def _locked(connection: Connection, session_id: int, *, archived: bool = False) -> Record:
-    row = await connection.fetchrow(sql.LOCK, session_id)
+    row = await connection.fetchrow(_LOCK, session_id)
     if row is None or (row["archived_at"] is not None and not archived):
         raise CannotHandOver(f"session {session_id}")
     return row
@@ -242,7 +246,7 @@ async def _record(
 
 def _as_it_is(session_id: int, there: Record) -> Moved:
     state: State = "bot" if there["state"] == "ended" else there["state"]
-    name = (there["operator_name"] or NAMELESS) if state == "human" else ""
+    name = (there["shown_name"] or NAMELESS) if state == "human" else ""
     return Moved(session_id=session_id, state=state, name=name)
 
 
@@ -251,28 +255,31 @@ async def _begin(
 ) -> Moved:
     """The turn that runs, or that left a tool half done, is the assistant's still."""
     session_id: int = session["id"]
-    address = new.address_id or await connection.fetchval(sql.NEWEST_ADDRESS, session_id)
+    address = new.address_id or await connection.fetchval(_NEWEST_ADDRESS, session_id)
     if address is None:
         raise CannotHandOver(f"session {session_id} has no place")
-    runs = bool(new.epoch) or await connection.fetchval(sql.IS_RUNNING, session_id)
-    await connection.execute(sql.HOLD, session_id, session["answered_turn"] + int(runs))
-    await connection.execute(
-        sql.BEGIN, session_id, address, new.asked_by, new.reason, new.key, *(operator or (None, ""))
-    )
-    name = operator[1] if operator else ""
+    runs = bool(new.epoch) or await connection.fetchval(_IS_RUNNING, session_id)
+    await connection.execute(_HOLD, session_id, session["answered_turn"] + int(runs))
+    operator_id, name = operator or (None, "")
+    begun = _BEGIN(
+        session_id=session_id, address=address, asked_by=new.asked_by, reason=new.reason, key=new.key,
+        operator_id=operator_id, name=name,
+    )  # fmt: skip
+    await connection.execute(*begun)
+    shown_name = operator and await connection.fetchval(_SHOWN_NAME, operator_id)
+    shown = (shown_name or NAMELESS) if operator else ""
     state: Literal["waiting", "human"] = "human" if operator else "waiting"
-    payload = event_payload(state, name=name, reason=new.reason, asked_by=new.asked_by)
+    payload = event_payload(state, name=shown, reason=new.reason, asked_by=new.asked_by)
     event_seq = await _tell(connection, session_id, payload)
-    shown = (name or NAMELESS) if operator else ""
     return Moved(session_id=session_id, state=state, name=shown, event_seq=event_seq)
 
 
 async def _end(connection: Connection, session: Record, there: Record, by: End) -> Moved:
     session_id: int = session["id"]
-    sends = by in CODES and await connection.fetchval(sql.IS_SENT_TO, there["address_id"])
-    await connection.execute(sql.END, there["id"], by, "queued" if sends else "nothing")
+    sends = by in CODES and await connection.fetchval(_IS_SENT_TO, there["address_id"])
+    await connection.execute(_END, there["id"], by, "queued" if sends else "nothing")
     waits = session["answered_turn"] < session["next_turn"] - 1
-    await connection.execute(sql.RELEASE, session_id, sql.NOTICE_SECONDS if sends and waits else 0.0)
+    await connection.execute(_RELEASE, session_id, _NOTICE_SECONDS if sends and waits else 0.0)
     if by in ("unanswered", "silent", "off"):
         code = CODES[by]
         await _tell(
@@ -285,7 +292,7 @@ async def _end(connection: Connection, session: Record, there: Record, by: End) 
 async def _tell(
     connection: Connection, session_id: int, payload: Mapping[str, Any], *, kind: str = "handover"
 ) -> int:
-    event_seq: int = await connection.fetchval(sql.TELL, session_id, kind, dict(payload))
+    event_seq: int = await connection.fetchval(_TELL, session_id, kind, dict(payload))
     return event_seq
 
 
@@ -294,15 +301,15 @@ async def _place_of_reply(connection: Connection, session: Record, there: Record
     session_id: int = session["id"]
     if session["answered_turn"] < session["held_after"]:
         return None
-    waiting = await connection.fetch(sql.WAITING, session_id, session["answered_turn"])
+    waiting = await connection.fetch(_WAITING, session_id, session["answered_turn"])
     if not waiting:
-        place = await connection.fetchrow(sql.PLACE, session_id, there["address_id"])
+        place = await connection.fetchrow(_PLACE, session_id, there["address_id"])
         assert place is not None
         return {**dict(place), "from_turn": session["next_turn"], "through_turn": session["next_turn"]}
     first, through = waiting[0], waiting[0]["turn_no"]
     if first["is_reminder"]:
         # It is for now, and nobody but the assistant tells it.
-        await connection.execute(sql.HOLD, session_id, through)
+        await connection.execute(_HOLD, session_id, through)
         return None
     for row in waiting[1:]:
         if row["address_id"] != first["address_id"] or row["is_reminder"]:
@@ -314,3 +321,198 @@ async def _place_of_reply(connection: Connection, session: Record, there: Record
         "channel": first["channel"],
         "address_id": first["address_id"],
     }
+
+
+_NOTICE_SECONDS = 10.0
+"""So long the next answer waits, where the notice is a message of its own: the honest word comes first."""
+
+_LOCK = """
+SELECT id, public_id, archived_at, turn_epoch, answered_turn, next_turn, held_after FROM sessions
+  WHERE id = $1
+   FOR NO KEY UPDATE
+"""
+"""A message, a claim or an answer waits for the end of this, and then reads the row as it is."""
+
+_SHOWN_NAME = "SELECT display_name FROM operators WHERE id = $1"
+_WITH_NAME = f"SELECT h.*, ({_SHOWN_NAME.replace('$1', 'h.operator_id')}) AS shown_name FROM handovers h"
+_OPEN = f"{_WITH_NAME} WHERE session_id = $1 AND ended_at IS NULL"
+_BY_KEY = f"{_WITH_NAME} WHERE call_key = $1"
+_ASKED_LATELY = """
+SELECT count(*) FROM handovers
+ WHERE session_id = $1 AND asked_by <> 'operator' AND asked_at > now() - interval '1 hour'
+"""
+_NEWEST_ADDRESS = """
+SELECT coalesce(
+  (SELECT t.address_id FROM turns t JOIN addresses a ON a.id = t.address_id AND a.session_id = t.session_id
+    WHERE t.session_id = $1 ORDER BY t.turn_no DESC LIMIT 1),
+  (SELECT id FROM addresses WHERE session_id = $1 ORDER BY id DESC LIMIT 1))
+"""
+
+_IS_RUNNING = f"""
+SELECT EXISTS (
+  SELECT FROM sessions s JOIN turns t ON t.session_id = s.id AND t.turn_no = s.answered_turn + 1
+   WHERE s.id = $1 AND (
+         EXISTS (SELECT FROM workers w WHERE w.id = s.leased_by AND w.stopped_at IS NULL
+                    AND w.beat > now() - interval '{LEASE_SECONDS} s')
+      OR EXISTS (SELECT FROM turn_steps p
+                  WHERE p.session_id = s.id AND p.turn_no = t.turn_no AND p.status = 'intent')
+      OR EXISTS (SELECT FROM reminders r WHERE r.session_id = s.id AND r.turn_no = t.turn_no)))
+"""
+"""What nobody but the assistant can end: it is being written, a tool of it is half done, or it reminds."""
+
+_HOLD = "UPDATE sessions SET held_after = $2 WHERE id = $1"
+_RELEASE = """
+UPDATE sessions SET held_after = NULL,
+       retry_at = CASE WHEN $2::float8 > 0 THEN greatest(retry_at, now() + make_interval(secs => $2))
+                       ELSE retry_at END
+ WHERE id = $1
+"""
+_MAY_ASK = """
+SELECT NOT EXISTS (SELECT FROM addresses a JOIN sites w ON a.channel = 'web' AND w.name = a.account
+                    WHERE a.id = $1 AND w.config -> 'handover' = 'false')
+"""
+_BEGIN = Named("""
+INSERT INTO handovers (session_id, address_id, asked_by, reason, call_key, operator_id, operator_name,
+  state, taken_at)
+VALUES (:session_id, :address, :asked_by, :reason, :key, :operator_id::bigint, :name,
+  CASE WHEN :operator_id::bigint IS NULL THEN 'waiting' ELSE 'human' END,
+        CASE WHEN :operator_id::bigint IS NOT NULL THEN now() END)
+""")
+_TAKE = """
+UPDATE handovers SET state = 'human', operator_id = $2, operator_name = $3, taken_at = now() WHERE id = $1
+"""
+_END = "UPDATE handovers SET state = 'ended', ended_at = now(), ended_by = $2, told = $3 WHERE id = $1"
+_IS_SENT_TO = "SELECT channel <> 'web' AND unreachable_since IS NULL FROM addresses WHERE id = $1"
+"""Whether a channel sends messages of its own; on the web what is stored is on the screen."""
+
+_TELL = """
+WITH s AS (
+  UPDATE sessions SET next_event_seq = next_event_seq + 1
+    WHERE id = $1 RETURNING next_event_seq - 1 AS event_seq
+)
+INSERT INTO events (session_id, event_seq, kind, payload)
+SELECT $1, event_seq, $2, $3::jsonb FROM s RETURNING event_seq
+"""
+
+_REPLIED_BEFORE = """
+SELECT e.seq, te.turn_no AS turn,
+       (SELECT v.event_seq FROM events v
+         WHERE v.session_id = $1 AND v.seq = e.seq AND v.kind = 'msg' LIMIT 1) AS event_seq
+  FROM entries e JOIN turn_entries te USING (session_id, seq) WHERE e.session_id = $1 AND e.dedupe_key = $2
+"""
+_WAITING = """
+SELECT t.turn_no, t.channel, t.address_id,
+       EXISTS (SELECT FROM reminders r WHERE r.session_id = t.session_id
+         AND r.turn_no = t.turn_no) AS is_reminder
+  FROM turns t WHERE t.session_id = $1 AND t.turn_no > $2 ORDER BY t.turn_no
+"""
+_PLACE = """
+SELECT a.channel, a.id AS address_id FROM addresses a
+ WHERE a.id = coalesce((SELECT t.address_id FROM turns t JOIN addresses x ON x.id = t.address_id
+                         WHERE t.session_id = $1 AND x.session_id = $1 ORDER BY t.turn_no DESC LIMIT 1), $2)
+"""
+
+_REPLY = Named("""
+WITH said AS (
+  SELECT coalesce(sum(e.tokens), 0) AS tokens FROM turn_entries te JOIN entries e USING (session_id, seq)
+   WHERE te.session_id = :session_id AND te.turn_no BETWEEN :from_turn AND :through_turn
+), s AS (
+  UPDATE sessions x
+     SET next_seq = next_seq + 1, next_event_seq = next_event_seq + 1, next_turn = greatest(next_turn,
+       :through_turn + 1),
+         last_channel = CASE WHEN next_turn <= :through_turn THEN :channel ELSE last_channel END,
+           answered_turn = :through_turn,
+           open_turn = CASE WHEN open_turn > :through_turn THEN open_turn END,
+         turn_epoch = turn_epoch + 1, leased_by = NULL, retry_at = NULL, last_active_at = now(),
+         context_tokens = CASE WHEN context_tokens = 0 THEN 0
+                               ELSE context_tokens + ceil(token_ratio * (said.tokens + :tokens)) END
+    FROM said WHERE x.id = :session_id
+  RETURNING next_seq - 1 AS seq, next_event_seq - 1 AS event_seq
+), ended AS (
+  UPDATE turns t SET state = 'answered', ended_at = now(),
+         error_code = CASE WHEN turn_no < :through_turn THEN 'answered_together' END
+   WHERE t.session_id = :session_id AND t.turn_no BETWEEN :from_turn AND :through_turn
+), own AS (
+  INSERT INTO turns (session_id, turn_no, channel, address_id, state, ended_at)
+  VALUES (:session_id, :through_turn, :channel, :address_id, 'answered', now()) ON CONFLICT DO NOTHING
+), e AS (
+  INSERT INTO entries (session_id, seq, role, author, blocks, tokens, dedupe_key, cid)
+  SELECT :session_id, seq, 'user', 'operator', :blocks::jsonb, :tokens, :key, :cid FROM s
+), te AS (
+  INSERT INTO turn_entries (session_id, seq, turn_no, step) SELECT :session_id, seq, :through_turn, seq FROM s
+), ev AS (
+  INSERT INTO events (session_id, event_seq, kind, seq, turn_no, payload)
+  SELECT :session_id, event_seq, 'msg', seq, :through_turn, :payload::jsonb FROM s
+), d AS (
+  INSERT INTO deliveries (session_id, turn_no, part, channel, address_id, state, delivered_at)
+  SELECT :session_id, n, 0, :channel, :address_id,
+    CASE WHEN n < :through_turn THEN 'delivered' ELSE 'queued' END,
+    CASE WHEN n < :through_turn THEN now() END
+    FROM generate_series(:from_turn::bigint, :through_turn::bigint) AS n
+      WHERE :channel <> 'web' ON CONFLICT DO NOTHING
+), tot AS (
+  UPDATE session_totals SET total_tokens_estimate = total_tokens_estimate + :tokens
+    WHERE session_id = :session_id
+)
+SELECT seq, :through_turn::bigint AS turn, event_seq FROM s
+""")
+"""The words stand in the last of the turns that they answer; those before it are answered with it."""
+
+_OVER = """
+CASE WHEN h.state = 'waiting' AND h.asked_at <= now() - make_interval(secs => {waiting} * 60) THEN
+       CASE WHEN {waiting} > 0 THEN 'unanswered' ELSE 'off' END
+     WHEN h.state = 'human' AND {waiting} <= 0 THEN 'off'
+     WHEN h.state = 'human' AND h.taken_at <= now() - make_interval(secs => {silence} * 60)
+          AND EXISTS (SELECT FROM turns t WHERE t.session_id = s.id AND t.turn_no = s.answered_turn + 1
+                         AND t.opened_at <= now() - make_interval(secs => {silence} * 60)) THEN 'silent' END
+"""
+"""The oldest words that wait are as old as the silence: an operator's reply ends whatever waits."""
+_OVERDUE = Named(f"""
+SELECT * FROM (
+  SELECT h.id, h.session_id, {_OVER.format(waiting=":waiting::float8", silence=":silence::float8")} AS over
+    FROM handovers h JOIN sessions s ON s.id = h.session_id JOIN addresses a ON a.id = h.address_id
+   WHERE h.ended_at IS NULL AND a.channel = :channel AND (:accounts::text[] IS NULL
+     OR a.account = ANY (:accounts))) o
+ WHERE over IS NOT NULL ORDER BY id LIMIT :most
+""")
+_STILL_OVERDUE = Named(f"""
+SELECT {_OVER.format(waiting=":waiting::float8", silence=":silence::float8")} AS over
+  FROM handovers h JOIN sessions s ON s.id = h.session_id WHERE h.id = :id AND h.ended_at IS NULL
+""")
+
+_LISTED = """
+SELECT s.public_id AS session, h.state, h.asked_by, h.reason, h.operator_name AS operator,
+  p.display_name AS who, p.kind, p.anonymous,
+       coalesce((SELECT public_id FROM parties WHERE id = p.merged_into), p.public_id) AS person_id,
+       a.channel, g.name AS agent, h.asked_at, h.taken_at,
+       (SELECT t.opened_at FROM turns t WHERE t.session_id = s.id
+         AND t.turn_no = s.answered_turn + 1) AS waits_since
+  FROM handovers h JOIN sessions s ON s.id = h.session_id JOIN parties p ON p.id = s.party_id
+  JOIN addresses a ON a.id = h.address_id JOIN agents g ON g.id = s.agent_id
+ WHERE h.ended_at IS NULL AND ($1::text IS NULL OR h.state = $1) ORDER BY h.asked_at, h.id LIMIT 500
+"""
+
+_UNTOLD = """
+SELECT h.id, h.address_id, h.ended_by FROM handovers h JOIN addresses a ON a.id = h.address_id
+ WHERE h.told = 'queued' AND a.channel = 'telegram' AND a.account = ANY ($1::text[]) AND NOT EXISTS (
+       SELECT FROM deliveries d JOIN turns t USING (session_id, turn_no)
+        WHERE d.session_id = h.session_id AND d.address_id = h.address_id AND t.ended_at <= h.ended_at
+          AND d.state IN ('queued', 'sending', 'sent'))
+ ORDER BY h.id LIMIT $2
+"""
+"""What was said before it ended is in the chat first."""
+_TOLD = """
+WITH h AS (
+  UPDATE handovers SET told = $2 WHERE id = $1 AND told IN ('queued', 'sending') RETURNING session_id,
+    ended_at
+)
+UPDATE sessions s SET retry_at = now() FROM h
+ WHERE s.id = h.session_id AND $2 <> 'queued' AND s.leased_by IS NULL
+   AND s.retry_at > now() AND s.retry_at <= h.ended_at + make_interval(secs => $3)
+"""
+"""With it the next answer may come; what was put off for longer has other reasons."""
+_LEFT_BY_THE_DEAD = """
+UPDATE handovers h SET told = 'uncertain' FROM addresses a
+ WHERE a.id = h.address_id AND h.told = 'sending' AND a.channel = 'telegram' AND a.account = ANY ($1::text[])
+RETURNING h.id
+"""

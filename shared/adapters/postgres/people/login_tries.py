@@ -11,6 +11,7 @@ from typing import Any, Literal
 import asyncpg
 
 from shared.adapters.postgres.db.pool import store_method
+from shared.adapters.postgres.db.store import PoolStore
 
 SECONDS = 10.0
 FREE_TRIES: Mapping[str, int] = {"pair": 5, "address": 20, "account": 50, "codes": 50}
@@ -25,11 +26,8 @@ PLACES_AT_MOST = 20
 """Of one operator; the newest ones."""
 
 
-class LoginTries:
+class LoginTries(PoolStore):
     """A try is counted before it is looked at, so that many at once are no more than many in a row."""
-
-    def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
-        self._pool = pool
 
     @store_method
     async def begin(self, keys: Mapping[str, bytes], *, operator_id: int | None = None) -> int:
@@ -40,23 +38,21 @@ class LoginTries:
             await connection.execute(
                 "INSERT INTO login_tries (key) SELECT unnest($1::bytea[]) ON CONFLICT (key) DO NOTHING",
                 [key for _, key in places],
-                timeout=SECONDS,
             )
-            wait = await connection.fetchval(_WAIT, [key for _, key in places], timeout=SECONDS)
+            wait = await connection.fetchval(_WAIT, [key for _, key in places])
             if not wait:
                 await connection.execute(
                     _COUNT,
                     [key for _, key in places],
                     [FREE_TRIES[name] for name, _ in places],
                     [None if name == "address" else operator_id for name, _ in places],
-                    timeout=SECONDS,
                 )
         return int(wait)
 
     @store_method
     async def succeeded(self, keys: Mapping[str, bytes], *, tries: int = 1) -> None:
         """The pair's failures are forgotten; elsewhere the try is taken back, or the two of two steps."""
-        await self._pool.execute(_TAKE_BACK, list(keys.values()), keys.get("pair"), tries, timeout=SECONDS)
+        await self._pool.execute(_TAKE_BACK, list(keys.values()), keys.get("pair"), tries)
 
 
 class LoginPlaces:
@@ -81,7 +77,6 @@ class LoginPlaces:
             "SELECT EXISTS (SELECT FROM login_places WHERE key = $1 AND operator_id = $2)",
             self.key_of(operator_id, address),
             operator_id,
-            timeout=SECONDS,
         )
         return found
 
@@ -89,7 +84,7 @@ class LoginPlaces:
 async def remember_place(connection: Any, operator_id: int, key: bytes | None) -> None:
     """Inside of the transaction of a login."""
     if key is not None:
-        await connection.execute(_REMEMBER, key, operator_id, timeout=SECONDS)
+        await connection.execute(_REMEMBER, key, operator_id)
 
 
 def keys_of(

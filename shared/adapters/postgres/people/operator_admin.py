@@ -6,15 +6,27 @@ import json
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Any, TypeAlias
+from datetime import datetime, timedelta
+from typing import Any
 from uuid import UUID
 
-import asyncpg
+from sqlalchemy import func, update
+from sqlalchemy.dialects.postgresql import insert
+from sqlmodel import col, delete, select
 
 from shared.adapters.postgres.db.pool import store_method
-from shared.adapters.postgres.people.operator_auth import IDLE_MINUTES, append_audit, digest_of, hold_operator
+from shared.adapters.postgres.people.admin_store import AdminSession, AdminStore
+from shared.adapters.postgres.people.operator_auth import IDLE_MINUTES, digest_of, hold_operator
+from shared.adapters.postgres.schema.administration import (
+    LoginLink,
+    LoginPlace,
+    LoginTries,
+    Operator,
+    OperatorSession,
+    OperatorStep,
+)
 from shared.core.identity.operators import (
+    INVITATION_HOURS,
     LastAdmin,
     OfTheProvider,
     OperatorExists,
@@ -22,13 +34,11 @@ from shared.core.identity.operators import (
     Role,
     StaleOperator,
     UnknownOperator,
+    check_display_name,
     check_operator_name,
     check_role,
 )
 
-Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
-SECONDS = 10.0
-INVITATION_HOURS = 24
 _TOKEN_BYTES = 32
 
 
@@ -42,55 +52,56 @@ class Invitation:
     expires_at: datetime
 
 
-class OperatorAdmin:
+class OperatorAdmin(AdminStore):
     """Every change names who made it, and is in the audit log with it. Raises StorageUnavailable."""
-
-    def __init__(self, pool: Pool) -> None:
-        self._pool = pool
 
     @store_method
     async def all(self) -> list[dict[str, Any]]:
         """Everybody with their open logins, by name."""
-        text = await self._pool.fetchval(_ALL, timeout=SECONDS)
+        text = await self._pool.fetchval(_ALL)
         found: list[dict[str, Any]] = json.loads(text)
         return found
 
     @store_method
     async def logins(self, operator_id: int, token: str = "") -> list[dict[str, Any]]:
         """One's own open logins, the newest first; the one of `token` is marked."""
-        text = await self._pool.fetchval(_OWN, operator_id, digest_of(token), timeout=SECONDS)
+        text = await self._pool.fetchval(_OWN, operator_id, digest_of(token))
         found: list[dict[str, Any]] = json.loads(text)
         return found
+
+    @store_method
+    async def show_as(self, operator_id: int, name: str, *, by: str) -> None:
+        """The name that people see of an operator, from their next word on; raises BadOperator."""
+        shown = check_display_name(name)
+        change = update(Operator).where(col(Operator.id) == operator_id).values(display_name=shown)
+        async with self._begin() as session:
+            await session.exec(change)
+            await session.audit("operator.display_name", by=by, about=by)
 
     @store_method
     async def invite(self, name: str, role: str, *, by: str) -> Invitation:
         """Raises BadOperator, OperatorExists."""
         name, wanted = check_operator_name(name), check_role(role)
-        async with self._pool.acquire(timeout=SECONDS) as connection, connection.transaction():
-            await _one_at_a_time(connection)
-            if await connection.fetchval("SELECT 1 FROM operators WHERE lower(name) = lower($1)", name):
+        async with self._begin() as session:
+            await _one_at_a_time(session)
+            if (await session.exec(select(1).where(func.lower(Operator.name) == func.lower(name)))).first():
                 raise OperatorExists(name)
-            row = await connection.fetchrow(
-                "INSERT INTO operators (name, role) VALUES ($1, $2) RETURNING *", name, wanted
-            )
-            assert row is not None
-            await append_audit(
-                connection, actor=by, action="operator.invited", about=_about(row), detail={"role": wanted}
-            )
-            return await _link(connection, row)
+            row = await _made(session, name=name, role=wanted)
+            await session.audit("operator.invited", by=by, about=_about(row), detail={"role": wanted})
+            return await _link(session, row)
 
     @store_method
     async def link(self, operator: UUID, *, by: str) -> Invitation:
         """For somebody who forgot the password; raises UnknownOperator, OfTheProvider, OperatorLocked."""
-        async with self._pool.acquire(timeout=SECONDS) as connection, connection.transaction():
-            row = await _found(connection, operator)
-            if row["issuer"] is not None:
+        async with self._begin() as session:
+            row = await _found(session, operator)
+            if row.issuer is not None:
                 raise OfTheProvider
-            if row["disabled_at"] is not None:
+            if row.disabled_at is not None:
                 raise OperatorLocked
-            await hold_operator(connection, row["id"])
-            await append_audit(connection, actor=by, action="login_link.made", about=_about(row))
-            return await _link(connection, row)
+            await hold_operator(await session.driver(), row.id)
+            await session.audit("login_link.made", by=by, about=_about(row))
+            return await _link(session, row)
 
     @store_method
     async def change(
@@ -107,69 +118,59 @@ class OperatorAdmin:
         Raises UnknownOperator, StaleOperator, LastAdmin, OfTheProvider, BadOperator.
         """
         wanted = None if role is None else check_role(role)
-        async with self._pool.acquire(timeout=SECONDS) as connection, connection.transaction():
-            await _one_at_a_time(connection)
-            row = await _found(connection, operator)
-            if version is not None and version != row["version"]:
+        async with self._begin() as session:
+            await _one_at_a_time(session)
+            row = await _found(session, operator)
+            if version is not None and version != row.version:
                 raise StaleOperator(current=_shown(row))
             changes = _changes(row, role=wanted, locked=locked)
             if not changes:
                 return _shown(row)
-            if wanted is not None and "role" in changes and row["issuer"] is not None:
+            if "role" in changes and row.issuer is not None:
                 raise OfTheProvider
-            await _keep_an_admin(connection, row, changes)
-            now = await connection.fetchrow(
-                """UPDATE operators SET role = $2, version = version + 1,
-                          disabled_at = CASE WHEN $3 THEN coalesce(disabled_at, now()) END
-                    WHERE id = $1 RETURNING *""",
-                row["id"],
-                changes.get("role", row["role"]),
-                changes.get("locked", row["disabled_at"] is not None),
-            )
-            assert now is not None
-            await _after_change(connection, now, changes, by=by)
-            return _shown(now)
+            await _keep_an_admin(session, row, changes)
+            row.role, row.version = changes.get("role", row.role), row.version + 1
+            if "locked" in changes:
+                row.disabled_at = await session.scalar(select(func.now())) if changes["locked"] else None
+            await _after_change(session, row, changes, by=by)
+            return _shown(row)
 
     @store_method
     async def end_login(self, operator: UUID, login: UUID, *, by: str) -> bool:
         """False when there is no such login any more."""
-        async with self._pool.acquire(timeout=SECONDS) as connection, connection.transaction():
-            row = await _found(connection, operator)
-            return await _end(connection, row, by=by, login=login) > 0
+        async with self._begin() as session:
+            return await _end(session, await _found(session, operator), by=by, login=login) > 0
 
     @store_method
     async def end_logins(self, operator: UUID, *, by: str) -> int:
-        async with self._pool.acquire(timeout=SECONDS) as connection, connection.transaction():
-            return await _end(connection, await _found(connection, operator), by=by)
+        async with self._begin() as session:
+            return await _end(session, await _found(session, operator), by=by)
 
     @store_method
     async def end_own(self, operator_id: int, *, keep: str, login: UUID | None = None) -> int:
         """One of one's own logins, or all but the one of the token `keep`."""
-        async with self._pool.acquire(timeout=SECONDS) as connection, connection.transaction():
-            row = await connection.fetchrow("SELECT * FROM operators WHERE id = $1", operator_id)
-            assert row is not None
-            return await _end(connection, row, by=row["name"], login=login, keep=keep)
+        async with self._begin() as session:
+            row = await session.get_one(Operator, operator_id)
+            return await _end(session, row, by=row.name, login=login, keep=keep)
 
     @store_method
     async def named(self, name: str) -> UUID:
         """Raises UnknownOperator."""
-        found = await self._pool.fetchval(
-            "SELECT public_id FROM operators WHERE lower(name) = lower($1) ORDER BY name = $1 DESC LIMIT 1",
-            name,
-            timeout=SECONDS,
-        )
+        called = select(Operator.public_id).where(func.lower(Operator.name) == func.lower(name))
+        async with self._begin() as session:
+            found = (await session.exec(called.order_by(col(Operator.name) != name))).first()
         if found is None:
             raise UnknownOperator(advice=f"No operator is called {name}; ./evertalk operator list shows all.")
-        return UUID(str(found))
+        return found
 
     @store_method
     async def with_password(self, operator: UUID) -> int:
         """The internal id of who may have one; raises UnknownOperator, OfTheProvider."""
-        async with self._pool.acquire(timeout=SECONDS) as connection:
-            row = await _found(connection, operator)
-        if row["issuer"] is not None:
+        async with self._begin() as session:
+            row = await _found(session, operator)
+        if row.issuer is not None:
             raise OfTheProvider
-        return int(row["id"])
+        return row.id
 
     @store_method
     async def of_provider(self, *, issuer: str, subject: str, name: str, role: Role) -> int | None:
@@ -177,122 +178,101 @@ class OperatorAdmin:
 
         A name that somebody else has is never theirs: it gets the provider's name behind it, or a number.
         """
-        async with self._pool.acquire(timeout=SECONDS) as connection, connection.transaction():
-            await _one_at_a_time(connection)
-            row = await connection.fetchrow(
-                "SELECT * FROM operators WHERE issuer = $1 AND subject = $2", issuer, subject
-            )
+        async with self._begin() as session:
+            await _one_at_a_time(session)
+            known = select(Operator).where(Operator.issuer == issuer, Operator.subject == subject)
+            row = (await session.exec(known)).one_or_none()
             if row is None:
-                row = await connection.fetchrow(
-                    """INSERT INTO operators (name, role, issuer, subject) VALUES ($1, $2, $3, $4)
-                       RETURNING *""",
-                    await _free_name(connection, name),
-                    role,
-                    issuer,
-                    subject,
-                )
-                assert row is not None
-                detail: Mapping[str, Any] = {"role": role, "from": "provider"}
-                await append_audit(
-                    connection, actor=row["name"], action="operator.made", about=_about(row), detail=detail
-                )
-            if row["disabled_at"] is not None:
+                name = await _free_name(session, name)
+                row = await _made(session, name=name, role=role, issuer=issuer, subject=subject)
+                detail = {"role": role, "from": "provider"}
+                await session.audit("operator.made", by=name, about=_about(row), detail=detail)
+            if row.disabled_at is not None:
                 return None
-            if row["role"] != role:
-                await connection.execute(
-                    "UPDATE operators SET role = $2, version = version + 1 WHERE id = $1", row["id"], role
+            if row.role != role:
+                row.role, row.version = role, row.version + 1
+                detail = {"role": role}
+                await session.audit(
+                    "operator.changed", by="identity provider", about=_about(row), detail=detail
                 )
-                await append_audit(
-                    connection, actor="identity provider", action="operator.changed", about=_about(row),
-                    detail={"role": role},
-                )  # fmt: skip
-            return int(row["id"])
+            return row.id
 
 
-async def _one_at_a_time(connection: Any) -> None:
+async def _one_at_a_time(session: AdminSession) -> None:
     """Two admins who demote each other must not both succeed."""
-    await connection.execute("LOCK TABLE operators IN SHARE ROW EXCLUSIVE MODE", timeout=SECONDS)
+    await (await session.driver()).execute("LOCK TABLE operators IN SHARE ROW EXCLUSIVE MODE")
 
 
-async def _found(connection: Any, operator: UUID) -> asyncpg.Record:
-    row: asyncpg.Record | None = await connection.fetchrow(
-        "SELECT * FROM operators WHERE public_id = $1", operator, timeout=SECONDS
-    )
+async def _made(session: AdminSession, **columns: object) -> Operator:
+    new = insert(Operator).values(columns).returning(Operator)
+    row: Operator = (await session.exec(new)).scalars().one()
+    return row
+
+
+async def _found(session: AdminSession, operator: UUID) -> Operator:
+    row = (await session.exec(select(Operator).where(Operator.public_id == operator))).one_or_none()
     if row is None:
         raise UnknownOperator
     return row
 
 
-def _changes(row: asyncpg.Record, *, role: Role | None, locked: bool | None) -> dict[str, Any]:
+def _changes(row: Operator, *, role: Role | None, locked: bool | None) -> dict[str, Any]:
     wanted = {"role": role, "locked": locked}
-    stands = {"role": row["role"], "locked": row["disabled_at"] is not None}
+    stands = {"role": row.role, "locked": row.disabled_at is not None}
     return {name: value for name, value in wanted.items() if value is not None and value != stands[name]}
 
 
-async def _keep_an_admin(connection: Any, row: asyncpg.Record, changes: Mapping[str, Any]) -> None:
+async def _keep_an_admin(session: AdminSession, row: Operator, changes: Mapping[str, Any]) -> None:
     goes = changes.get("locked") or changes.get("role", "admin") != "admin"
-    if row["role"] != "admin" or row["disabled_at"] is not None or not goes:
+    if row.role != "admin" or row.disabled_at is not None or not goes:
         return
-    others = await connection.fetchval(
-        "SELECT count(*) FROM operators WHERE role = 'admin' AND disabled_at IS NULL AND id <> $1", row["id"]
-    )
-    if not others:
+    admins = select(1).where(Operator.role == "admin", col(Operator.disabled_at).is_(None))
+    if (await session.exec(admins.where(Operator.id != row.id))).first() is None:
         raise LastAdmin
 
 
-async def _after_change(connection: Any, row: asyncpg.Record, changes: Mapping[str, Any], *, by: str) -> None:
+async def _after_change(session: AdminSession, row: Operator, changes: Mapping[str, Any], *, by: str) -> None:
     """A locked operator is out at once; an unlocked one need not wait for failed tries to be forgotten."""
-    if changes.get("locked") is True:
-        await connection.execute("DELETE FROM operator_sessions WHERE operator_id = $1", row["id"])
-        await connection.execute("DELETE FROM login_links WHERE operator_id = $1", row["id"])
-        await connection.execute("DELETE FROM operator_steps WHERE operator_id = $1", row["id"])
-        await connection.execute("DELETE FROM login_places WHERE operator_id = $1", row["id"])
-    if changes.get("locked") is False:
-        await connection.execute("DELETE FROM login_tries WHERE operator_id = $1", row["id"])
-    action = {True: "operator.locked", False: "operator.unlocked"}.get(changes.get("locked", ""))
-    if action is not None:
-        await append_audit(connection, actor=by, action=action, about=_about(row))
+    gone: dict[bool | None, tuple[Any, ...]] = {
+        True: (OperatorSession, LoginLink, OperatorStep, LoginPlace), False: (LoginTries,)
+    }  # fmt: skip
+    for table in gone.get(changes.get("locked"), ()):
+        await session.exec(delete(table).where(table.operator_id == row.id))
+    if "locked" in changes:
+        action = "operator.locked" if changes["locked"] else "operator.unlocked"
+        await session.audit(action, by=by, about=_about(row))
     if "role" in changes:
-        detail = {"role": changes["role"]}
-        await append_audit(connection, actor=by, action="operator.changed", about=_about(row), detail=detail)
+        await session.audit("operator.changed", by=by, about=_about(row), detail={"role": changes["role"]})
 
 
 async def _end(
-    connection: Any, row: asyncpg.Record, *, by: str, login: UUID | None = None, keep: str = ""
+    session: AdminSession, row: Operator, *, by: str, login: UUID | None = None, keep: str = ""
 ) -> int:
-    ended = await connection.fetch(
-        """DELETE FROM operator_sessions WHERE operator_id = $1 AND token_hash <> $2
-              AND ($3::uuid IS NULL OR public_id = $3) RETURNING public_id""",
-        row["id"],
-        digest_of(keep),
-        login,
+    end = delete(OperatorSession).where(
+        col(OperatorSession.operator_id) == row.id, col(OperatorSession.token_hash) != digest_of(keep)
     )
+    if login is not None:
+        end = end.where(col(OperatorSession.public_id) == login)
+    ended = len((await session.exec(end.returning(col(OperatorSession.public_id)))).all())
     if ended:
-        detail = {"logins": len(ended)}
-        await append_audit(connection, actor=by, action="login.revoked", about=_about(row), detail=detail)
-    return len(ended)
+        await session.audit("login.revoked", by=by, about=_about(row), detail={"logins": ended})
+    return ended
 
 
-async def _link(connection: Any, row: asyncpg.Record) -> Invitation:
+async def _link(session: AdminSession, row: Operator) -> Invitation:
     """The newest link is the only one."""
     token = secrets.token_urlsafe(_TOKEN_BYTES)
-    await connection.execute("DELETE FROM login_links WHERE operator_id = $1 AND used_at IS NULL", row["id"])
-    expires_at = await connection.fetchval(
-        f"""INSERT INTO login_links (token_hash, operator_id, expires_at)
-            VALUES ($1, $2, now() + interval '{INVITATION_HOURS} hours') RETURNING expires_at""",
-        digest_of(token),
-        row["id"],
-    )
-    return Invitation(id=row["public_id"], name=row["name"], token=token, expires_at=expires_at)
+    unused = col(LoginLink.used_at).is_(None)
+    await session.exec(delete(LoginLink).where(col(LoginLink.operator_id) == row.id, unused))
+    end = func.now() + timedelta(hours=INVITATION_HOURS)
+    new = insert(LoginLink).values(token_hash=digest_of(token), operator_id=row.id, expires_at=end)
+    expires_at = (await session.exec(new.returning(col(LoginLink.expires_at)))).scalar_one()
+    return Invitation(id=row.public_id, name=row.name, token=token, expires_at=expires_at)
 
 
-async def _free_name(connection: Any, name: str) -> str:
-    taken = {
-        row["name"]
-        for row in await connection.fetch(
-            "SELECT lower(name) AS name FROM operators WHERE starts_with(lower(name), lower($1))", name
-        )
-    }
+async def _free_name(session: AdminSession, name: str) -> str:
+    lower = func.lower(Operator.name)
+    taken = set(await session.exec(select(lower).where(func.starts_with(lower, func.lower(name)))))
     number, free = 1, name
     while free.lower() in taken:
         number += 1
@@ -300,17 +280,17 @@ async def _free_name(connection: Any, name: str) -> str:
     return free
 
 
-def _about(row: asyncpg.Record) -> str:
-    return f"operator:{row['public_id']}"
+def _about(row: Operator) -> str:
+    return f"operator:{row.public_id}"
 
 
-def _shown(row: asyncpg.Record) -> dict[str, Any]:
+def _shown(row: Operator) -> dict[str, Any]:
     return {
-        "id": str(row["public_id"]),
-        "name": row["name"],
-        "role": row["role"],
-        "locked": row["disabled_at"] is not None,
-        "version": row["version"],
+        "id": str(row.public_id),
+        "name": row.name,
+        "role": row.role,
+        "locked": row.disabled_at is not None,
+        "version": row.version,
     }
 
 

@@ -54,6 +54,8 @@ class SignedIn:
     name: str
     role: Role
     has_password: bool
+    display_name: str = ""
+    """What people see."""
     by_provider: bool = False
     """Known to an identity provider, which alone lets them in."""
 
@@ -213,7 +215,7 @@ class Operators:
         """Whose token this is. `present=False` (a screen refreshing itself) does not keep it alive."""
         row = await self._pool.fetchrow(
             f"""WITH found AS (
-                  SELECT s.token_hash, s.seen_at, o.id, o.name, o.role,
+                  SELECT s.token_hash, s.seen_at, o.id, o.name, o.role, o.display_name,
                          o.password_hash IS NOT NULL AS has_password, o.issuer IS NOT NULL AS by_provider
                     FROM operator_sessions s JOIN operators o ON o.id = s.operator_id
                    WHERE s.token_hash = $1 AND s.expires_at > now() AND o.disabled_at IS NULL
@@ -225,13 +227,12 @@ class Operators:
                 SELECT * FROM found""",
             digest_of(token),
             present,
-            timeout=_STATEMENT_SECONDS,
         )
         if row is None:
             return None
         return SignedIn(
             operator_id=row["id"], name=row["name"], role=row["role"], has_password=row["has_password"],
-            by_provider=row["by_provider"],
+            by_provider=row["by_provider"], display_name=row["display_name"],
         )  # fmt: skip
 
     @store_method
@@ -239,7 +240,6 @@ class Operators:
         await self._pool.execute(
             "DELETE FROM operator_sessions WHERE token_hash = $1",
             digest_of(token),
-            timeout=_STATEMENT_SECONDS,
         )
 
     async def set_password(self, operator_id: int, password: str, *, keep: str = "") -> None:
@@ -260,14 +260,11 @@ class Operators:
                  FROM operators o LEFT JOIN operator_factors f ON f.operator_id = o.id
                 WHERE o.name = $1 AND o.disabled_at IS NULL AND o.issuer IS NULL""",
             name,
-            timeout=_STATEMENT_SECONDS,
         )
 
     @store_method
     async def _name_of(self, operator_id: int) -> str:
-        name = await self._pool.fetchval(
-            "SELECT name FROM operators WHERE id = $1", operator_id, timeout=_STATEMENT_SECONDS
-        )
+        name = await self._pool.fetchval("SELECT name FROM operators WHERE id = $1", operator_id)
         return str(name or "")
 
     @store_method
@@ -280,7 +277,6 @@ class Operators:
             operator_id,
             hashed,
             keep,
-            timeout=_STATEMENT_SECONDS,
         )
 
     @store_method
@@ -300,7 +296,6 @@ class Operators:
             action,
             about,
             minutes,
-            timeout=_STATEMENT_SECONDS,
         )
         if not told:
             await self.record(actor=actor, action=action, about=about)
@@ -330,11 +325,7 @@ async def hold_operator(
 
     It is a write, so that it waits for `LOCK TABLE operators` of the roster while nothing else is held.
     """
-    await connection.execute(
-        "UPDATE operators SET last_login_at = last_login_at WHERE id = $1",
-        operator_id,
-        timeout=_STATEMENT_SECONDS,
-    )
+    await connection.execute("UPDATE operators SET last_login_at = last_login_at WHERE id = $1", operator_id)
 
 
 async def _begin_step(
@@ -352,7 +343,6 @@ async def _begin_step(
         digest_of(token),
         operator_id,
         how,
-        timeout=_STATEMENT_SECONDS,
     )
     return None if made is None else CodeNeeded(token=token)
 
@@ -385,7 +375,6 @@ async def begin_login(
         how,
         source[:100],
         browser_words(browser),
-        timeout=_STATEMENT_SECONDS,
     )
     if name is None:
         return None

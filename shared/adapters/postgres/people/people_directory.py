@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-import asyncpg
-
 from shared.adapters.postgres.db.pool import store_method
+from shared.adapters.postgres.db.store import PoolStore
 from shared.adapters.postgres.people.account_links_sql import ONE_AT_A_TIME
 from shared.adapters.postgres.people.operator_auth import append_audit
 
@@ -27,11 +26,8 @@ class PersonRow:
     last_active_at: datetime
 
 
-class PostgresPeopleDirectory:
+class PostgresPeopleDirectory(PoolStore):
     """Raises StorageUnavailable."""
-
-    def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
-        self._pool = pool
 
     @store_method
     async def find(self, search: str = "") -> list[PersonRow]:

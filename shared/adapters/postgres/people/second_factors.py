@@ -8,12 +8,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, TypeAlias
+from typing import Any
 
 import asyncpg
 
 from shared.adapters.encryption import Encryption, Sealed
 from shared.adapters.postgres.db.pool import store_method
+from shared.adapters.postgres.db.store import Pool
 from shared.adapters.postgres.people.login_tries import LoginTries, keys_of, remember_place
 from shared.adapters.postgres.people.operator_auth import (
     How,
@@ -37,7 +38,6 @@ from shared.core.identity.totp import (
 )
 from shared.core.values.errors import EvertalkError, StorageUnavailable
 
-Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
 ISSUER = "Evertalk"
 SECONDS = 10.0
 PENDING_MINUTES = 30
@@ -97,7 +97,6 @@ class SecondFactors:
             """SELECT confirmed_at, cardinality(recovery) AS codes FROM operator_factors
                 WHERE operator_id = $1 AND confirmed_at IS NOT NULL""",
             operator_id,
-            timeout=SECONDS,
         )
         return None if row is None else (row["confirmed_at"], row["codes"])
 
@@ -106,7 +105,7 @@ class SecondFactors:
         """It counts from the first right code on. Raises OfTheProvider, HasFactor."""
         key = secrets.token_bytes(KEY_BYTES)
         sealed = (await asyncio.to_thread(self._vault)).seal(key, about=_about(operator_id))
-        name = await self._pool.fetchval(_BEGIN, operator_id, sealed.key_id, sealed.data, timeout=SECONDS)
+        name = await self._pool.fetchval(_BEGIN, operator_id, sealed.key_id, sealed.data)
         if name is None:
             raise HasFactor if await self.state(operator_id) else OfTheProvider
         return FactorBegun(key=shown_key(key), address=app_address(key, name=name, issuer=ISSUER))
@@ -158,7 +157,7 @@ class SecondFactors:
 
     @store_method
     async def _begun(self, token: str) -> asyncpg.Record | None:
-        return await self._pool.fetchrow(_STEP, digest_of(token), timeout=SECONDS)
+        return await self._pool.fetchrow(_STEP, digest_of(token))
 
     async def _counted(self, operator_id: int, source: str) -> dict[str, bytes] | TooManyTries:
         """At an address the same count as of passwords: who has one of both guesses the other no faster.
@@ -178,9 +177,7 @@ class SecondFactors:
 
     @store_method
     async def _name(self, operator_id: int) -> str:
-        name = await self._pool.fetchval(
-            "SELECT name FROM operators WHERE id = $1", operator_id, timeout=SECONDS
-        )
+        name = await self._pool.fetchval("SELECT name FROM operators WHERE id = $1", operator_id)
         return str(name or "")
 
     @store_method

@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import asyncpg
-
 from shared.adapters.postgres.db.pool import store_method
+from shared.adapters.postgres.db.store import PoolStore
 from shared.adapters.postgres.people.visitors import VisitorRow, new_token
 
 TICKET_SECONDS = 30
@@ -23,11 +22,8 @@ class Admitted:
     wishes: Mapping[str, Any]
 
 
-class PostgresTickets:
+class PostgresTickets(PoolStore):
     """Each method is one transaction, so that any web process may redeem; raises StorageUnavailable."""
-
-    def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
-        self._pool = pool
 
     @store_method
     async def issue(self, row: VisitorRow, wishes: Mapping[str, Any]) -> str:

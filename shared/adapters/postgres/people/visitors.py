@@ -13,6 +13,7 @@ import asyncpg
 
 from shared.adapters.encryption import Sealed
 from shared.adapters.postgres.db.pool import store_method
+from shared.adapters.postgres.db.store import PoolStore
 
 TOKEN_BYTES = 32
 YEARS = 1
@@ -52,11 +53,8 @@ def new_token() -> str:
     return secrets.token_urlsafe(TOKEN_BYTES)
 
 
-class PostgresVisitors:
+class PostgresVisitors(PoolStore):
     """Each method is one transaction; raises StorageUnavailable."""
-
-    def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
-        self._pool = pool
 
     @store_method
     async def sites(self) -> dict[str, SiteRow]:
@@ -89,6 +87,12 @@ class PostgresVisitors:
     async def revoke(self, token: str) -> None:
         """From now on it opens nothing."""
         await self._pool.execute("DELETE FROM visitors WHERE token_hash = $1", token_hash(token))
+
+    @store_method
+    async def note_refused(self, site: str, origin: str) -> None:
+        """Of each site the latest are kept."""
+        await self._pool.execute(_REFUSED, site, origin)
+        await self._pool.execute(_FORGOTTEN, site, REFUSED_KEPT)
 
     @store_method
     async def ended(
@@ -195,3 +199,14 @@ def _site(row: asyncpg.Record) -> SiteRow:
 
 def token_hash(token: str) -> bytes:
     return hashlib.sha256(token.encode()).digest()
+
+
+REFUSED_KEPT = 50
+_REFUSED = """
+INSERT INTO refused_origins (site, origin) VALUES ($1, $2)
+ON CONFLICT (site, origin) DO UPDATE SET refused = refused_origins.refused + 1, last_at = now()
+"""
+_FORGOTTEN = """
+DELETE FROM refused_origins WHERE site = $1 AND origin IN (
+  SELECT origin FROM refused_origins WHERE site = $1 ORDER BY last_at DESC OFFSET $2)
+"""

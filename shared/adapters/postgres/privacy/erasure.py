@@ -10,6 +10,7 @@ import asyncpg
 from asyncpg.pool import PoolConnectionProxy
 
 from shared.adapters.postgres.db.pool import store_method
+from shared.adapters.postgres.db.store import PoolStore
 from shared.adapters.postgres.people.account_links_sql import ONE_AT_A_TIME
 from shared.adapters.postgres.people.operator_auth import append_audit
 from shared.adapters.postgres.privacy import erasure_sql as sql
@@ -25,11 +26,8 @@ _SCAN_SECONDS = 120
 """Whether others were sent the same parts is looked up in all audits; nobody waits for it but this."""
 
 
-class PostgresErasure:
+class PostgresErasure(PoolStore):
     """Raises StorageUnavailable, UnknownSession."""
-
-    def __init__(self, pool: asyncpg.Pool[Record]) -> None:
-        self._pool = pool
 
     @store_method
     async def load_preview(self, session_id: int) -> Preview:

@@ -9,6 +9,7 @@ from uuid import UUID
 import asyncpg
 
 from shared.adapters.postgres.db.pool import store_method
+from shared.adapters.postgres.db.store import PoolStore
 from shared.adapters.postgres.memory.notes import erase_notes
 from shared.adapters.postgres.privacy.erasure import PostgresErasure
 from shared.core.privacy.erasures import AGAIN, Erased
@@ -18,11 +19,8 @@ _OVERLAP = 200
 """Numbers are given when an erasure begins, and seen when it commits: the last ones are looked at again."""
 
 
-class PostgresErasureLog:
+class PostgresErasureLog(PoolStore):
     """Raises StorageUnavailable."""
-
-    def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
-        self._pool = pool
 
     @store_method
     async def since(self, number: int) -> tuple[list[Erased], int]:

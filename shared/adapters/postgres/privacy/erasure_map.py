@@ -186,6 +186,7 @@ ACTIONS: Mapping[str, Action] = {
     "erasures": Keep(why="the log of erasures itself: numbers, ids, hashes; its work goes when it ends"),
     "agents": Keep(why="an operator's configuration"),
     "sites": Keep(why="an operator's configuration"),
+    "refused_origins": Keep(why="addresses of sites, of nobody who talks"),
     "site_secrets": Keep(why="an operator's configuration, sealed"),
     "telegram_bots": Keep(why="an operator's configuration"),
     "deployment": Keep(why="about this installation"),

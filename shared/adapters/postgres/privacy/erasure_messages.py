@@ -170,8 +170,14 @@ _STATEMENTS = {
            CROSS JOIN LATERAL jsonb_array_elements(e.blocks) AS b
            WHERE e.session_id = $1 AND e.seq = ANY ($2::bigint[]))
            AND NOT EXISTS (
+             -- What a tool has shown again later is no reason to keep a picture.
              SELECT FROM entries o WHERE o.session_id = $1 AND o.seq <> ALL ($2::bigint[])
+                AND (o.author <> 'tool' OR o.seq < (SELECT min(n) FROM unnest($2::bigint[]) n))
                 AND o.blocks @> jsonb_build_array(jsonb_build_object('attachment_id', a.id)))
+           OR a.session_id = $1 AND a.public_id IN (
+             SELECT (f ->> 'id')::uuid FROM events v JOIN entries e USING (session_id, seq)
+              CROSS JOIN LATERAL jsonb_array_elements(v.payload -> 'attachments') AS f
+              WHERE v.session_id = $1 AND v.seq = ANY ($2::bigint[]) AND e.author = 'assistant')
         RETURNING 1) SELECT count(*) FROM u""",
     "flushes": """
       WITH u AS (

@@ -9,6 +9,7 @@ import asyncpg
 from asyncpg.pool import PoolConnectionProxy
 
 from shared.adapters.postgres.db.pool import store_method
+from shared.adapters.postgres.db.store import PoolStore
 from shared.adapters.postgres.privacy.erasure_sql import FAMILY
 from shared.core.privacy.export import ExportedSession, ExportHead, message_of, summary_of
 from shared.core.values.errors import UnknownSession
@@ -20,11 +21,8 @@ _MORE = ("reminders",)
 _NOBODYS = ("id", "session_id", "party_id", "address_id", "leased_by", "epoch", "hash")
 
 
-class PostgresExport:
+class PostgresExport(PoolStore):
     """Raises StorageUnavailable, UnknownSession."""
-
-    def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
-        self._pool = pool
 
     @store_method
     async def count_messages(self, session_id: int) -> int:

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-import asyncpg
-
 from shared.adapters.postgres.db.partitions import MONTHS_OF, PARTITIONED
 from shared.adapters.postgres.db.pool import store_method
+from shared.adapters.postgres.db.store import PoolStore
 
 BATCH = 2_000
 BATCHES_AT_MOST = 20
@@ -50,6 +49,11 @@ class Stays:
 
 Rule: TypeAlias = Sweep | Months | Stays
 
+
+def _expired(key: str) -> Sweep:
+    return Sweep(days=1, key=key, where="expires_at < now() - {age}", told="a day after they expire")
+
+
 _FORGET = "until they are erased; with `EVERTALK_RETENTION_DAYS`, that many days after the last message"
 _WITH_TALK = "as long as the conversation"
 
@@ -86,12 +90,7 @@ RULES: Mapping[str, Rule] = {
     "recall_words": Stays(told="as long as the messages that they count"),
     "knowledge": Stays(told="as long as the file"),
     "party_links": Stays(told="permanently; ids and times only"),
-    "note_lists": Sweep(
-        days=1,
-        key="session_id, address_id",
-        where="expires_at < now() - {age}",
-        told="a day after they expire",
-    ),
+    "note_lists": _expired("session_id, address_id"),
     "link_guesses": Sweep(days=1, key="id", where="at < now() - {age}", told="a day"),
     "sessions": Stays(told="permanently; numbers only"),
     "session_totals": Stays(told="permanently; numbers only"),
@@ -114,14 +113,18 @@ RULES: Mapping[str, Rule] = {
     ),
     "agents": Stays(told="configuration"),
     "sites": Stays(told="configuration"),
+    "refused_origins": Sweep(
+        days=30,
+        key="site, origin",
+        where="last_at < now() - {age}",
+        told="30 days after they last asked",
+    ),
     "site_secrets": Stays(told="configuration"),
     "telegram_bots": Stays(told="configuration"),
     "telegram_access": Stays(told="until an operator changes it"),
     "operators": Stays(told="configuration"),
     "operator_factors": Stays(told="configuration, encrypted"),
-    "operator_steps": Sweep(
-        days=1, key="token_hash", where="expires_at < now() - {age}", told="a day after they expire"
-    ),
+    "operator_steps": _expired("token_hash"),
     "api_keys": Sweep(
         days=365,
         key="id",
@@ -204,27 +207,17 @@ RULES: Mapping[str, Rule] = {
     ),
     "audit_rows": Months(months=6, told="6 months, by monthly partition"),
     "usage": Months(months=24, told="24 months, by monthly partition"),
-    "one_time_codes": Sweep(
-        days=1, key="code_hash", where="expires_at < now() - {age}", told="a day after they expire"
-    ),
-    "login_links": Sweep(
-        days=1, key="token_hash", where="expires_at < now() - {age}", told="a day after they expire"
-    ),
+    "one_time_codes": _expired("code_hash"),
+    "login_links": _expired("token_hash"),
     "login_tries": Sweep(
         days=1, key="key", where="last_at < now() - {age}", told="a day after the last failed login"
     ),
     "login_places": Sweep(
         days=90, key="key", where="at < now() - {age}", told="90 days after the last login there"
     ),
-    "operator_sessions": Sweep(
-        days=1, key="token_hash", where="expires_at < now() - {age}", told="a day after they expire"
-    ),
-    "visitors": Sweep(
-        days=1, key="token_hash", where="expires_at < now() - {age}", told="a day after they expire"
-    ),
-    "recovery_codes": Sweep(
-        days=1, key="address_id", where="expires_at < now() - {age}", told="a day after they expire"
-    ),
+    "operator_sessions": _expired("token_hash"),
+    "visitors": _expired("token_hash"),
+    "recovery_codes": _expired("address_id"),
     "workers": Sweep(
         days=7,
         key="id",
@@ -245,11 +238,8 @@ RULES: Mapping[str, Rule] = {
 }
 
 
-class PostgresRetention:
+class PostgresRetention(PoolStore):
     """Raises StorageUnavailable."""
-
-    def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
-        self._pool = pool
 
     async def sweep(self, table: str) -> int:
         """Of one table what is too old, in batches; how many rows went."""

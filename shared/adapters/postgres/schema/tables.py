@@ -1,6 +1,7 @@
 """Every table, with the constraints that carry the promise; `migrations/` is compared with this file.
 
-Hot statements are written as SQL in the stores beside this file: the tables here are their contract.
+Hot statements are written as SQL in the stores beside this file: the tables here are their contract. What
+SQLModel cannot say, which is functions, triggers, views and partitions, stands in `migrations/` alone.
 How long rows are kept stands in `retention.py`, what forgetting does with them in `erasure_map.py`.
 """
 
@@ -12,7 +13,6 @@ from uuid import UUID
 
 from sqlalchemy import (
     ARRAY,
-    DDL,
     BigInteger,
     Boolean,
     CheckConstraint,
@@ -22,45 +22,31 @@ from sqlalchemy import (
     ForeignKeyConstraint,
     Identity,
     Index,
-    Integer,
-    LargeBinary,
     Table,
-    Text,
     UniqueConstraint,
-    event,
     text,
 )
-from sqlalchemy.dialects.postgresql import TSVECTOR
-from sqlmodel import Field, SQLModel
+from sqlalchemy.dialects.postgresql import TSVECTOR, ExcludeConstraint
+from sqlmodel import SQLModel
 
+import shared.adapters.postgres.schema.administration  # noqa: F401  the tables register themselves
 from shared.adapters.postgres.db.columns import (
+    belongs,
     big,
     digest,
+    field,
     flag,
     identity,
     json,
     moment,
+    one_of,
     public_id,
     small,
+    small_list,
+    text_list,
     words,
 )
 from shared.adapters.postgres.db.sort_keys import CACHE_PCT, CONTEXT_PCT, KNOWN_COST, READ_TOKENS
-
-
-def field(column: Any) -> Any:
-    return Field(default=None, sa_column=column)
-
-
-def belongs(table: str, *columns: str, name: str) -> ForeignKeyConstraint:
-    return ForeignKeyConstraint(columns, [f"{table}.{column}" for column in columns], name=name)
-
-
-def text_list(*, default: str | None = None) -> Any:
-    return Column(ARRAY(Text), nullable=False, server_default=text(default) if default else None)
-
-
-def small_list() -> Any:
-    return Column(ARRAY(Integer), nullable=False, server_default=text("'{}'"))
 
 
 def found_words() -> Any:
@@ -89,11 +75,6 @@ def by_time(name: str, column: str) -> Index:
     return Index(name, column, postgresql_using="brin", postgresql_with=ranges)
 
 
-def one_of(column: str, *values: str, name: str) -> CheckConstraint:
-    listed = ", ".join(f"'{value}'" for value in values)
-    return CheckConstraint(f"{column} IN ({listed})", name=name)
-
-
 class Deployment(SQLModel, table=True):
     """One row: what is true of this installation. A restore and a promoted standby raise `log_epoch`."""
 
@@ -104,16 +85,6 @@ class Deployment(SQLModel, table=True):
     created_at: datetime = field(moment())
     timeline: str = field(words(default=""))
     """Of the server that wrote last; empty where it does not tell."""
-
-
-class Agent(SQLModel, table=True):
-    __tablename__ = "agents"
-    id: int = field(identity())
-    name: str = field(words(unique=True))
-    config: dict[str, Any] = field(json())
-    version: int = field(big(default="1"))
-    created_at: datetime = field(moment())
-    updated_at: datetime = field(moment())
 
 
 class Party(SQLModel, table=True):
@@ -147,37 +118,6 @@ class Party(SQLModel, table=True):
     network: str | None = field(words(null=True))
     """Where an anonymous visitor was seen last: a keyed hash of an IPv4 address or an IPv6 /56."""
     network_at: datetime | None = field(moment(null=True))
-
-
-class Site(SQLModel, table=True):
-    """Where a widget may live, and for whom."""
-
-    __tablename__ = "sites"
-    __table_args__ = (one_of("audience", "personal", "public", name="site_audience"),)
-    name: str = field(words(key=True))
-    audience: str = field(words(default="personal"))
-    allowed_origins: list[str] = field(text_list(default="'{}'::text[]"))
-    agent_id: int = field(big(to="agents.id"))
-    created_at: datetime = field(moment())
-    config: dict[str, Any] = field(json())
-    """Checked by `shared/config/sites.py`."""
-    version: int = field(big(default="1"))
-
-
-class SiteSecret(SQLModel, table=True):
-    """Signs who a site's people are; sealed, and two at once so that one can replace the other."""
-
-    __tablename__ = "site_secrets"
-    __table_args__ = (
-        CheckConstraint("slot IN (1, 2)", name="site_has_two_secrets"),
-        ForeignKeyConstraint(["site"], ["sites.name"], name="site_secret_site"),
-    )
-    site: str = field(words(key=True))
-    slot: int = field(small(key=True))
-    secret_id: str = field(words())
-    key_id: str = field(words())
-    sealed: bytes = field(digest())
-    created_at: datetime = field(moment())
 
 
 class Session(SQLModel, table=True):
@@ -277,7 +217,7 @@ class SessionTotals(SQLModel, table=True):
     )
     session_id: int = field(big(key=True))
     total_tokens: int = field(big(default="0"))
-    """All that was read, cached or not, and all that was said: the sum of the four, see `TOTALS`."""
+    """All that was read, cached or not, and all that was said: the sum of the four, by a trigger."""
     total_tokens_estimate: int = field(big(default="0"))
     input_tokens: int = field(big(default="0"))
     output_tokens: int = field(big(default="0"))
@@ -563,6 +503,14 @@ class Link(SQLModel, table=True):
         Index("links_of_session", "session_id", "id"),
         Index("links_written", "id", postgresql_where=text("kind IN ('summary', 'digest')")),
         Index("links_undone", "session_id", postgresql_where=text("undone_at IS NOT NULL")),
+        ExcludeConstraint(
+            ("session_id", "="),
+            (text("int8range(from_turn, through_turn, '[]')"), "&&"),
+            name="active_links_do_not_overlap",
+            where=text("active"),
+            deferrable=True,
+            initially="DEFERRED",
+        ),
     )
     id: int = field(identity())
     public_id: UUID = field(public_id())
@@ -1175,7 +1123,7 @@ class TurnContextAudit(SQLModel, table=True):
     recipe: dict[str, Any] | None = field(json(null=True))
     model_ms: int | None = field(big(null=True))
     """How long the turn's calls of its model took together; null where nobody measured."""
-    hashes: bytes | None = field(Column(LargeBinary, nullable=True))
+    hashes: bytes | None = field(digest(null=True))
     """The keys of the prompt's parts, 32 bytes each, one behind the other."""
     plan: str | None = field(words(null=True))
     """JSON: of the recipe what does not follow from other columns; null after forgetting."""
@@ -1246,26 +1194,6 @@ class Lease(SQLModel, table=True):
     leased_by: int | None = field(big(null=True, to="workers.id"))
     epoch: int = field(big(default="0"))
     taken_at: datetime = field(moment())
-
-
-class TelegramBot(SQLModel, table=True):
-    """A bot of this deployment, and what ails it."""
-
-    __tablename__ = "telegram_bots"
-    __table_args__ = (
-        one_of("audience", "personal", "public", name="telegram_bot_audience"),
-        one_of("access", "pairing", "allowlist", "open", name="telegram_bot_access"),
-        one_of("mode", "polling", "webhook", name="telegram_bot_mode"),
-    )
-    bot_id: int = field(big(key=True))
-    username: str = field(words(default=""))
-    agent_id: int = field(big(to="agents.id"))
-    audience: str = field(words(default="personal"))
-    access: str = field(words(default="pairing"))
-    mode: str = field(words(default="polling"))
-    problem: str = field(words(default=""))
-    heard_at: datetime | None = field(moment(null=True))
-    created_at: datetime = field(moment())
 
 
 class TelegramAccess(SQLModel, table=True):
@@ -1387,6 +1315,13 @@ class Reminder(SQLModel, table=True):
         CheckConstraint(
             "(ended_at IS NULL) = (state IN ('pending', 'claimed'))", name="reminder_end_has_a_time"
         ),
+        CheckConstraint(
+            "repeat ~ '^((day|week|month)/[0-9]{1,2}/[a-z0-9,]*/[0-2][0-9]:[0-5][0-9])?$'",
+            name="reminder_repeat_is_a_rule",
+        ),
+        CheckConstraint(
+            "paused_at IS NULL OR (state = 'pending' AND repeat <> '')", name="reminder_pauses_while_it_waits"
+        ),
         Index("reminders_due", "tell_at", postgresql_where=text("state = 'pending'")),
         Index("reminders_claimed", "id", postgresql_where=text("state = 'claimed'")),
         Index("reminders_of_party", "party_id", "due_at"),
@@ -1410,6 +1345,9 @@ class Reminder(SQLModel, table=True):
     created_at: datetime = field(moment())
     claimed_at: datetime | None = field(moment(null=True))
     ended_at: datetime | None = field(moment(null=True))
+    repeat: str = field(words(default=""))
+    """When it comes again; each time is a row of its own, added when the one before begins its turn."""
+    paused_at: datetime | None = field(moment(null=True))
 
 
 class Handover(SQLModel, table=True):
@@ -1475,185 +1413,6 @@ class Feedback(SQLModel, table=True):
     cids: list[str] = field(text_list(default="'{}'::text[]"))
 
 
-class Operator(SQLModel, table=True):
-    """Who runs the program; one of an identity provider has `issuer` and `subject` and no password."""
-
-    __tablename__ = "operators"
-    __table_args__ = (
-        one_of("role", "viewer", "operator", "admin", name="operator_role"),
-        CheckConstraint("(issuer IS NULL) = (subject IS NULL)", name="operator_of_a_provider"),
-        CheckConstraint("issuer IS NULL OR password_hash IS NULL", name="operator_has_one_way_in"),
-        UniqueConstraint("issuer", "subject", name="operator_identity"),
-    )
-    id: int = field(identity())
-    name: str = field(words(unique=True))
-    role: str = field(words(default="admin"))
-    password_hash: str | None = field(words(null=True))
-    created_at: datetime = field(moment())
-    disabled_at: datetime | None = field(moment(null=True))
-    public_id: UUID = field(public_id())
-    version: int = field(small(default="1"))
-    issuer: str | None = field(words(null=True))
-    subject: str | None = field(words(null=True))
-    last_login_at: datetime | None = field(moment(null=True))
-
-
-class OperatorSession(SQLModel, table=True):
-    """A browser in which an operator is logged in."""
-
-    __tablename__ = "operator_sessions"
-    __table_args__ = (one_of("how", "link", "password", "provider", name="operator_session_how"),)
-    token_hash: bytes = field(digest(key=True))
-    operator_id: int = field(big(to="operators.id"))
-    created_at: datetime = field(moment())
-    seen_at: datetime = field(moment())
-    expires_at: datetime = field(moment(now=False))
-    public_id: UUID = field(public_id())
-    how: str = field(words(default="link"))
-    source: str = field(words(default=""))
-    browser: str = field(words(default=""))
-
-
-class LoginTries(SQLModel, table=True):
-    """Failed logins by the hash of an account, an address, or both; whoever asks too often waits longer."""
-
-    __tablename__ = "login_tries"
-    __table_args__ = (
-        CheckConstraint("failures >= 0", name="login_tries_count"),
-        CheckConstraint("octet_length(key) = 32", name="login_tries_are_of_hashes"),
-    )
-    key: bytes = field(digest(key=True))
-    operator_id: int | None = field(big(null=True, to="operators.id"))
-    failures: int = field(small(default="0"))
-    last_at: datetime = field(moment())
-    refused_until: datetime | None = field(moment(null=True))
-
-
-class LoginPlace(SQLModel, table=True):
-    """Where an operator has logged in, by a keyed hash of both: there no stranger's tries count."""
-
-    __tablename__ = "login_places"
-    __table_args__ = (
-        CheckConstraint("octet_length(key) = 32", name="login_places_are_hashes"),
-        Index("login_places_of_operator", "operator_id", "at"),
-    )
-    key: bytes = field(digest(key=True))
-    operator_id: int = field(big(to="operators.id"))
-    at: datetime = field(moment())
-
-
-class LoginLink(SQLModel, table=True):
-    """A link that logs an operator in once."""
-
-    __tablename__ = "login_links"
-    token_hash: bytes = field(digest(key=True))
-    operator_id: int = field(big(to="operators.id"))
-    created_at: datetime = field(moment())
-    expires_at: datetime = field(moment(now=False))
-    used_at: datetime | None = field(moment(null=True))
-
-
-class OperatorFactor(SQLModel, table=True):
-    """An operator's authenticator app: its key, sealed, and hashes of the codes for when it is lost."""
-
-    __tablename__ = "operator_factors"
-    __table_args__ = (
-        CheckConstraint("confirmed_at IS NOT NULL OR recovery = '{}'", name="factor_opens_when_confirmed"),
-    )
-    operator_id: int = field(big(key=True, to="operators.id"))
-    key_id: str = field(words())
-    sealed: bytes = field(digest())
-    last_step: int = field(big(default="0"))
-    recovery: list[bytes] = field(Column(ARRAY(LargeBinary), nullable=False, server_default=text("'{}'")))
-    created_at: datetime = field(moment())
-    confirmed_at: datetime | None = field(moment(null=True))
-
-
-class OperatorStep(SQLModel, table=True):
-    """Half a login: the password was right, the code is still to come."""
-
-    __tablename__ = "operator_steps"
-    __table_args__ = (
-        one_of("how", "link", "password", name="operator_step_how"),
-        Index("operator_steps_of_operator", "operator_id"),
-    )
-    token_hash: bytes = field(digest(key=True))
-    operator_id: int = field(big(to="operators.id"))
-    how: str = field(words())
-    created_at: datetime = field(moment())
-    expires_at: datetime = field(moment(now=False))
-
-
-class ApiKey(SQLModel, table=True):
-    """What a program may do over REST, by a token that is kept as a hash only."""
-
-    __tablename__ = "api_keys"
-    __table_args__ = (
-        CheckConstraint("cardinality(scopes) > 0", name="api_key_may_something"),
-        CheckConstraint("octet_length(token_hash) = 32", name="api_key_is_kept_as_a_hash"),
-        ForeignKeyConstraint(["site"], ["sites.name"], name="api_key_site", ondelete="CASCADE"),
-        ForeignKeyConstraint(["agent_id"], ["agents.id"], name="api_key_agent", ondelete="CASCADE"),
-        Index("api_key_of_a_name", "name", unique=True, postgresql_where=text("revoked_at IS NULL")),
-    )
-    id: int = field(identity())
-    name: str = field(words())
-    prefix: str = field(words())
-    token_hash: bytes = field(digest(unique=True))
-    scopes: list[str] = field(text_list())
-    site: str | None = field(words(null=True))
-    agent_id: int | None = field(big(null=True))
-    created_at: datetime = field(moment())
-    expires_at: datetime | None = field(moment(null=True))
-    last_used_at: datetime | None = field(moment(null=True))
-    revoked_at: datetime | None = field(moment(null=True))
-
-
-class AuditRecord(SQLModel, table=True):
-    """Who read or changed what; each row carries the hash of the one before. Ids, never text."""
-
-    __tablename__ = "audit"
-    __table_args__ = (
-        Index("audit_by_actor", "actor", "id"),
-        Index("audit_by_action", "action", "id"),
-        Index("audit_by_time", "at"),
-    )
-    id: int = field(identity())
-    at: datetime = field(moment())
-    actor: str = field(words())
-    action: str = field(words())
-    object: str = field(words(default=""))
-    detail: dict[str, Any] = field(json())
-    prev_hash: bytes = field(digest())
-    hash: bytes = field(digest(unique=True))
-
-
-def _counting(table: str, lane: str, owner: str) -> tuple[str, ...]:
-    """How often each word occurs in a table's passages, kept in `recall_words` by triggers."""
-    return (
-        f"""CREATE FUNCTION count_words_of_{table}() RETURNS trigger LANGUAGE plpgsql AS $$
-       DECLARE sign int := CASE TG_OP WHEN 'INSERT' THEN 1 ELSE -1 END;
-       BEGIN
-         INSERT INTO recall_words AS w (lane, owner, lexeme, passages, terms)
-         SELECT '{lane}', c.{owner}, t.lexeme, sign * count(*), sign * sum(t.terms)
-           FROM changed c CROSS JOIN LATERAL (
-                SELECT lexeme, cardinality(positions) AS terms FROM unnest(c.vector)
-                UNION ALL SELECT '', c.terms) t
-          GROUP BY c.{owner}, t.lexeme ORDER BY c.{owner}, t.lexeme
-         ON CONFLICT (lane, owner, lexeme) DO UPDATE
-            SET passages = w.passages + excluded.passages, terms = w.terms + excluded.terms;
-         IF TG_OP = 'DELETE' THEN
-           DELETE FROM recall_words w WHERE w.lane = '{lane}' AND w.passages <= 0
-              AND w.owner IN (SELECT {owner} FROM changed);
-         END IF;
-         RETURN NULL;
-       END $$""",
-        f"""CREATE TRIGGER count_added_words AFTER INSERT ON {table} REFERENCING NEW TABLE AS changed
-       FOR EACH STATEMENT EXECUTE FUNCTION count_words_of_{table}()""",
-        f"""CREATE TRIGGER count_gone_words AFTER DELETE ON {table} REFERENCING OLD TABLE AS changed
-       FOR EACH STATEMENT EXECUTE FUNCTION count_words_of_{table}()""",
-    )
-
-
 class Erasure(SQLModel, table=True):
     """The log of what was erased, without content; `work` says what is left to do and goes with its end.
 
@@ -1688,448 +1447,3 @@ class ErasureWish(SQLModel, table=True):
     __tablename__ = "erasure_wishes"
     session_id: int = field(big(key=True, to="sessions.id"))
     asked_at: datetime = field(moment())
-
-
-BEFORE_TABLES = (
-    "CREATE EXTENSION IF NOT EXISTS btree_gist",
-    """CREATE FUNCTION name_pieces(text) RETURNS text[]
-       LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
-         SELECT coalesce(array_agg(DISTINCT substr(lower($1), n, 3)), '{}')
-           FROM generate_series(1, length($1) - 2) n $$""",
-    """CREATE FUNCTION recall_keys(bigint, tsvector) RETURNS text[]
-       LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
-         SELECT array_agg($1 || ':' || lexeme) FROM unnest(tsvector_to_array($2)) AS lexeme $$""",
-)
-ENTRIES = (
-    """CREATE FUNCTION key_cid(text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
-         SELECT CASE WHEN $1 LIKE 'web:%' THEN substr($1, 5)
-                     WHEN $1 LIKE 'operator:%' THEN substr($1, 10) END $$""",
-    """CREATE VIEW entries AS
-       SELECT session_id, seq,
-              coalesce(role, CASE author WHEN 'assistant' THEN 'assistant' ELSE 'user' END) AS role, author,
-              CASE WHEN words IS NULL THEN blocks
-                   ELSE jsonb_build_array(jsonb_build_object('type', 'text', 'text', words)) END AS blocks,
-              tokens, dedupe_key, coalesce(cid, key_cid(dedupe_key)) AS cid, replaces_seq, at
-         FROM entry_rows""",
-    "ALTER VIEW entries ALTER COLUMN at SET DEFAULT now()",
-    """CREATE FUNCTION plain_words(jsonb) RETURNS text LANGUAGE sql STABLE PARALLEL SAFE AS $$
-         SELECT words FROM (SELECT $1 -> 0 ->> 'text' AS words) AS first
-          WHERE $1 = jsonb_build_array(jsonb_build_object('type', 'text', 'text', words)) $$""",
-    """CREATE FUNCTION entries_are_rows() RETURNS trigger LANGUAGE plpgsql AS $$
-       DECLARE kept entry_rows;
-       BEGIN
-         IF TG_OP = 'DELETE' THEN
-           DELETE FROM entry_rows WHERE session_id = OLD.session_id AND seq = OLD.seq;
-           RETURN OLD;
-         END IF;
-         kept.session_id := NEW.session_id;
-         kept.seq := NEW.seq;
-         kept.author := NEW.author;
-         kept.role := nullif(NEW.role, CASE NEW.author WHEN 'assistant' THEN 'assistant' ELSE 'user' END);
-         kept.words := plain_words(NEW.blocks);
-         kept.blocks := CASE WHEN kept.words IS NULL THEN NEW.blocks END;
-         kept.tokens := NEW.tokens;
-         kept.dedupe_key := NEW.dedupe_key;
-         kept.cid := nullif(NEW.cid, key_cid(NEW.dedupe_key));
-         kept.replaces_seq := NEW.replaces_seq;
-         kept.at := NEW.at;
-         IF TG_OP = 'INSERT' THEN
-           INSERT INTO entry_rows (session_id, seq, role, author, blocks, tokens, dedupe_key, cid,
-                                   replaces_seq, at, words)
-           VALUES (kept.session_id, kept.seq, kept.role, kept.author, kept.blocks, kept.tokens,
-                   kept.dedupe_key, kept.cid, kept.replaces_seq, kept.at, kept.words);
-         ELSE
-           UPDATE entry_rows SET session_id = kept.session_id, seq = kept.seq, role = kept.role,
-                  author = kept.author, blocks = kept.blocks, tokens = kept.tokens,
-                  dedupe_key = kept.dedupe_key, cid = kept.cid, replaces_seq = kept.replaces_seq,
-                  at = kept.at, words = kept.words
-            WHERE session_id = OLD.session_id AND seq = OLD.seq;
-         END IF;
-         RETURN NEW;
-       END $$""",
-    """CREATE TRIGGER entries_are_rows INSTEAD OF INSERT OR UPDATE OR DELETE ON entries
-       FOR EACH ROW EXECUTE FUNCTION entries_are_rows()""",
-)
-"""The log as programs know it, each row in the shortest form that reads the same.
-
-A process of a version before writes and reads it whole, by the same names, and its rows are as short.
-"""
-AUDITS = (
-    """CREATE FUNCTION part_keys(bytea) RETURNS jsonb LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
-         SELECT jsonb_agg(encode(substr($1, 32 * n + 1, 32), 'hex') ORDER BY n)
-           FROM generate_series(0, length($1) / 32 - 1) AS n $$""",
-    """CREATE VIEW turn_context_audit AS
-       SELECT id, created_at, session_id, turn_id, model_alias, model_context_limit, input_budget,
-              hard_limit,
-              estimated_input_tokens_before, estimated_input_tokens_after_summary,
-              estimated_input_tokens_after_prune, reported_input_tokens, context_tokens, summary_triggered,
-              prune_triggered, overflow_rejected,
-              coalesce(parts, jsonb_strip_nulls(jsonb_build_object('system', system_tokens, 'memory',
-                memory_tokens, 'summary', summary_tokens, 'history', history_tokens, 'tools', tools_tokens)))
-                AS parts,
-              coalesce(part_hashes, part_keys(hashes), '[]'::jsonb) AS part_hashes,
-              entry_from, entry_through, base_turn, head, coalesce(prune_seqs, '[]'::jsonb) AS prune_seqs,
-              renderer_version,
-              coalesce(recipe, jsonb_build_object('open', turn_id, 'system', 1, 'tools', true, 'seqs',
-                jsonb_build_array(jsonb_build_array(entry_from, entry_through))) || plan::jsonb, '{}'::jsonb)
-                AS recipe,
-              model_ms
-         FROM audit_rows""",
-    """ALTER VIEW turn_context_audit ALTER COLUMN id SET DEFAULT nextval('audit_rows_id_seq'),
-         ALTER COLUMN created_at SET DEFAULT now(), ALTER COLUMN summary_triggered SET DEFAULT false,
-         ALTER COLUMN prune_triggered SET DEFAULT false, ALTER COLUMN overflow_rejected SET DEFAULT false,
-         ALTER COLUMN parts SET DEFAULT '{}', ALTER COLUMN part_hashes SET DEFAULT '[]',
-         ALTER COLUMN entry_from SET DEFAULT 0, ALTER COLUMN entry_through SET DEFAULT 0,
-         ALTER COLUMN base_turn SET DEFAULT 0, ALTER COLUMN prune_seqs SET DEFAULT '[]',
-         ALTER COLUMN renderer_version SET DEFAULT 1, ALTER COLUMN recipe SET DEFAULT '{}'""",
-    """CREATE FUNCTION audits_are_rows() RETURNS trigger LANGUAGE plpgsql AS $$
-       BEGIN
-         IF TG_OP = 'DELETE' THEN
-           DELETE FROM audit_rows WHERE id = OLD.id AND created_at = OLD.created_at;
-           RETURN OLD;
-         END IF;
-         IF TG_OP = 'UPDATE' THEN
-           UPDATE audit_rows
-              SET created_at = NEW.created_at, session_id = NEW.session_id, turn_id = NEW.turn_id,
-                  model_alias = NEW.model_alias, model_context_limit = NEW.model_context_limit,
-                  input_budget = NEW.input_budget, hard_limit = NEW.hard_limit,
-                  estimated_input_tokens_before = NEW.estimated_input_tokens_before,
-                  estimated_input_tokens_after_summary = NEW.estimated_input_tokens_after_summary,
-                  estimated_input_tokens_after_prune = NEW.estimated_input_tokens_after_prune,
-                  reported_input_tokens = NEW.reported_input_tokens, context_tokens = NEW.context_tokens,
-                  summary_triggered = NEW.summary_triggered, prune_triggered = NEW.prune_triggered,
-                  overflow_rejected = NEW.overflow_rejected, parts = NEW.parts,
-                  part_hashes = NEW.part_hashes, entry_from = NEW.entry_from,
-                  entry_through = NEW.entry_through, base_turn = NEW.base_turn, head = NEW.head,
-                  prune_seqs = NEW.prune_seqs, renderer_version = NEW.renderer_version, recipe = NEW.recipe,
-                  model_ms = NEW.model_ms, hashes = NULL, plan = NULL
-            WHERE id = OLD.id AND created_at = OLD.created_at;
-           RETURN NEW;
-         END IF;
-         INSERT INTO audit_rows (
-           id, created_at, session_id, turn_id, model_alias, model_context_limit, input_budget, hard_limit,
-           estimated_input_tokens_before, estimated_input_tokens_after_summary,
-           estimated_input_tokens_after_prune, reported_input_tokens, context_tokens, summary_triggered,
-           prune_triggered, overflow_rejected, parts, part_hashes, entry_from, entry_through, base_turn, head,
-           prune_seqs, renderer_version, recipe, model_ms)
-         VALUES (
-           NEW.id, NEW.created_at, NEW.session_id, NEW.turn_id, NEW.model_alias, NEW.model_context_limit,
-           NEW.input_budget, NEW.hard_limit, NEW.estimated_input_tokens_before,
-           NEW.estimated_input_tokens_after_summary, NEW.estimated_input_tokens_after_prune,
-           NEW.reported_input_tokens, NEW.context_tokens, NEW.summary_triggered, NEW.prune_triggered,
-           NEW.overflow_rejected, NEW.parts, NEW.part_hashes, NEW.entry_from, NEW.entry_through,
-           NEW.base_turn, NEW.head, NEW.prune_seqs, NEW.renderer_version, NEW.recipe, NEW.model_ms);
-         RETURN NEW;
-       END $$""",
-    """CREATE TRIGGER audits_are_rows INSTEAD OF INSERT OR UPDATE OR DELETE ON turn_context_audit
-       FOR EACH ROW EXECUTE FUNCTION audits_are_rows()""",
-)
-"""Audits as programs know them. A process of a version before writes and reads them whole, by the same names;
-whoever changes a row, as forgetting does, leaves it in its long form.
-"""
-NAMES = (
-    """CREATE FUNCTION session_knows_its_person() RETURNS trigger LANGUAGE plpgsql AS $$
-       DECLARE whose parties;
-       BEGIN
-         SELECT * INTO whose FROM parties WHERE id = NEW.party_id FOR SHARE;
-         IF TG_OP = 'INSERT' THEN
-           NEW.person := coalesce(lower(whose.display_name), '');
-           NEW.person_name := whose.display_name;
-           NEW.person_kind := whose.kind;
-           NEW.person_anonymous := whose.anonymous;
-           RETURN NEW;
-         END IF;
-         UPDATE sessions SET person = lower(whose.display_name), person_name = whose.display_name,
-                person_kind = whose.kind, person_anonymous = whose.anonymous WHERE id = NEW.id;
-         RETURN NULL;
-       END $$""",
-    """CREATE TRIGGER session_begins_with_its_person BEFORE INSERT ON sessions
-       FOR EACH ROW EXECUTE FUNCTION session_knows_its_person()""",
-    """CREATE TRIGGER session_changes_its_person AFTER UPDATE OF party_id ON sessions
-       FOR EACH ROW WHEN (NEW.party_id <> OLD.party_id)
-       EXECUTE FUNCTION session_knows_its_person()""",
-    """CREATE FUNCTION sessions_know_a_new_name() RETURNS trigger LANGUAGE plpgsql AS $$
-       BEGIN
-         UPDATE sessions SET person = lower(NEW.display_name), person_name = NEW.display_name,
-                person_kind = NEW.kind, person_anonymous = NEW.anonymous WHERE party_id = NEW.id;
-         RETURN NULL;
-       END $$""",
-    """CREATE TRIGGER sessions_know_a_new_name AFTER UPDATE OF display_name, kind, anonymous ON parties
-       FOR EACH ROW WHEN ((NEW.display_name, NEW.kind, NEW.anonymous)
-                          IS DISTINCT FROM (OLD.display_name, OLD.kind, OLD.anonymous))
-       EXECUTE FUNCTION sessions_know_a_new_name()""",
-)
-"""A person's row is held until their session is there: whoever changes the name waits, and then sees it.
-
-After a change, not before it: else each change of a session, every turn's, too, would lock its row for that.
-"""
-
-TOTALS = (
-    """CREATE FUNCTION totals_add_up() RETURNS trigger LANGUAGE plpgsql AS $$
-       BEGIN
-         UPDATE session_totals
-            SET total_tokens = input_tokens + cache_read_tokens + cache_write_tokens + output_tokens
-          WHERE session_id = NEW.session_id;
-         RETURN NULL;
-       END $$""",
-    """CREATE TRIGGER totals_add_up AFTER INSERT OR UPDATE ON session_totals
-       FOR EACH ROW WHEN (NEW.total_tokens <> NEW.input_tokens + NEW.cache_read_tokens
-                                              + NEW.cache_write_tokens + NEW.output_tokens)
-       EXECUTE FUNCTION totals_add_up()""",
-)
-"""A program of before leaves the total as it was: it is put right after that, for a trigger that comes
-before a row is written locks it, which is a record of the log in each turn. `check_invariants` knows the
-sum, too.
-"""
-UNCERTAIN = (
-    """CREATE FUNCTION uncertain_parts_are_told() RETURNS trigger LANGUAGE plpgsql AS $$
-       BEGIN
-         IF NEW.state = 'uncertain' THEN
-           INSERT INTO uncertain_notices AS n (session_id, turn_no, address_id)
-           VALUES (NEW.session_id, NEW.turn_no, NEW.address_id)
-           ON CONFLICT (session_id, turn_no) DO UPDATE
-              SET state = 'due', round = n.round + 1, tries = 0, due_at = now() WHERE n.state = 'over';
-         ELSE
-           UPDATE uncertain_notices SET due_at = now()
-            WHERE session_id = NEW.session_id AND turn_no = NEW.turn_no AND state <> 'over';
-         END IF;
-         RETURN NULL;
-       END $$""",
-    """CREATE TRIGGER uncertain_parts_are_told AFTER INSERT ON deliveries
-       FOR EACH ROW WHEN (NEW.channel = 'telegram' AND NEW.state = 'uncertain')
-       EXECUTE FUNCTION uncertain_parts_are_told()""",
-    """CREATE TRIGGER uncertain_parts_are_seen_to AFTER UPDATE OF state ON deliveries
-       FOR EACH ROW WHEN (NEW.channel = 'telegram' AND (NEW.state = 'uncertain') <> (OLD.state = 'uncertain'))
-       EXECUTE FUNCTION uncertain_parts_are_told()""",
-)
-"""Whoever marks a part as uncertain, in this version or in one before, owes its person a word; and what was
-told is looked at again as soon as more is known.
-"""
-LISTED_CHANGES = (
-    """CREATE FUNCTION session_is_listed() RETURNS trigger LANGUAGE plpgsql AS $$
-       BEGIN
-         INSERT INTO session_list (id, public_id, party_id, agent_id, next_turn, context_tokens,
-                                   context_limit, last_active_at, troubled_at, last_channel, person)
-         VALUES (NEW.id, NEW.public_id, NEW.party_id, NEW.agent_id, NEW.next_turn, NEW.context_tokens,
-                 NEW.context_limit, NEW.last_active_at, NEW.troubled_at, NEW.last_channel, NEW.person);
-         RETURN NULL;
-       END $$""",
-    """CREATE TRIGGER session_is_listed AFTER INSERT ON sessions
-       FOR EACH ROW EXECUTE FUNCTION session_is_listed()""",
-    """CREATE FUNCTION session_is_listed_by_name() RETURNS trigger LANGUAGE plpgsql AS $$
-       BEGIN
-         UPDATE session_list SET person = NEW.person WHERE id = NEW.id;
-         RETURN NULL;
-       END $$""",
-    """CREATE TRIGGER session_is_listed_by_name AFTER UPDATE OF person ON sessions
-       FOR EACH ROW WHEN (NEW.person <> OLD.person) EXECUTE FUNCTION session_is_listed_by_name()""",
-    """CREATE FUNCTION list_hears_of_session() RETURNS trigger LANGUAGE plpgsql AS $$
-       BEGIN
-         INSERT INTO session_list_changes VALUES (NEW.id);
-         PERFORM set_config('evertalk.listed', NEW.id::text, true);
-         RETURN NULL;
-       END $$""",
-    """CREATE TRIGGER list_hears_of_session
-       AFTER UPDATE OF party_id, agent_id, next_turn, context_tokens, context_limit, last_active_at,
-                       troubled_at, last_channel, leased_by ON sessions
-       FOR EACH ROW WHEN (
-         OLD.leased_by IS NOT NULL AND NEW.leased_by IS NULL
-         OR (OLD.leased_by IS NOT NULL OR NEW.leased_by IS NULL)
-            AND (OLD.party_id, OLD.agent_id, OLD.next_turn, OLD.context_tokens, OLD.context_limit,
-                 OLD.last_active_at, OLD.troubled_at, OLD.last_channel)
-             IS DISTINCT FROM
-                (NEW.party_id, NEW.agent_id, NEW.next_turn, NEW.context_tokens, NEW.context_limit,
-                 NEW.last_active_at, NEW.troubled_at, NEW.last_channel))
-       EXECUTE FUNCTION list_hears_of_session()""",
-    """CREATE FUNCTION list_hears_of_totals() RETURNS trigger LANGUAGE plpgsql AS $$
-       BEGIN
-         IF current_setting('evertalk.listed', true) IS DISTINCT FROM NEW.session_id::text THEN
-           INSERT INTO session_list_changes VALUES (NEW.session_id);
-         END IF;
-         RETURN NULL;
-       END $$""",
-    """CREATE TRIGGER list_hears_of_totals AFTER INSERT OR UPDATE ON session_totals
-       FOR EACH ROW EXECUTE FUNCTION list_hears_of_totals()""",
-)
-"""A conversation is listed with its first row. Of one that is being answered the list hears with the answer,
-so that most turns are one change; of an answer that takes long, whoever keeps the list finds out.
-"""
-
-AFTER_TABLES = (
-    *TOTALS,
-    """ALTER TABLE links ADD CONSTRAINT active_links_do_not_overlap
-       EXCLUDE USING gist (session_id WITH =, int8range(from_turn, through_turn, '[]') WITH &&)
-       WHERE (active) DEFERRABLE INITIALLY DEFERRED""",
-    """CREATE VIEW session_summaries AS
-       SELECT id, session_id, from_seq AS from_message_id, through_seq AS to_message_id,
-              summary_text, created_at
-         FROM links WHERE kind IN ('summary', 'digest')""",
-    "CREATE TABLE usage_other PARTITION OF usage DEFAULT",
-    "CREATE TABLE turn_context_audit_other PARTITION OF audit_rows DEFAULT",
-    *AUDITS,
-    """CREATE FUNCTION entries_are_only_added() RETURNS trigger LANGUAGE plpgsql AS $$
-       BEGIN
-         IF current_setting('evertalk.erasing', true) = 'yes' THEN RETURN coalesce(NEW, OLD); END IF;
-         RAISE EXCEPTION 'the log is only ever added to' USING ERRCODE = 'integrity_constraint_violation';
-       END $$""",
-    """CREATE TRIGGER entries_are_only_added BEFORE UPDATE OR DELETE ON entry_rows
-       FOR EACH ROW EXECUTE FUNCTION entries_are_only_added()""",
-    *ENTRIES,
-    """CREATE FUNCTION party_family(bigint) RETURNS SETOF bigint LANGUAGE sql STABLE ROWS 1 AS $$
-         SELECT $1 UNION ALL SELECT id FROM parties WHERE merged_into = $1 $$""",
-    *NAMES,
-    *UNCERTAIN,
-    *LISTED_CHANGES,
-    """CREATE FUNCTION agent_cap(config jsonb, name text) RETURNS bigint
-           LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
-         SELECT CASE WHEN jsonb_typeof(config #> ARRAY['caps', name]) = 'number'
-                     THEN (least(greatest((config #>> ARRAY['caps', name])::numeric, 0), 1000000)
-                           * 1000000)::bigint
-                END $$""",
-    *_counting("passages", "said", "session_id"),
-    *_counting("knowledge", "knowledge", "agent_id"),
-    """CREATE FUNCTION forget_words_of_note() RETURNS trigger LANGUAGE plpgsql AS $$
-       BEGIN
-         DELETE FROM note_words WHERE note_id = NEW.id;
-         RETURN NULL;
-       END $$""",
-    """CREATE TRIGGER forget_words_of_note
-       AFTER UPDATE OF text, forgotten_at, superseded_by, party_id ON notes
-       FOR EACH ROW EXECUTE FUNCTION forget_words_of_note()""",
-    """CREATE FUNCTION erased_blocks(jsonb) RETURNS jsonb LANGUAGE sql IMMUTABLE AS $$
-         SELECT coalesce(jsonb_agg(x.block ORDER BY x.place), '[{"type": "text", "text": "[erased]"}]'::jsonb)
-           FROM (SELECT DISTINCT ON (y.place) y.place, y.block FROM (
-                   SELECT CASE WHEN b ->> 'type' IN ('tool_use', 'tool_result') THEN n ELSE 0 END AS place, n,
-                          CASE b ->> 'type'
-                            WHEN 'tool_use' THEN jsonb_build_object(
-                              'type', 'tool_use', 'id', b -> 'id', 'name', b -> 'name', 'input', '{}'::jsonb)
-                            WHEN 'tool_result' THEN jsonb_build_object(
-                              'type', 'tool_result', 'tool_use_id', b -> 'tool_use_id', 'text', '[erased]',
-                              'is_error', coalesce(b -> 'is_error', 'false'::jsonb))
-                            ELSE '{"type": "text", "text": "[erased]"}'::jsonb END AS block
-                     FROM jsonb_array_elements($1) WITH ORDINALITY AS e(b, n)) y
-                  ORDER BY y.place, y.n) x $$""",
-    """CREATE FUNCTION nothing_of_erased_turns() RETURNS trigger LANGUAGE plpgsql AS $$
-       DECLARE erased bigint;
-       BEGIN
-         SELECT erased_turn INTO erased FROM sessions WHERE id = NEW.session_id FOR SHARE;
-         IF coalesce(NEW.through_turn, NEW.from_turn) <= erased
-            OR EXISTS (SELECT FROM flushes WHERE id = NEW.flush_id AND outcome <> 'running') THEN
-           RETURN NULL;
-         END IF;
-         RETURN NEW;
-       END $$""",
-    """CREATE TRIGGER notes_not_of_erased_turns BEFORE INSERT ON notes
-       FOR EACH ROW EXECUTE FUNCTION nothing_of_erased_turns()""",
-    """CREATE FUNCTION audit_is_only_added() RETURNS trigger LANGUAGE plpgsql AS $$
-       BEGIN
-         RAISE EXCEPTION 'the audit is only ever added to' USING ERRCODE = 'integrity_constraint_violation';
-       END $$""",
-    """CREATE TRIGGER audit_is_only_added BEFORE UPDATE OR DELETE OR TRUNCATE ON audit
-       FOR EACH STATEMENT EXECUTE FUNCTION audit_is_only_added()""",
-    "ALTER TABLE audit ENABLE ALWAYS TRIGGER audit_is_only_added",
-    """CREATE FUNCTION erasures_stay_on_record() RETURNS trigger LANGUAGE plpgsql AS $$
-       BEGIN
-         IF TG_OP = 'UPDATE' AND OLD.state = 'running'
-            AND (NEW.at, NEW.party_hash, NEW.actor, NEW.scope)
-              = (OLD.at, OLD.party_hash, OLD.actor, OLD.scope)
-            AND NEW.about IS NOT DISTINCT FROM OLD.about THEN
-           RETURN NEW;
-         END IF;
-         IF TG_OP = 'DELETE' AND OLD.state = 'done' AND OLD.at < now() - interval '1095 days' THEN
-           RETURN OLD;
-         END IF;
-         RAISE EXCEPTION 'an erasure stays on record' USING ERRCODE = 'integrity_constraint_violation';
-       END $$""",
-    """CREATE TRIGGER erasures_stay_on_record BEFORE UPDATE OR DELETE ON erasures
-       FOR EACH ROW EXECUTE FUNCTION erasures_stay_on_record()""",
-    """CREATE TRIGGER erasures_are_not_emptied BEFORE TRUNCATE ON erasures
-       FOR EACH STATEMENT EXECUTE FUNCTION erasures_stay_on_record()""",
-    "ALTER TABLE erasures ENABLE ALWAYS TRIGGER erasures_stay_on_record",
-    "ALTER TABLE erasures ENABLE ALWAYS TRIGGER erasures_are_not_emptied",
-    """CREATE FUNCTION make_months(ahead integer) RETURNS void LANGUAGE plpgsql SECURITY DEFINER AS $$
-       DECLARE grown record; start date; month text; taken boolean; other regrole;
-       BEGIN
-         FOR grown IN VALUES ('usage', 'at', 'usage'),
-                             ('turn_context_audit', 'created_at', 'audit_rows') LOOP
-           FOR step IN 0..least(ahead, 12) LOOP
-             start := (date_trunc('month', now() AT TIME ZONE 'UTC') + make_interval(months => step))::date;
-             month := grown.column1 || to_char(start, '_YYYY_MM');
-             CONTINUE WHEN to_regclass(month) IS NOT NULL;
-             EXECUTE format('SELECT EXISTS (SELECT FROM %I WHERE %I >= $1 AND %2$I < $2)',
-                            grown.column1 || '_other', grown.column2)
-                INTO taken USING start, start + interval '1 month';
-             IF NOT taken THEN
-               EXECUTE format('CREATE TABLE %I PARTITION OF %I FOR VALUES FROM (%L) TO (%L)',
-                              month, grown.column3, start || ' 00:00+00',
-                              (start + interval '1 month')::date || ' 00:00+00');
-               -- An empty range counts as summed up: each of its first rows would change that sum.
-               PERFORM brin_desummarize_range(i.indexrelid, 0)
-                  FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_am a ON a.oid = c.relam
-                 WHERE i.indrelid = month::regclass AND a.amname = 'brin';
-               -- Whoever may write does it by the table, which says who may change what.
-               FOR other IN SELECT DISTINCT a.grantee::regrole FROM pg_class c, aclexplode(c.relacl) a
-                             WHERE c.oid = month::regclass AND a.grantee NOT IN (0, c.relowner) LOOP
-                 EXECUTE format('REVOKE INSERT, UPDATE, DELETE ON %I FROM %s', month, other);
-               END LOOP;
-             END IF;
-           END LOOP;
-         END LOOP;
-       END $$""",
-    r"""CREATE FUNCTION drop_months(grown text, months integer) RETURNS bigint
-           LANGUAGE plpgsql SECURITY DEFINER AS $$
-       DECLARE old text; dropped bigint := 0;
-       BEGIN
-         IF grown NOT IN ('usage', 'turn_context_audit') OR months < 6 THEN
-           RAISE EXCEPTION 'these months stay' USING ERRCODE = 'integrity_constraint_violation';
-         END IF;
-         FOR old IN SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
-                     WHERE i.inhparent IN ('usage'::regclass, 'audit_rows'::regclass)
-                       AND c.relname ~ ('^' || grown || '_\d{4}_\d{2}$')
-                       AND to_date(right(c.relname, 7), 'YYYY_MM') + interval '1 month'
-                           <= date_trunc('month', now() AT TIME ZONE 'UTC') - make_interval(months => months)
-         LOOP
-           EXECUTE format('DROP TABLE %I', old);
-           dropped := dropped + 1;
-         END LOOP;
-         RETURN dropped;
-       END $$""",
-    # A function that has its owner's rights looks for tables nowhere but where its owner has them.
-    """DO $$ BEGIN
-         EXECUTE format('ALTER FUNCTION make_months(integer) SET search_path = %I, pg_temp',
-                        current_schema());
-         EXECUTE format('ALTER FUNCTION drop_months(text, integer) SET search_path = %I, pg_temp',
-                        current_schema());
-       END $$""",
-    """CREATE FUNCTION held_parties() RETURNS SETOF bigint LANGUAGE sql STABLE ROWS 5 AS $$
-         SELECT f FROM parties h CROSS JOIN LATERAL party_family(coalesce(h.merged_into, h.id)) AS f
-          WHERE h.on_hold_since IS NOT NULL $$""",
-    """CREATE FUNCTION held_sessions() RETURNS SETOF bigint LANGUAGE sql STABLE ROWS 5 AS $$
-         SELECT id FROM sessions WHERE party_id IN (SELECT held_parties()) $$""",
-    """CREATE FUNCTION note_timeline() RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER AS $$
-       DECLARE now_on text := left(pg_walfile_name(pg_current_wal_insert_lsn()), 8); before text;
-       BEGIN
-         SELECT timeline INTO before FROM deployment WHERE timeline <> now_on FOR UPDATE;
-         IF NOT FOUND THEN
-           RETURN false;
-         END IF;
-         UPDATE deployment SET timeline = now_on,
-                log_epoch = CASE WHEN before = '' THEN log_epoch ELSE
-                  greatest(log_epoch + 1, extract(epoch FROM clock_timestamp())::bigint) END;
-         RETURN before <> '';
-       END $$""",
-    """DO $$ BEGIN
-         EXECUTE format('ALTER FUNCTION note_timeline() SET search_path = %I, pg_temp', current_schema());
-       END $$""",
-)
-"""What SQLModel cannot say: the migration runs the same statements, a test compares both dumps."""
-
-
-def _run_with(moment_name: str, statements: tuple[str, ...]) -> None:
-    for statement in statements:
-        ddl = DDL(statement.replace("%", "%%"))  # type: ignore[no-untyped-call]
-        event.listen(SQLModel.metadata, moment_name, ddl)
-
-
-_run_with("before_create", BEFORE_TABLES)
-_run_with("after_create", AFTER_TABLES)

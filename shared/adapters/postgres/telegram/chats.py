@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Literal
@@ -11,6 +11,7 @@ from uuid import UUID
 import asyncpg
 
 from shared.adapters.postgres.db.pool import store_method
+from shared.adapters.postgres.db.store import PoolStore
 from shared.adapters.postgres.people.account_links_sql import ONE_AT_A_TIME
 from shared.adapters.postgres.turns.feedback import PostgresFeedback
 
@@ -76,11 +77,8 @@ class Figures:
     spent_usd: Decimal | None
 
 
-class PostgresTelegramChats:
+class PostgresTelegramChats(PoolStore):
     """Each method is one transaction; raises StorageUnavailable."""
-
-    def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
-        self._pool = pool
 
     @store_method
     async def enrol(
@@ -240,6 +238,23 @@ class PostgresTelegramChats:
             bot_id, chat_id, message_id,
         )  # fmt: skip
         return None if row is None else MessageRow(**dict(row))
+
+    @store_method
+    async def find_messages(
+        self, bot_id: int, chat_id: int, asked: Sequence[tuple[int, int, int]]
+    ) -> dict[tuple[int, int], int]:
+        """The first message in this chat of each session, entry and turn, by session and entry."""
+        sessions, seqs, turns = ([one[at] for one in asked] for at in range(3))
+        rows = await self._pool.fetch(
+            """SELECT x.session_id, x.seq, min(m.message_id) AS message_id
+                 FROM unnest($3::bigint[], $4::bigint[], $5::bigint[]) AS x(session_id, seq, turn_no)
+                 JOIN entry_rows e ON e.session_id = x.session_id AND e.seq = x.seq
+                 JOIN telegram_messages m ON m.session_id = x.session_id AND m.turn_no = x.turn_no
+                  AND (m.seq = x.seq OR m.seq IS NULL AND e.author <> 'person')
+                WHERE m.bot_id = $1 AND m.chat_id = $2 GROUP BY x.session_id, x.seq""",
+            bot_id, chat_id, sessions, seqs, turns,
+        )  # fmt: skip
+        return {(row["session_id"], row["seq"]): row["message_id"] for row in rows}
 
     @store_method
     async def record_opinion(self, session_id: int, turn: int, opinion: str | None, *, source: str) -> None:

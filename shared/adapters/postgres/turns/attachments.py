@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from uuid import UUID
 
 import asyncpg
 
@@ -11,7 +12,10 @@ from shared.adapters.postgres.db.pool import store_method
 from shared.adapters.postgres.turns.turn_sql import DESCRIBED
 from shared.adapters.postgres.turns.turns import sums_of, usage_rows
 from shared.core.session.turns import Described
-from shared.ports import PictureContent
+from shared.core.values.files import Attached
+from shared.ports import PictureContent, ToolFile
+
+_SHOWN = "name", "mime", "size", "width", "height"
 
 
 class PostgresAttachments:
@@ -39,6 +43,46 @@ class PostgresAttachments:
         return attachment_id
 
     @store_method
+    async def store_file(self, session_id: int, file: ToolFile) -> int:
+        """The id of a file that a tool made for the person; the same file by the same name is kept once."""
+        digest = hashlib.sha256(file.body).digest()
+        attachment_id: int = await self._pool.fetchval(
+            """WITH known AS (
+                 SELECT id FROM attachments WHERE session_id = $1 AND sha256 = $2 AND name = $5
+                    AND state = 'stored' LIMIT 1
+               ), made AS (
+                 INSERT INTO attachments (session_id, sha256, mime, size, state, body, name, width, height)
+                 SELECT $1, $2, $3, length($4::bytea), 'stored', $4::bytea, $5, $6, $7
+                  WHERE NOT EXISTS (SELECT FROM known) RETURNING id
+               )
+               SELECT id FROM known UNION ALL SELECT id FROM made""",
+            session_id, digest, file.mime, file.body, file.name, file.width, file.height,
+        )  # fmt: skip
+        return attachment_id
+
+    @store_method
+    async def shown(self, ids: Sequence[int]) -> tuple[Attached, ...]:
+        """Files as screens are told of them, in this order; what is gone is left out."""
+        rows = await self._pool.fetch(
+            """SELECT a.public_id, a.name, a.mime, a.size, a.width, a.height
+                 FROM unnest($1::bigint[]) WITH ORDINALITY AS w(id, place) JOIN attachments a USING (id)
+                WHERE a.state = 'stored' ORDER BY w.place""",
+            list(ids),
+        )
+        return tuple(
+            Attached(id=row["public_id"].hex, **{name: row[name] for name in _SHOWN}) for row in rows
+        )
+
+    @store_method
+    async def body(self, session_id: int, public_id: str) -> bytes | None:
+        """None when it is gone, or another conversation's."""
+        body: bytes | None = await self._pool.fetchval(
+            "SELECT body FROM attachments WHERE public_id = $2 AND session_id = $1 AND state = 'stored'",
+            session_id, UUID(public_id),
+        )  # fmt: skip
+        return body
+
+    @store_method
     async def pictures(self, ids: Sequence[int]) -> dict[int, PictureContent]:
         rows = await self._pool.fetch(
             "SELECT id, mime, body, description FROM attachments WHERE id = ANY ($1) AND state = 'stored'",
@@ -48,6 +92,16 @@ class PostgresAttachments:
             row["id"]: PictureContent(mime=row["mime"], body=row["body"], description=row["description"])
             for row in rows
         }
+
+    @store_method
+    async def find_picture(self, session_id: int, attachment_id: int) -> str | None:
+        """Its media type; None when this session has no such picture."""
+        mime: str | None = await self._pool.fetchval(
+            """SELECT mime FROM attachments
+                WHERE id = $2 AND session_id = $1 AND state = 'stored' AND mime LIKE 'image/%'""",
+            session_id, attachment_id,
+        )  # fmt: skip
+        return mime
 
     @store_method
     async def descriptions(self, ids: Sequence[int]) -> dict[int, str]:

@@ -6,13 +6,14 @@ still being edited), `delivered`, `uncertain` (Telegram may have it, we have no 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import asyncpg
 
 from shared.adapters.postgres.db.pool import store_method
+from shared.core.values.files import Attached
 from shared.core.values.messages import blocks_from_json, text_of
 
 DeliveryState = Literal["queued", "sending", "sent", "delivered", "uncertain", "dead"]
@@ -39,6 +40,8 @@ class EndedTurn:
     error_code: str
     operator: str = ""
     """Who wrote it, where a human of the team did; empty for the assistant's answers."""
+    files: tuple[Attached, ...] = ()
+    """What comes behind its words."""
     parts: tuple[PartRow, ...]
 
 
@@ -201,8 +204,13 @@ class PostgresDeliveries:
             text=_words(row["blocks"], row["screen"], row["state"]),
             error_code=row["error_code"] or "",
             operator=str((row["screen"] or {}).get("name", "")) if row["author"] == "operator" else "",
+            files=tuple(map(_file, (row["screen"] or {}).get("attachments", ()))),
             parts=tuple(sorted(parts, key=lambda part: part.part)),
         )
+
+
+def _file(shown: Mapping[str, Any]) -> Attached:
+    return Attached(**{name: shown[name] for name in ("id", "name", "mime", "size")})
 
 
 def _words(blocks: Any, screen: Any, state: str) -> str:

@@ -29,10 +29,13 @@ class HistoryPage:
 
 _STANDS = """
 (v.kind = ANY ($2::text[])
+ OR v.kind = 'compaction' AND v.payload->>'state' IN ('new', 'separator')
  OR v.kind = 'compaction' AND $3::boolean AND v.payload->>'state' = 'done' AND EXISTS (
    SELECT FROM links l WHERE l.session_id = $1 AND l.active AND l.public_id::text = v.payload->>'id'))
 """
-"""What leaves a mark on the screen; of summaries those in force, for an undone one has gone from it."""
+"""What leaves a mark on the screen: also where somebody began anew.
+
+Of summaries those in force, for an undone one has gone from it."""
 
 _BEFORE = f"""{EVENTS} WHERE v.session_id = $1 AND ($4::bigint IS NULL OR v.event_seq < $4) AND {_STANDS}
                ORDER BY v.event_seq DESC LIMIT $5"""

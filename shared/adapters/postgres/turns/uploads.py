@@ -11,7 +11,7 @@ import asyncpg
 
 from shared.adapters.postgres.db.pool import store_method
 from shared.core.values.errors import BadInput
-from shared.core.values.files import MOST_FILE_CHARS, PDF, PLAIN, Attached, Document, Picture, Served, is_pdf
+from shared.core.values.files import MOST_FILE_CHARS, Attached, Document, Picture, Served
 from shared.core.values.messages import Block, Image
 
 REFERABLE_HOURS = 20
@@ -68,7 +68,7 @@ class PostgresUploads:
         if isinstance(found, Picture):
             body, mime, read = found.bytes, found.mime, (found.width, found.height, None)
         else:
-            body, mime, read = content, PDF if is_pdf(content) else PLAIN, (None, None, found.text)
+            body, mime, read = content, found.mime, (None, None, found.text)
         row = await self._pool.fetchrow(
             _KEEP, session_id, _digest(body), mime, body, name, _digest(content), *read, most_per_day
         )

@@ -8,6 +8,7 @@ from shared.core.commands.texts.german import GermanCommandTexts
 from shared.core.commands.texts.shown import (
     BudgetShown,
     ContextShown,
+    FoundShown,
     LimitShown,
     LinkListed,
     Markdown,
@@ -22,6 +23,7 @@ __all__ = [
     "BudgetShown",
     "CommandTexts",
     "ContextShown",
+    "FoundShown",
     "LimitShown",
     "LinkListed",
     "Markdown",

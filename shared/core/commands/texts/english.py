@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from shared.core.commands.commands import Command
 from shared.core.commands.texts.memory import MemoryTexts
 from shared.core.commands.texts.shown import (
     BudgetShown,
     ContextShown,
+    FoundShown,
     LimitShown,
     LinkListed,
     Markdown,
@@ -21,7 +23,9 @@ from shared.core.commands.texts.shown import (
     columns,
     excerpt,
     in_full,
+    with_hits,
 )
+from shared.core.tools.repeating import WEEKDAYS, Repeat
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +35,9 @@ class CommandTexts:
     language: str = "en"
     descriptions: Mapping[str, str] = field(default_factory=dict)
     """By a command's name, where the table's own English does not serve."""
+    argument_descriptions: Mapping[str, str] = field(default_factory=dict)
+    """By `command.argument`, likewise."""
+    example: str = "Example"
     part_names: Mapping[str, str] = field(
         default_factory=lambda: {
             "history": "Conversation",
@@ -40,6 +47,18 @@ class CommandTexts:
             "tools": "Tools",
         }
     )
+
+    sections: Mapping[str, str] = field(
+        default_factory=lambda: {
+            "talk": "Talking",
+            "context": "What I see",
+            "memory": "What I remember",
+            "manner": "How I behave",
+            "data": "Your data and channels",
+        }
+    )
+    erase_all: str = "Erase all of it"
+    erase_these: str = "Erase these"
 
     hello: Markdown = (
         "Hello! Write to me about anything; I remember what we talk about. `/help` shows what else I can do."
@@ -87,6 +106,15 @@ class CommandTexts:
     feedback_of_nothing: Markdown = "There is no answer yet that this could be about."
 
     memory: MemoryTexts = field(default_factory=MemoryTexts)
+    comes_once: Markdown = "This reminder comes only once. `/reminders cancel` removes it."
+
+    search_what: Markdown = "Send `/search` with the words you are looking for."
+    found_head: Markdown = "**Found, newest first**"
+    found_more: Markdown = "There are older ones. More words narrow the search."
+    speakers: Mapping[str, str] = field(
+        default_factory=lambda: {"person": "You", "assistant": "Assistant", "operator": "Team"}
+    )
+
     no_reminders: Markdown = "No reminders wait. Ask me in your own words to remind you of something."
     no_such_reminder: Markdown = "There is no such reminder. Send `/reminders` to see their numbers."
     reminders_head: Markdown = "**⏰ I will remind you**"
@@ -157,6 +185,21 @@ class CommandTexts:
     def unknown_command(self, name: str, nearest: Sequence[str]) -> Markdown:
         """`name` as it was typed; `nearest`: what may have been meant."""
         return f"Unknown command /{name}. {self.did_you_mean(nearest)}"
+
+    def command_help(self, command: Command) -> Markdown:
+        """One command: how it is typed, what it does, its arguments, an example."""
+        lines = [f"`{f'/{command.name} {command.args}'.rstrip()}`"]
+        lines.append(self.descriptions.get(command.name, command.description))
+        if command.arguments:
+            told = {f"{command.name}.{one.name}": one.description for one in command.arguments}
+            told |= {
+                name: self.argument_descriptions[name]
+                for name in told.keys() & self.argument_descriptions.keys()
+            }
+            shown = zip(command.arguments, told.values(), strict=True)
+            lines.append("\n".join(f"- `{one.shown}` {about}" for one, about in shown))
+            lines.append(f"{self.example}: `/{command.name} {command.example}`")
+        return "\n\n".join(lines)
 
     def did_you_mean(self, nearest: Sequence[str]) -> Markdown:
         names = " or ".join(f"/{name}" for name in nearest)
@@ -237,6 +280,8 @@ class CommandTexts:
         lines = [f"The next summary is made at about {self.number(shown.limit)} tokens"]
         if shown.summarised_turns:
             lines.insert(0, f"{self.number(shown.summarised_turns)} older turns are summarised")
+        if shown.recall:
+            lines.append(f"Up to {self.number(shown.recall)} of it are recalled to fit your question")
         if shown.pins:
             lines.append(f"Pinned: {shown.pins}")
         if shown.cached_percent is not None:
@@ -371,10 +416,44 @@ class CommandTexts:
         return "\n\n".join((*blocks, *more))
 
     def reminder(self, one: ReminderShown) -> Markdown:
-        return f"{one.due} ({excerpt(one.zone)}): “{excerpt(one.text)}”"
+        again = f", {self.repeats(one.repeat)}" if one.repeat else ""
+        paused = f" ⏸ {self.paused}" if one.paused else ""
+        return f"{one.due} ({excerpt(one.zone)}){again}: “{excerpt(one.text)}”{paused}"
+
+    paused: str = "paused"
+    weekday_names: Sequence[str] = (
+        "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday",
+    )  # fmt: skip
+
+    def repeats(self, rule: Repeat) -> str:
+        """When something comes again, without the time, which stands before it."""
+        if rule.unit == "month":
+            if rule.every % 12 == 0:
+                return "every year" if rule.every == 12 else f"every {rule.every // 12} years"
+            return "every month" if rule.every == 1 else f"every {rule.every} months"
+        if rule.unit == "day":
+            return "every day" if rule.every == 1 else f"every {rule.every} days"
+        days = ", ".join(self.weekday_names[WEEKDAYS.index(day)] for day in rule.weekdays)
+        return f"every {days}" if rule.every == 1 else f"every {rule.every} weeks on {days}"
+
+    def nothing_found(self, *, words: str) -> Markdown:
+        return f"Nothing was found for “{excerpt(words)}”."
+
+    def found(self, hits: Sequence[FoundShown], *, more: bool) -> Markdown:
+        rows = "\n".join(
+            f"{number}. {one.day}, {self.speakers.get(one.author, one.author)}: {with_hits(one.excerpt)}"
+            for number, one in enumerate(hits, 1)
+        )
+        return "\n\n".join([self.found_head, rows, *([self.found_more] if more else [])])
 
     def human_is_here(self, *, name: str) -> Markdown:
         return f"{excerpt(name)} is here and reads what you write."
+
+    def reminder_paused(self, *, words: str) -> Markdown:
+        return f"Paused: “{excerpt(words)}” `/reminders resume` and its number starts it again."
+
+    def reminder_resumed(self, *, one: ReminderShown) -> Markdown:
+        return f"On again: {self.reminder(one)}"
 
     def reminder_cancelled(self, *, words: str) -> Markdown:
         return f"Cancelled: “{excerpt(words)}”"

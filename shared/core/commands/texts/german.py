@@ -21,9 +21,29 @@ from shared.core.commands.texts.shown import (
     excerpt,
     in_full,
 )
+from shared.core.tools.repeating import WEEKDAYS, Repeat
 
+_ARGUMENTS: Mapping[str, str] = {
+    "help.command": "der Name eines Befehls, etwa compact",
+    "compact.force": "auch wenn es wenig bringt",
+    "compact.focus": "was die Zusammenfassung vor allem behalten soll",
+    "pin.message": "die Nummer einer Nachricht, etwa m12; ohne sie die neueste Antwort",
+    "unpin.message": "die Nummer einer Nachricht, etwa m12, oder ihre Nummer in /pins",
+    "feedback.text": "was du denkst",
+    "memory.words": "wonach gesucht wird",
+    "remember.text": "der Satz",
+    "forget.what": "Wörter, eine Nummer der Liste, oder `everything`",
+    "reminders.cancel": "ihre Nummer in der Liste",
+    "link.code": "was der andere Kanal gezeigt hat",
+    "unlink.number": "seine Nummer in der Liste",
+    "human.text": "worum es geht; `cancel` nimmt es zurück",
+    "goal.text": "wofür das Gespräch da ist; `-` nimmt es zurück",
+    "mode.name": "einer Art zu antworten; `-` nimmt sie zurück",
+    "model.name": "eines Modells; `-` nimmt es zurück",
+    "export.format": "ohne das Wort kommt Markdown",
+}
 _DESCRIPTIONS: Mapping[str, str] = {
-    "help": "Zeigen, was du hier tun kannst",
+    "help": "Zeigen, was du hier tun kannst, oder einen Befehl erklären",
     "start": "Begrüßung, und wie es geht",
     "new": "Neu anfangen; was gesagt wurde, bleibt",
     "stop": "Die Antwort anhalten, die gerade entsteht",
@@ -42,7 +62,8 @@ _DESCRIPTIONS: Mapping[str, str] = {
     "memory": "Zeigen, was ich mir gemerkt habe; mit Worten auch suchen",
     "remember": "Einen Satz für immer merken",
     "forget": "Löschen, was du nennst, oder mit everything alles; zeigt zuerst, was es wäre",
-    "reminders": "Deine Erinnerungen zeigen oder absagen",
+    "search": "Alles durchsuchen, was hier gesagt wurde",
+    "reminders": "Deine Erinnerungen zeigen, anhalten oder absagen",
     "link": "Dieses Gespräch auf einem anderen Kanal weiterführen: hier einen Code holen, dort eingeben",
     "unlink": "Zwei Kanäle wieder trennen, die mit /link verbunden wurden",
     "human": "Einen Menschen aus dem Team rufen; `cancel` nimmt es zurück",
@@ -58,6 +79,8 @@ _DESCRIPTIONS: Mapping[str, str] = {
 class GermanCommandTexts(CommandTexts):
     language: str = "de"
     descriptions: Mapping[str, str] = field(default_factory=lambda: _DESCRIPTIONS)
+    argument_descriptions: Mapping[str, str] = field(default_factory=lambda: _ARGUMENTS)
+    example: str = "Beispiel"
     part_names: Mapping[str, str] = field(
         default_factory=lambda: {
             "history": "Gespräch",
@@ -69,6 +92,18 @@ class GermanCommandTexts(CommandTexts):
     )
 
     memory: MemoryTexts = field(default_factory=GermanMemoryTexts)
+    sections: Mapping[str, str] = field(
+        default_factory=lambda: {
+            "talk": "Reden",
+            "context": "Was ich sehe",
+            "memory": "Was ich mir merke",
+            "manner": "Wie ich mich verhalte",
+            "data": "Deine Daten und Kanäle",
+        }
+    )
+    erase_all: str = "Alles löschen"
+    erase_these: str = "Diese löschen"
+
     hello: Markdown = (
         "Hallo! Schreib mir, worüber du magst; ich weiß noch, was wir gesagt haben. "
         "`/help` zeigt, was ich noch kann."
@@ -154,6 +189,15 @@ class GermanCommandTexts(CommandTexts):
         "Das ist zu lang, um es Wort für Wort zu behalten. Bitte hefte etwas Kürzeres an."
     )
     which_pin: Markdown = "Mehreres ist angeheftet. Schick `/unpin` mit einer Nummer aus `/pins`."
+
+    comes_once: Markdown = "Diese Erinnerung kommt nur einmal. `/reminders cancel` sagt sie ab."
+
+    search_what: Markdown = "Schick `/search` mit den Wörtern, nach denen du suchst."
+    found_head: Markdown = "**Gefunden, das Neueste zuerst**"
+    found_more: Markdown = "Es gibt noch ältere. Mehr Wörter grenzen die Suche ein."
+    speakers: Mapping[str, str] = field(
+        default_factory=lambda: {"person": "Du", "assistant": "Assistent", "operator": "Team"}
+    )
 
     no_reminders: Markdown = "Es steht keine Erinnerung aus. Bitte mich einfach, dich an etwas zu erinnern."
     no_such_reminder: Markdown = "Diese Erinnerung gibt es nicht. `/reminders` zeigt die Nummern."
@@ -271,6 +315,8 @@ class GermanCommandTexts(CommandTexts):
         lines = [f"Die nächste Zusammenfassung kommt bei etwa {self.number(shown.limit)} Token"]
         if shown.summarised_turns:
             lines.insert(0, f"{self.number(shown.summarised_turns)} ältere Runden sind zusammengefasst")
+        if shown.recall:
+            lines.append(f"Bis zu {self.number(shown.recall)} davon werden passend zur Frage herausgesucht")
         if shown.pins:
             lines.append(f"Angeheftet: {shown.pins}")
         if shown.cached_percent is not None:
@@ -390,10 +436,36 @@ class GermanCommandTexts(CommandTexts):
         return f"**📌 Angeheftet: Das behalte ich Wort für Wort**\n\n{rows}"
 
     def reminder(self, one: ReminderShown) -> Markdown:
-        return f"{one.due} ({excerpt(one.zone)}): „{excerpt(one.text)}“"
+        again = f", {self.repeats(one.repeat)}" if one.repeat else ""
+        paused = f" ⏸ {self.paused}" if one.paused else ""
+        return f"{one.due} ({excerpt(one.zone)}){again}: „{excerpt(one.text)}“{paused}"
+
+    paused: str = "angehalten"
+    weekday_names: Sequence[str] = (
+        "Montag", "Dienstag", "Mittwoch", "Donnerstag", "Freitag", "Samstag", "Sonntag",
+    )  # fmt: skip
+
+    def repeats(self, rule: Repeat) -> str:
+        if rule.unit == "month":
+            if rule.every % 12 == 0:
+                return "jedes Jahr" if rule.every == 12 else f"alle {rule.every // 12} Jahre"
+            return "jeden Monat" if rule.every == 1 else f"alle {rule.every} Monate"
+        if rule.unit == "day":
+            return "jeden Tag" if rule.every == 1 else f"alle {rule.every} Tage"
+        days = ", ".join(self.weekday_names[WEEKDAYS.index(day)] for day in rule.weekdays)
+        return f"jeden {days}" if rule.every == 1 else f"alle {rule.every} Wochen am {days}"
+
+    def nothing_found(self, *, words: str) -> Markdown:
+        return f"Zu „{excerpt(words)}“ wurde nichts gefunden."
 
     def human_is_here(self, *, name: str) -> Markdown:
         return f"{excerpt(name)} ist da und liest, was du schreibst."
+
+    def reminder_paused(self, *, words: str) -> Markdown:
+        return f"Angehalten: „{excerpt(words)}“ `/reminders resume` und die Nummer setzt sie fort."
+
+    def reminder_resumed(self, *, one: ReminderShown) -> Markdown:
+        return f"Geht weiter: {self.reminder(one)}"
 
     def reminder_cancelled(self, *, words: str) -> Markdown:
         return f"Abgesagt: „{excerpt(words)}“"

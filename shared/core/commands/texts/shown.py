@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from shared.core.tools.repeating import Repeat
+
 Markdown: TypeAlias = str
 """Read by the widget and by Telegram's renderer alike."""
 
@@ -30,6 +32,8 @@ class ContextShown:
     estimated: bool = False
     pins: int = 0
     summarised_turns: int = 0
+    recall: int = 0
+    """Of the memory: the most that a question brings back."""
     cached_percent: int | None = None
     """How much of the last request the provider had read before, which costs a tenth."""
     spent_usd: float | None = None
@@ -111,6 +115,18 @@ class ReminderShown:
     due: str
     """By the person's clock, whose zone is `zone`."""
     zone: str
+    repeat: Repeat | None = None
+    paused: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundShown:
+    """A message that a search found; `author` as in the log."""
+
+    day: str
+    author: str
+    excerpt: Sequence[tuple[str, bool]]
+    """Parts of its text, and whether each is what was looked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +155,12 @@ def excerpt(words: str, *, most: int = EXCERPT_CHARS) -> str:
     line = " ".join(words.split())
     short = line if len(line) <= most else line[: most - 1].rstrip() + "…"
     return _MARKS.sub(r"\\\g<0>", short)
+
+
+def with_hits(parts: Sequence[tuple[str, bool]]) -> Markdown:
+    """An excerpt, with what was looked for in bold."""
+    shown = [(_MARKS.sub(r"\\\g<0>", part), hit) for part, hit in parts]
+    return "".join(f"**{part}**" if hit else part for part, hit in shown)
 
 
 def in_full(text: str) -> Markdown:

@@ -16,8 +16,7 @@ import pytest
 from redis.asyncio import Redis
 
 from shared.adapters.embedded import EmbeddedServerFailed, EmbeddedServers, Wanted
-from shared.adapters.embedded.binaries import POSTGRES_MAJOR, Binaries
-from shared.adapters.embedded.data_dir import ServerConfig
+from shared.adapters.embedded.binaries import POSTGRES_MAJOR, Binaries, ServerConfig
 from shared.adapters.embedded.errors import FolderInUse
 from shared.adapters.embedded.folders import LONGEST_SOCKET_BYTES, FolderLock, is_held, socket_folder
 from shared.adapters.embedded.postgres import EmbeddedPostgres

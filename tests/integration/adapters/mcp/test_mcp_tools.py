@@ -16,7 +16,7 @@ from shared.adapters.mcp import connection
 from shared.adapters.mcp.tools import KNOWN_FILE, KnownMcpTools, McpTools, configured_servers, probe
 from shared.config.settings import load_settings
 from shared.core.tools.mcp import McpServer
-from shared.diagnostics.mcp_checks import check_mcp
+from shared.diagnostics.local_checks import check_mcp
 from shared.ports import ToolContext, ToolFailed, ToolOutput
 from tests.kit.free_ports import free_port
 

@@ -50,7 +50,7 @@ def test_members_of_a_group_see_less_than_its_admins() -> None:
 
 def test_where_anyone_may_talk_the_menu_is_short() -> None:
     shown = names("public", "all_private_chats")
-    assert shown == ["help", "new", "stop", "feedback", "forget", "human", "export"]
+    assert shown == ["help", "new", "stop", "feedback", "search", "forget", "human", "export"]
 
 
 @pytest.mark.parametrize("audience", ["personal", "public"])

@@ -20,11 +20,11 @@ from bot.telegram.inbound.update_parser import parse_update
 from bot.telegram.inbound.updates import IncomingMessage, Media
 from shared.adapters.files.sandbox_client import opened_elsewhere
 from shared.adapters.files.sandbox_worker import LONGEST_SIDE
-from shared.core.values.files import MOST_BYTES, Document, Picture
+from shared.core.values.files import MOST_BYTES, PAPER_MIMES, PDF, Document, Picture
 from shared.core.values.text_files import NotText, read_text
 from tests.kit.fakes.bot_api import Person, RunningBotApi
 from tests.kit.fakes.bot_api.person import Sent
-from tests.kit.sample_files import pdf
+from tests.kit.sample_files import docx, open_document, pdf, words_docx, xlsx
 from tests.kit.telegram.updates import BOT
 
 
@@ -115,7 +115,24 @@ async def test_a_long_text_is_cut_and_says_so(ann: Person, api: BotApi) -> None:
 async def test_the_text_of_a_pdf_is_read_page_by_page(ann: Person, api: BotApi, reader: FileReader) -> None:
     sent = await ann.send_file("a.pdf", pdf("First page", "Second page"), media_type="application/pdf")
     found = await reader.read(await media_of(api, sent))
-    assert found == Document(name="a.pdf", text="First page\n\nSecond page")
+    assert found == Document(name="a.pdf", text="First page\n\nSecond page", mime=PDF)
+
+
+async def test_office_files_books_and_pages_are_read_by_their_bytes(
+    ann: Person, api: BotApi, reader: FileReader
+) -> None:
+    html = b"<!doctype html><title>Ferry</title><nav>Menu</nav><p>It leaves at <b>noon</b>.</p>"
+    sheet = xlsx('<row><c r="A1"><v>1</v></c><c r="B1"><v>2</v></c></row>')
+    for name, content, mime, text in (
+        ("a.docx", words_docx("One", "Two"), PAPER_MIMES[0], "One\n\nTwo"),
+        ("called.txt", sheet, PAPER_MIMES[1], "## Budget\n\n| 1 | 2 |\n| --- | --- |"),
+        ("a.rtf", rb"{\rtf1 Words}", "application/rtf", "Words"),
+        ("a.html", html, "text/plain", "# Ferry\n\nIt leaves at **noon**."),
+        ("scripts.html", b"<html ><script>a()</script>", "text/plain", "<html ><script>a()</script>"),
+        ("text.docx", b"only words", "text/plain", "only words"),
+    ):  # fmt: skip
+        found = await reader.read(await media_of(api, await ann.send_file(name, content)))
+        assert found == Document(name=name, text=text, mime=mime)
 
 
 async def test_twenty_one_megabytes_are_refused_before_anything_is_asked(
@@ -172,6 +189,10 @@ def archive() -> bytes:
         ("a.txt", b" \n\t ", "file_empty"),
         ("a.pdf", b"%PDF-1.4\nnothing", "file_unreadable"),
         ("a.pdf", pdf(" "), "file_empty"),
+        ("a.docx", words_docx(" "), "file_empty"),
+        ("a.docx", words_docx("x")[:-40], "file_unreadable"),
+        ("a.odt", open_document("", manifest="<encryption-data/>"), "file_locked"),
+        ("a.xlsx", b"MZ\x00\x01" * 50, "file_unknown_kind"),
         ("a.jpg", b"\xff\xd8\xff" + b"broken" * 20, "file_unreadable"),
         ("a.png", image(60, 60, "PNG")[:-30], "file_unreadable"),
     ],
@@ -205,7 +226,7 @@ async def test_a_locked_pdf_is_refused() -> None:
     writer.encrypt("secret")
     out = io.BytesIO()
     writer.write(out)
-    assert await opened_elsewhere("pdf", out.getvalue()) == (None, b"")
+    assert await opened_elsewhere("pdf", out.getvalue()) == ({"refused": "file_locked"}, b"")
 
 
 @pytest.mark.control("S35", "S48")
@@ -247,6 +268,15 @@ async def test_a_pdf_that_unpacks_without_end_is_stopped() -> None:
     content += stream + b"\nendstream\nendobj\n"
     head, body = await opened_elsewhere("pdf", content, seconds=4)
     assert head is None or len(body) <= 400_000
+
+
+@pytest.mark.control("S35", "S48")
+async def test_a_document_that_unpacks_without_end_is_stopped() -> None:
+    """A megabyte that becomes a gigabyte of empty paragraphs."""
+    content = docx("<w:p/>" * 1_000 + "<!--" + " " * 1_000_000_000 + "-->")
+    assert len(content) < 1_100_000
+    head, body = await opened_elsewhere("paper", content, seconds=20)
+    assert head is None or (head["truncated"], body) == (True, b"")
 
 
 async def test_downloads_are_tried_again_when_nobody_answers(

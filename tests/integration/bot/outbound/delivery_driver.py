@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Literal, cast
 
@@ -23,6 +23,7 @@ from bot.telegram.outbound.streaming_reply import StreamingReply
 from shared.adapters.postgres.db.workers import PostgresWorkers
 from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.adapters.postgres.telegram.chats import ChatRow, PostgresTelegramChats
+from shared.adapters.postgres.turns.attachments import PostgresAttachments
 from shared.adapters.postgres.turns.deliveries import PartRow, PostgresDeliveries
 from shared.adapters.postgres.turns.turns import PostgresTurns
 from shared.adapters.postgres.turns.uncertain_notices import PostgresUncertainNotices
@@ -94,6 +95,8 @@ class Answer:
     emit: StreamingReply
     claim: Claim
     said: str = ""
+    screen: Mapping[str, Any] = field(default_factory=dict)
+    """What its event says beyond its words."""
 
     @property
     def turn(self) -> int:
@@ -123,7 +126,7 @@ class Answer:
                 state=state,
                 blocks=None if told else (Text(text=words),),
                 tokens=3,
-                screen=screen or ({"text": words, "error": "model_away"} if told else {}),
+                screen=screen or self.screen or ({"text": words, "error": "model_away"} if told else {}),
                 error_code="model_away" if told else None,
             ),
         )
@@ -170,6 +173,7 @@ class Desk:
             texts=Words(),
             keyboard=self._keyboard,
             question=self._question,
+            files=self._file,
             wants=lambda place, form: form in self.wanted,
             clock=clock,
         )
@@ -246,6 +250,9 @@ class Desk:
         action = ButtonAction.STOP if state == "running" else ButtonAction.REGENERATE
         press = ButtonPress(action=action, address_id=place.address_id, subject=turn)
         return build_keyboard([[Button(label=action.name.title(), press=press)]])
+
+    async def _file(self, session_id: int, public_id: str) -> bytes | None:
+        return await PostgresAttachments(self.pool).body(session_id, public_id)
 
     async def _question(self, session_id: int, turn: int) -> int | None:
         found: int | None = await self.pool.fetchval(

@@ -52,6 +52,13 @@ async def test_words_can_be_given_as_a_person_types_them(server: Server) -> None
     assert server.services.commands.asked == [("compact", "the dog --force")]
 
 
+async def test_help_is_asked_for_one_command_by_its_name(server: Server) -> None:
+    row, token = await make_visitor(server.services.pool)
+    session = str(row.session_public_id)
+    assert (await run(server, "help", bearer(token), session_id=session, command="compact"))[0] == 200
+    assert server.services.commands.asked == [("help", "compact")]
+
+
 async def test_a_repeated_cid_runs_once(server: Server) -> None:
     row, token = await make_visitor(server.services.pool)
     asked = {"session_id": str(row.session_public_id), "cid": "k1"}

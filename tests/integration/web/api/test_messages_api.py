@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from aiohttp import ClientResponse
 
+from shared.core.session.events import Stored
 from tests.kit.web.callers import bearer, make_key, make_operator, make_visitor
 from tests.kit.web.fixtures import Frame, Server, Starter
 from web.server.rate_limits import ClientLimits
@@ -161,6 +163,24 @@ async def test_the_answer_can_be_waited_for(server: Server) -> None:
     assert (told["answer"]["role"], told["answer"]["text"], told["answer"]["turn"]) == (
         "assistant", "Hello there.", told["turn"],
     )  # fmt: skip
+
+
+async def test_who_waits_for_what_cannot_be_made_to_fit_is_told_so_by_the_status(server: Server) -> None:
+    key = await make_key(server.services.pool, "messages:write")
+    session = await opened(server, key)
+    store = server.conversation.store_answer
+    advice = "This is too much for one answer. Please shorten your message."
+
+    async def refuse(session_id: int, turn: int, text: str) -> Stored:
+        stored = await store(session_id, turn, advice)
+        return replace(stored, payload={**stored.payload, "error": "context_budget_exceeded"})
+
+    server.conversation.store_answer = refuse  # type: ignore[method-assign]
+    path = f"/sessions/{session}/messages?wait=20"
+    status, told = await call(server, "POST", path, key, json={"text": "Hi"})
+    assert (status, told["code"], told["message"]) == (422, "context_budget_exceeded", advice)
+    assert told["details"]["advice"] == advice
+    assert told["details"]["turn"] == 1
 
 
 async def test_who_waits_too_short_is_told_that_it_goes_on(server: Server) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from shared.adapters.postgres.people.visitors import REFUSED_KEPT
 from shared.core.identity.people import CODE_ALPHABET
 from tests.kit.web.fixtures import Frame, Server, Starter
 from web.server.rate_limits import ClientLimits
@@ -57,6 +58,20 @@ async def test_a_page_that_is_not_allowed_can_read_that_it_is_not(server: Server
             assert "Access-Control-Allow-Credentials" not in answer.headers
             assert answer.headers["Cache-Control"] == "no-store"
             assert "Origin" in answer.headers["Vary"]
+
+
+async def test_the_latest_pages_that_were_refused_are_kept_for_the_operator(server: Server) -> None:
+    await shop(server)
+    origins = [f"https://page{number}.example" for number in range(REFUSED_KEPT + 3)]
+    for origin in (*origins, "null", "https://" + "a" * 300 + ".example", origins[-1]):
+        async with server.client.get(f"{server.url}/api/v1/sites/shop", headers={"Origin": origin}) as answer:
+            assert answer.status == 403
+    kept = await server.services.pool.fetch(
+        "SELECT site, origin, refused FROM refused_origins ORDER BY last_at"
+    )
+    assert [row["origin"] for row in kept] == origins[3:]
+    assert {row["site"] for row in kept} == {"shop"}
+    assert [row["refused"] for row in kept][-2:] == [1, 2]
 
 
 async def test_a_welcome_tells_what_the_site_says_in_the_visitors_language(server: Server) -> None:

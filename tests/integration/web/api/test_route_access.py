@@ -23,7 +23,8 @@ KINDS = (
     *(f"key {scope}" for scope in SCOPES),
 )  # fmt: skip
 ABOUT_ONE_SESSION = {
-    "writeMessage", "listMessages", "listEvents", "showHistory", "listOriginals", "runCommand", "download",
+    "writeMessage", "listMessages", "listEvents", "searchMessages", "showHistory", "listOriginals",
+    "runCommand", "download",
 }  # fmt: skip
 
 

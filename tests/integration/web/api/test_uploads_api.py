@@ -17,9 +17,9 @@ from PIL import Image, PngImagePlugin
 
 from shared.adapters.files import sandbox_client as opened_files
 from shared.adapters.postgres.privacy.retention import RULES, Sweep, statement_of
-from shared.core.values.files import clean_name
+from shared.core.values.files import PAPER_MIMES, clean_name
 from tests.integration.web.api.test_messages_api import call, opened
-from tests.kit.sample_files import pdf
+from tests.kit.sample_files import epub, open_document, pdf, pptx, words_docx, xlsx, zipped
 from tests.kit.web.callers import make_key
 from tests.kit.web.fixtures import Frame, Server, Starter
 from web.api.uploads import Uploads
@@ -78,6 +78,13 @@ READABLE = {
     "a paper that is called a picture": (pdf("First page"), "a.png", "image/png", "application/pdf"),
     "a drawing in words": (b"<svg><script>alert(1)</script></svg>", "a.svg", "image/svg+xml", "text/plain"),
     "a page": (b"<!doctype html><script>alert(1)</script>", "a.html", "text/html", "text/plain"),
+    "a document": (words_docx("Word"), "a.docx", "", PAPER_MIMES[0]),
+    "a sheet that is called a text": (
+        xlsx('<row><c r="A1"><v>1</v></c></row>'), "a.txt", "text/plain", PAPER_MIMES[1]),
+    "slides": (pptx("<a:p><a:t>One</a:t></a:p>"), "a.pptx", "", PAPER_MIMES[2]),
+    "an open document": (open_document("<text:p>x</text:p>"), "a.odt", "", PAPER_MIMES[3]),
+    "a book": (epub("<p>x</p>"), "a.epub", "", "application/epub+zip"),
+    "rich text": (rb"{\rtf1 Words}", "a.rtf", "", "application/rtf"),
     "a picture that is a script, too": (
         picture("GIF", mode="P") + b"*/=1;alert(document.cookie)//<script>alert(1)</script>",
         "a.gif", "text/javascript", "image/jpeg",
@@ -112,7 +119,9 @@ REFUSED = {
     "a picture in name only": (b"\x89PNG\r\n\x1a\n<script>", 422, "file_unreadable"),
     "half a paper": (pdf("First page")[:60], 422, "file_unreadable"),
     "a page that claims to be a paper": (b"%PDF-1.7\n<script>alert(1)</script>", 422, "file_unreadable"),
-    "an archive": (b"PK\x03\x04" + bytes(range(256)) * 8, 422, "file_unknown_kind"),
+    "half an archive": (b"PK\x03\x04" + bytes(range(256)) * 8, 422, "file_unreadable"),
+    "an archive": (zipped({"a.txt": "words"}), 422, "file_unknown_kind"),
+    "a locked document": (open_document("", manifest="<encryption-data/>"), 422, "file_locked"),
     "a program": (b"\x7fELF" + bytes(600), 422, "file_unknown_kind"),
 }  # fmt: skip
 

@@ -17,7 +17,8 @@ from pydantic import SecretStr
 from shared.adapters.encryption import Encryption
 from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.adapters.postgres.people.handover import PostgresHandovers
-from shared.adapters.postgres.people.sites import PostgresSites, secret_about
+from shared.adapters.postgres.people.sites import PostgresSites
+from shared.config.sites import secret_about
 from shared.core.identity.handover import NewHandover
 from tests.kit.web.event_stream_client import URL, open_stream, post, ticket
 from tests.kit.web.fixtures import Frame, Screen, Server, Starter, hello

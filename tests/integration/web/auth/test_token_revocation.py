@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import pytest
 from pydantic import SecretStr
 
-from shared.adapters.postgres.people.api_keys import PostgresApiKeys
+from shared.adapters.postgres.people.api_key_admin import ApiKeyAdmin
 from shared.core.values.errors import StorageUnavailable
 from tests.integration.web.api.test_messages_api import events_of, opened
 from tests.integration.web.auth.test_site_identity import KEY, signed, with_people
@@ -65,7 +65,7 @@ async def test_no_answer_is_told_to_a_key_that_was_revoked(server: Server) -> No
         async with asyncio.timeout(30):
             while server.parts.hub.screens == 0:
                 await asyncio.sleep(0.01)
-        await PostgresApiKeys(pool).revoke("shop")
+        await ApiKeyAdmin(pool).revoke("shop")
         await looked_twice(server)
         told = await events_of(answer)
     assert told[-1] == ("done", {"turn": 1, "state": "waiting"})

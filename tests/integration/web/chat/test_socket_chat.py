@@ -271,7 +271,7 @@ async def test_a_public_site_shows_a_plain_chat(starter: Starter) -> None:
     assert welcome["ctx"] is None
     assert welcome["model"] == {"name": "", "offline": True}
     assert {command["name"] for command in welcome["commands"]} == {
-        "help", "new", "stop", "feedback", "forget", "human", "export",
+        "help", "new", "stop", "feedback", "search", "forget", "human", "export",
     }  # fmt: skip
     session_id = await server.session_id(welcome["session"])
     number = await server.conversation.store_event(session_id, "compaction", {"id": "x", "summary": "secret"})
@@ -320,3 +320,25 @@ def test_an_error_frame_for_a_public_visitor_has_the_same_kind_words() -> None:
     frame = wire.error(refused, public=True)
     assert "tokens" not in str(frame)
     assert "4,321" in wire.error(refused)["advice"]
+
+
+async def test_nobody_is_there_before_they_do_something(server: Server) -> None:
+    visitors = "SELECT count(*) FROM visitors"
+    screen, welcome = await server.greet(begin=False)
+    assert (welcome["session"], welcome["head"], welcome["events"], "token" in welcome) == ("", 0, [], False)
+    assert welcome["commands"]
+    await screen.send({"t": "ping", "n": 1})
+    await screen.until("pong")
+    assert await server.services.pool.fetchval(visitors) == 0
+    await screen.say("Hi", cid="c1")
+    begun = await screen.until("welcome")
+    assert (await screen.until("ack"))["cid"] == "c1"
+    assert await server.services.pool.fetchval(visitors) == 1
+    _, back = await server.greet(token=begun["token"], begin=False)
+    assert back["session"] == begun["session"]
+
+
+async def test_who_looks_in_is_asked_to_come_back_when_the_server_restarts(server: Server) -> None:
+    screen, _ = await server.greet(begin=False)
+    server.parts.hub.close_all()
+    assert (await screen.until("bye"))["code"] == 1012

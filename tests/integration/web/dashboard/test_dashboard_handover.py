@@ -78,7 +78,7 @@ async def test_who_waits_is_listed_taken_answered_and_given_back(anna: Dashboard
     status, told = await post(anna, f"{session}/replies", {"cid": "r1", "text": "Hi"})
     assert (status, told["code"]) == (409, "not_taken")
     status, told = await post(anna, f"{session}/handover", {"action": "take"})
-    assert (status, told) == (200, {"state": "human", "changed": True, "name": "anna"})
+    assert (status, told) == (200, {"state": "human", "changed": True, "name": "Support"})
     assert (await anna.get("/handovers?state=waiting"))["handovers"] == []
     _, first = await post(anna, f"{session}/replies", {"cid": "r1", "text": "Hi"})
     _, again = await post(anna, f"{session}/replies", {"cid": "r1", "text": "Hi"})

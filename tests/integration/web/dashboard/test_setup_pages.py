@@ -12,8 +12,8 @@ from aiohttp import web
 
 from shared.adapters.encryption import Encryption, Sealed
 from shared.adapters.postgres.people.agents import PostgresAgents
-from shared.adapters.postgres.people.sites import secret_about
 from shared.config.settings import list_setting_names, load_settings, resolve_secret_key
+from shared.config.sites import secret_about
 from tests.kit.dashboard.fixtures import SAME_ORIGIN, Dashboard, RunCommands
 from tests.kit.dashboard.people_seed import a_bot, a_site
 from tests.kit.dashboard.serve import served

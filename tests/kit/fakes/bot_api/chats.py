@@ -10,7 +10,7 @@ from typing import Literal
 
 from tests.kit.fakes.bot_api.shapes import Json, compact, without_nones
 
-Kind = Literal["private", "group", "supergroup"]
+Kind = Literal["private", "group", "supergroup", "channel"]
 GENERAL_TOPIC = 1
 MAX_MESSAGES = 5_000
 MAX_VIEWS = 4_000

@@ -14,6 +14,7 @@ from tests.kit.fakes.bot_api.calls import Journal, Record
 from tests.kit.fakes.bot_api.chats import Chat
 from tests.kit.fakes.bot_api.door import Door
 from tests.kit.fakes.bot_api.groups import act
+from tests.kit.fakes.bot_api.inline import look_at_inline
 from tests.kit.fakes.bot_api.screens import screen, views
 from tests.kit.fakes.bot_api.shapes import Json
 from tests.kit.fakes.bot_api.world import NoSuchThing, World
@@ -58,6 +59,8 @@ class Control:
             case "views":
                 chat = self._chat(wish)
                 return views(self._world, chat, since=wish.get("since", 0), message_id=wish.get("message_id"))
+            case "inline":
+                return look_at_inline(self._world, wish)
             case "calls":
                 return self._journal.calls(**wish)
             case "counts":

@@ -19,9 +19,11 @@ METHODS = (
     "sendMediaGroup", "getFile", "pinChatMessage", "unpinChatMessage", "getChat", "getChatMember",
     "leaveChat", "createForumTopic", "editForumTopic", "setMyCommands", "getMyCommands",
     "deleteMyCommands", "setMyDescription", "setMyShortDescription", "setChatMenuButton",
-    "sendMessageDraft", "sendRichMessage", "sendRichMessageDraft",
+    "answerInlineQuery", "sendMessageDraft", "sendRichMessage", "sendRichMessageDraft",
 )  # fmt: skip
 SIMPLE = frozenset({"Integer", "Float", "String", "Boolean", "True", "InputFile"})
+OURS = {"InlineQueryResult": ["InlineQueryResultArticle"], "InputMessageContent": ["InputTextMessageContent"]}
+"""Of these many kinds a bot like ours sends only a few; the others are refused."""
 EXTRA_TYPES = ("RichBlock", "RichText")
 """Typed blocks of version 10.2 are built from the answer's types of 10.1."""
 CONSTANT = re.compile(r"(?:always|must be) [“\"]?([a-z_]+)[”\"]?(?:$|[.,])")
@@ -40,8 +42,8 @@ def derived(raw: bytes) -> Json:
             continue
         described = full["types"][name]
         if described.get("subtypes"):
-            unions[name] = described["subtypes"]
-            waiting += [kind.removeprefix("Array of ") for kind in described["subtypes"]]
+            unions[name] = [kind for kind in described["subtypes"] if name not in OURS or kind in OURS[name]]
+            waiting += [kind.removeprefix("Array of ") for kind in unions[name]]
         else:
             types[name] = _fields(described)
             waiting += _kinds(types[name])

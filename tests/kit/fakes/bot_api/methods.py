@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 
-from tests.kit.fakes.bot_api import chat_methods, drafts, media, profile_methods, sending
+from tests.kit.fakes.bot_api import chat_methods, drafts, inline, media, profile_methods, sending
 from tests.kit.fakes.bot_api.calls import Call, Journal
 from tests.kit.fakes.bot_api.refusals import Refusal
 from tests.kit.fakes.bot_api.shapes import Json
@@ -34,6 +34,7 @@ METHODS: dict[str, Handler] = {
     "sendChatAction": sending.send_chat_action,
     "setMessageReaction": sending.set_message_reaction,
     "answerCallbackQuery": sending.answer_callback_query,
+    "answerInlineQuery": inline.answer_inline_query,
     "sendDocument": media.send_document,
     "sendPhoto": media.send_photo,
     "sendMediaGroup": media.send_media_group,

@@ -114,6 +114,21 @@ class Person:
         found: Json = await self._act("forge_tap", where, message_id=message_id, data=data)
         return found
 
+    async def asks_inline(self, query: str) -> str:
+        """Types behind the bot's name in some chat; the query's id."""
+        return str((await self._act("ask_inline", {}, query=query))["query"])
+
+    async def offered(self, query_id: str, *, within: float = WAIT_SECONDS) -> Json | None:
+        """What the app shows for it: `results`, `button` …; None while nothing came."""
+        clock = asyncio.get_running_loop()
+        until = clock.time() + within
+        while (found := await self._api.control("inline", {"query": query_id}))["answer"] is None:
+            if clock.time() > until:
+                return None
+            await asyncio.sleep(0.05)
+        answer: Json = found["answer"]
+        return answer
+
     async def react(self, message_id: int, emoji: str | None, **where: Any) -> None:
         await self._act("react", where, message_id=message_id, emoji=emoji)
 

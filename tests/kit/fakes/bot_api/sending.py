@@ -50,6 +50,9 @@ def post(world: World, call: Call, content: Json) -> Json:
     thread = world.thread(bot, chat, params.get("message_thread_id"))
     markup = checked_markup(params)
     message: Json = {"from": bot.account.as_json(), "chat": chat.as_json(), "date": world.clock.date()}
+    if chat.kind == "channel":  # what stands there is the channel's, whoever wrote it
+        message = {"sender_chat": chat.as_json(), **message}
+        del message["from"]
     if thread is not None:
         message.update(message_thread_id=thread, is_topic_message=True)
     message.update(_replied(chat, params.get("reply_parameters")))

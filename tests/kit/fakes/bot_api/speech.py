@@ -46,10 +46,27 @@ def speaker(world: World, wish: Json) -> Speaker:
     return Speaker(person=person, bot=bot, chat=chat, thread=thread)
 
 
+def post_to_channel(world: World, who: Speaker, content: Json) -> Json:
+    """A post has no person: it is the channel's. Only administrators write one, and only they get it."""
+    stored = who.chat.add(
+        {
+            "sender_chat": who.chat.as_json(),
+            "chat": who.chat.as_json(),
+            "date": world.clock.date(),
+            **content,
+        },
+        author=who.person.id,
+    )
+    who.chat.saw_message("said", stored, at=world.clock.now(), by_bot=False)
+    return heard(world, who.chat, stored, kind="channel_post")
+
+
 def speak(world: World, who: Speaker, content: Json, wish: Json | None = None) -> Json:
     """What came of it: the message's number and, for each bot that heard it, the update's."""
     if who.chat.blocked:
         raise NoSuchThing("who has blocked a bot cannot write to it")
+    if who.chat.kind == "channel":
+        return post_to_channel(world, who, {**_reply(who.chat, wish or {}), **content})
     message: Json = {
         "from": who.person.as_json(),
         "chat": who.chat.as_json(),
@@ -77,6 +94,8 @@ def hears(bot: Bot, chat: Chat, stored: Stored) -> bool:
     message = stored.message
     if stored.author == bot.id:
         return False
+    if chat.kind == "channel":
+        return bot.id in chat.admins
     if chat.kind == "private" or not bot.privacy or bot.id in chat.admins or SERVICE & set(message):
         return True
     if message.get("reply_to_message", {}).get("from", {}).get("id") == bot.id:

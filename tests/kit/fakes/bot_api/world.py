@@ -21,6 +21,7 @@ FIRST_SUPERGROUP = 1_000_000_000_000
 KICKED = {
     "group": "bot was kicked from the group chat",
     "supergroup": "bot was kicked from the supergroup chat",
+    "channel": "bot was kicked from the channel chat",
 }
 
 
@@ -41,6 +42,17 @@ class Query:
 
 
 @dataclass(slots=True)
+class InlineQuery:
+    """What somebody has typed behind a bot's name; `answer` is what they are shown then."""
+
+    id: str
+    bot: int
+    person: int
+    born: float
+    answer: Json | None = None
+
+
+@dataclass(slots=True)
 class World:
     clock: Clock = field(default_factory=Clock)
     schema: Schema = field(default_factory=load_schema)
@@ -48,6 +60,7 @@ class World:
     bots: dict[str, Bot] = field(default_factory=dict)
     people: dict[int, Account] = field(default_factory=dict)
     queries: dict[str, Query] = field(default_factory=dict)
+    inline: dict[str, InlineQuery] = field(default_factory=dict)
     limiter: Limiter = field(init=False)
     _private: dict[tuple[int, int], Chat] = field(default_factory=dict)
     _groups: dict[int, Chat] = field(default_factory=dict)
@@ -100,10 +113,8 @@ class World:
 
     def add_group(self, title: str, kind: Kind, *, forum: bool = False) -> Chat:
         number = self.number()
-        ids = {"group": -(FIRST_GROUP + number), "supergroup": -(FIRST_SUPERGROUP + number)}
-        chat = Chat(
-            id=ids[kind], kind=kind, title=title, is_forum=forum, chat_instance=str(FIRST_GROUP + number)
-        )
+        own = -((FIRST_GROUP if kind == "group" else FIRST_SUPERGROUP) + number)
+        chat = Chat(id=own, kind=kind, title=title, is_forum=forum, chat_instance=str(FIRST_GROUP + number))
         self._groups[chat.id] = chat
         return chat
 
@@ -117,6 +128,8 @@ class World:
     def writable(self, bot: Bot, number: object) -> Chat:
         """The chat that a call names, if this bot may write there; refused in Telegram's words."""
         found = self.readable(bot, number)
+        if found.kind == "channel" and bot.id not in found.admins:
+            raise Refusal("need administrator rights in the channel chat")
         if found.kind == "private":
             if found.blocked:
                 raise Refusal("bot was blocked by the user", status=403)
@@ -168,7 +181,7 @@ class World:
         await self.close()
         self.clock.reset()
         self.limiter.reset()
-        for kept in (self.people, self.queries, self._private, self._groups):
+        for kept in (self.people, self.queries, self.inline, self._private, self._groups):
             kept.clear()
         for bot in self.bots.values():
             bot.forget()

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from shared.adapters.models.idle_timeout import Watch
+from shared.adapters.models.timeouts import Watch
 from shared.core.values.errors import ModelUnavailable
 
 NEVER = "the stream stalled"

@@ -84,7 +84,7 @@ async def press(
     reach = cast("Any", everything)
     pressing = CallbackQueryHandler(
         cast("Any", desk), door=reach, voice=reach, commands=reach, conversation=reach, wishes=reach,
-        admins=reach, remembered=reach, forgetting=reach, delivery=reach, requests=reach,
+        admins=reach, remembered=reach, searching=reach, forgetting=reach, delivery=reach, requests=reach,
         offered=frozenset(),
     )  # fmt: skip
     where = ChatRef(chat_id=chat_id if from_chat is None else from_chat)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import copy
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bot.telegram.inbound.update_parser import MAX_ID_VALUE, parse_update
+from bot.telegram.inbound.update_parser import MAX_ID_VALUE, allowed_updates, parse_update
 from bot.telegram.inbound.updates import (
     CallbackQuery,
     ChatMigration,
@@ -19,6 +20,7 @@ from bot.telegram.inbound.updates import (
     IgnoredUpdate,
     IncomingMessage,
     IncomingUpdate,
+    InlineQuery,
     Media,
     MembershipChange,
     MessageAuthor,
@@ -318,6 +320,27 @@ def test_the_rest_is_ignored_with_a_reason(update: Json) -> None:
     found = read(update)
     assert isinstance(found, IgnoredUpdate)
     assert found.reason
+
+
+def test_posts_of_channels_are_read_only_where_that_is_switched_on() -> None:
+    where = {"id": -100, "type": "channel", "title": "News"}
+    post = {"message_id": 3, "date": 1, "chat": where, "sender_chat": where, "text": "/help@ever_bot"}
+    update = {"update_id": 1, "channel_post": post}
+    assert isinstance(read(update), IgnoredUpdate)
+    reads = replace(BOT, reads_channels=True)
+    found = parse_update(update, bot=reads)
+    assert isinstance(found, IncomingMessage)
+    assert (found.chat.kind, found.sender.user_id, found.sender.name) == ("channel", -100, "News")
+    assert "channel_post" in allowed_updates(reads)
+    assert "channel_post" not in allowed_updates(BOT)
+
+
+def test_inline_queries_are_read_only_where_that_is_switched_on() -> None:
+    query = {"id": "7", "from": raw_message()["from"], "query": "why?", "offset": ""}
+    assert isinstance(read({"update_id": 1, "inline_query": query}), IgnoredUpdate)
+    found = parse_update({"update_id": 1, "inline_query": query}, bot=replace(BOT, answers_inline=True))
+    assert isinstance(found, InlineQuery)
+    assert (found.query_id, found.sender.user_id, found.text) == ("7", 42, "why?")
 
 
 def test_words_survive_a_decoration_that_nobody_knows() -> None:

@@ -7,6 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bot.telegram.markup import RenderedText, count_units, render, render_plain, split
+from tests.kit.night import by_night
 from tests.unit.bot.markup.rendering import seen
 from tests.unit.bot.markup.telegram_parser import judge
 
@@ -118,7 +119,7 @@ bounded = settings(
     derandomize=True,
     database=None,
     deadline=None,
-    max_examples=5_000,
+    max_examples=by_night(5_000, else_=1_000),
     suppress_health_check=list(HealthCheck),
 )
 
@@ -135,7 +136,7 @@ def test_telegram_reads_any_text_as_we_mean_it(markdown: str) -> None:
 
 
 @pytest.mark.control("S18")
-@settings(bounded, max_examples=1_000)
+@settings(bounded, max_examples=by_night(1_000, else_=300))
 @given(answers, st.integers(min_value=16, max_value=60))
 def test_any_text_is_the_sum_of_its_parts(markdown: str, limit: int) -> None:
     rendered = render(markdown)

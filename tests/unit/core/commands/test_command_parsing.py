@@ -14,6 +14,7 @@ from shared.core.commands.commands import (
     may_in_group,
     nearest_commands,
 )
+from shared.core.commands.texts import LANGUAGES, command_texts
 
 NAMES = [command.name for command in COMMANDS]
 
@@ -69,9 +70,9 @@ def test_names_are_unique_and_described() -> None:
 
 def test_visitors_of_a_public_page_see_only_the_plain_ones() -> None:
     names = [command.name for command in commands_for(channel="web", audience="public")]
-    assert names == ["help", "new", "stop", "feedback", "forget", "human", "export"]
+    assert names == ["help", "new", "stop", "feedback", "search", "forget", "human", "export"]
     names = [command.name for command in commands_for(channel="telegram", audience="public")]
-    assert names == ["help", "new", "stop", "feedback", "forget", "human", "export"]
+    assert names == ["help", "new", "stop", "feedback", "search", "forget", "human", "export"]
     assert len(commands_for(channel="telegram", audience="personal")) == len(COMMANDS)
 
 
@@ -86,3 +87,10 @@ def test_in_groups_only_admins_change_what_all_others_see() -> None:
     expected = {"compact", "undo", "pin", "unpin", "forget", "human", "goal", "mode", "model", "settings"}
     assert for_admins == expected
     assert all(may_in_group(command.name, admin=True) for command in COMMANDS)
+
+
+def test_every_command_stands_in_a_section_that_has_a_title() -> None:
+    for language in LANGUAGES:
+        titles = command_texts(language).sections
+        assert {command.section for command in COMMANDS} == set(titles)
+        assert all(titles.values())

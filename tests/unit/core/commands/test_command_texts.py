@@ -7,7 +7,7 @@ from typing import get_args, get_type_hints
 
 import pytest
 
-from shared.core.commands.commands import COMMANDS
+from shared.core.commands.commands import COMMANDS, Command, compact_arguments
 from shared.core.commands.texts import (
     LANGUAGES,
     CommandTexts,
@@ -51,6 +51,26 @@ def test_german_is_spoken_in_all_its_countries(tag: str) -> None:
 @pytest.mark.parametrize("tag", ["", "en-GB", "fr", "den", "xx-de", "💬"])
 def test_every_other_language_gets_english(tag: str) -> None:
     assert command_texts(tag).language == "en"
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+def test_help_on_one_command_explains_each_argument_with_an_example(command: Command, language: str) -> None:
+    told = command_texts(language).command_help(command)
+    assert f"/{command.name}" in told.splitlines()[0]
+    assert described(command, language) in told
+    assert all(f"- `{one.shown}` " in told for one in command.arguments)
+    assert (f"`/{command.name} {command.example}`" in told) is bool(command.args)
+    if language != "en" and command.named:
+        assert not any(one.description in told for one in command.named)
+
+
+@pytest.mark.parametrize("command", [c for c in COMMANDS if c.named], ids=lambda command: command.name)
+def test_an_example_can_be_sent_as_it_stands(command: Command) -> None:
+    assert command.words({"args": command.example}) == command.example
+    if command.name == "compact":
+        wish = compact_arguments(command.example)
+        assert (wish.focus, wish.force) == ("our trip to Lisbon", True)
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)

@@ -21,7 +21,7 @@ from shared.core.compaction.jobs import manual_job, next_job
 from shared.core.compaction.plan import CompactionPlan, NothingToCompact, plan_compaction
 from shared.core.compaction.transcript_lines import render_source
 from shared.core.context.prompts import default_layers, summary_block
-from shared.core.overflow.overflow_recovery import shrink_to_fit
+from shared.core.overflow.overflow_recovery import fit
 from shared.core.session.budget import budget_for, refuse_heavy_fixed
 from shared.core.session.ledger import Ledger, LedgerItem
 from shared.core.session.policy import ContradictoryPolicy, fitted
@@ -235,7 +235,7 @@ async def test_c24_many_pictures_do_not_burden_the_summariser() -> None:
     await written(model, planned(log, now=160_000))
     blocks = [block for request in model.requests for m in request.messages for block in m.blocks]
     assert all(isinstance(block, Text) for block in blocks)
-    assert "(picture: cat 7)" in model.asked()
+    assert "(picture 7: cat 7)" in model.asked()
 
 
 async def test_c25_when_the_cheap_model_is_overloaded_the_main_one_writes() -> None:
@@ -329,7 +329,7 @@ def test_c34_the_arguments_of_a_call_are_never_cut() -> None:
             assert json.loads(json.dumps(dict(block.input))) == arguments
     log = [entry(1, 1, "write it"), entry(2, 1, call, author="assistant"),
            entry(3, 1, ToolResult(tool_use_id="c", text="done " * 9_000), author="tool")]  # fmt: skip
-    made = shrink_to_fit(view(log, open_turn=1), hard=1_500, build=built, count=words)
+    made = fit(view(log, open_turn=1), hard=1_500, build=built, count=words, policy=STEADY)
     assert made.cut_short, "the result was cut"
     assert call in made.context.messages[1].blocks
 
@@ -426,7 +426,7 @@ def test_c43_who_has_switched_compaction_off_still_has_a_way_out() -> None:
     assert wish(held, budget().limit + 1) is None
     by_hand = manual_job(held, budget=budget(), policy=STEADY, context_tokens=9_000)
     assert not isinstance(by_hand, NothingToCompact)
-    small = shrink_to_fit(view(TALK, open_turn=12), hard=1_200, build=built, count=words)
+    small = fit(view(TALK, open_turn=12), hard=1_700, build=built, count=words, policy=STEADY)
     assert fault_of(small.context.messages) is None
 
 

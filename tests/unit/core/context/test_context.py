@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from shared.core.context.build_context import BuiltContext, build_context, plain_words
 from shared.core.context.memory_tools import SAVE_MEMORY
 from shared.core.context.prompts import default_layers, flush_instruction
-from shared.core.overflow.overflow_recovery import Shrunk, shrink_to_fit
+from shared.core.overflow.overflow_recovery import Shrunk, fit
 from shared.core.session.artifacts import artifact_of, excerpt
 from shared.core.session.presets import preset
 from shared.core.session.session import Compaction, Entry, Note, View
@@ -149,14 +149,14 @@ def test_pictures_are_told_by_their_description() -> None:
     from shared.core.values.messages import Image
 
     picture = Image(attachment_id=1, mime="image/png", description="a red bicycle")
-    assert plain_words((picture, Text(text="mine"))) == "(picture: a red bicycle)\nmine"
+    assert plain_words((picture, Text(text="mine"))) == "(picture 1: a red bicycle)\nmine"
 
 
 # ---- shrinking
 
 
 def _shrink(state: View, hard: int) -> Shrunk:
-    return shrink_to_fit(state, hard=hard, build=build, count=words)
+    return fit(state, hard=hard, build=build, count=words, policy=STEADY)
 
 
 def test_requests_of_before_pruned_results_had_forms_of_their_own_can_be_told() -> None:
@@ -166,16 +166,7 @@ def test_requests_of_before_pruned_results_had_forms_of_their_own_can_be_told() 
 def test_what_fits_is_not_shrunk() -> None:
     state = view(LIVE, open_turn=6)
     made = _shrink(state, 100_000)
-    assert (made.view, made.turns_left_out, made.cut_short) == (state, 0, ())
-
-
-def test_the_tail_shrinks_to_two_turns_and_says_so() -> None:
-    log = [e for t in range(1, 9) for e in exchange(t, "word " * 100, "yes")]
-    made = _shrink(view([*log, entry(99, 9, "and?")], open_turn=9), 600)
-    assert made.turns_left_out == 7
-    assert "[7 earlier turns are left out here" in text_of(made.context.messages[0].blocks)
-    assert made.context.estimate <= 600
-    assert_valid_request(made.context.messages)
+    assert (made.view, made.cut_short) == (state, ())
 
 
 def test_pins_and_unanswered_turns_survive_the_short_tail() -> None:
@@ -201,7 +192,7 @@ def test_a_turn_whose_last_step_failed_survives_the_short_tail() -> None:
 def test_where_artifacts_can_be_opened_the_cut_text_names_its_whole(hard: int) -> None:
     giant = "BEGIN " + "word " * 20_000 + "END"
     state = view([entry(1, 1, giant)], open_turn=1)
-    made = shrink_to_fit(state, hard=hard, build=build, count=words, opens=True)
+    made = fit(state, hard=hard, build=build, count=words, policy=STEADY, opens=True)
     [cut] = made.cut_short
     assert cut.artifact == artifact_of(giant, words)
     sent = text_of(made.context.messages[0].blocks)
@@ -222,7 +213,7 @@ def test_a_spilled_result_that_is_cut_again_keeps_the_name_of_its_whole() -> Non
         entry(2, 1, call, author="assistant", step=1),
         entry(3, 1, ToolResult(tool_use_id="a", text=shown), author="tool", step=2),
     ]
-    made = shrink_to_fit(view(log, open_turn=1), hard=1_000, build=build, count=words, opens=True)
+    made = fit(view(log, open_turn=1), hard=1_000, build=build, count=words, policy=STEADY, opens=True)
     assert [cut.artifact for cut in made.cut_short] == [None]
     sent = str(made.context.messages)
     assert sent.count("Kept whole as") == sent.count(whole.id) == 1

@@ -7,7 +7,7 @@ import pytest
 from shared.core.compaction.transcript_lines import render_source
 from shared.core.context.build_context import build_context
 from shared.core.context.prompts import OUR_TAGS, default_layers
-from shared.core.overflow.overflow_recovery import shrink_to_fit
+from shared.core.overflow.overflow_recovery import fit
 from shared.core.session.presets import preset
 from shared.core.values.messages import Image, ToolUse
 from tests.kit.builders import entry, exchange, exchanges, view, words
@@ -28,11 +28,11 @@ def test_the_clock_stands_behind_the_last_mark_also_after_a_turn_that_died_in_a_
 
 def test_a_turn_that_died_in_a_tool_is_unanswered_when_room_is_short() -> None:
     log = [*DIED, *exchanges(4, first=2, tokens=400), entry(99, 6, "Well?")]
-    made = shrink_to_fit(
-        view(log, open_turn=6), hard=1_300, count=words,
+    made = fit(
+        view(log, open_turn=6), hard=2_300, count=words, policy=preset("steady"),
         build=lambda v: build_context(v, policy=preset("steady"), system=default_layers(), count=words),
     )  # fmt: skip
-    assert made.turns_left_out > 0
+    assert made.digested_through
     assert {1, 6} <= {e.turn for e in made.view.entries}
 
 

@@ -51,6 +51,7 @@ def test_overrides_that_are_none_change_nothing() -> None:
         ({"soft_budget": 3_000}, "flush_threshold=4000.*soft_budget=3000"),
         ({"flush_threshold": 190_000, "soft_budget": 195_000}, "flush_threshold=190000.*180000"),
         ({"flush_threshold": -1}, "flush_threshold=-1"),
+        ({"answer_least": 0}, "answer_least=0"),
         ({"keep_turns": 0}, "keep_turns=0"),
         ({"land_at": 1.0}, "land_at=1.0"),
         ({"warning_at": 0.95}, "warning_at=0.95.*critical_at=0.9"),

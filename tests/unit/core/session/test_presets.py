@@ -63,15 +63,28 @@ def test_every_preset_that_compacts_by_itself_has_its_boundary_here() -> None:
 @pytest.mark.parametrize("name", ["openclaw", "goclaw"])
 def test_ninety_six_percent_of_200k_is_what_the_window_leaves_beside_an_answer_of_8000(name: str) -> None:
     made = budget(name, 200_000)
-    assert (made.compact_at, made.hard, made.out) == (192_000, 192_000, 8_000)
-    assert pressure(made, 192_001) == "overflow"
+    assert (made.compact_at, made.window - made.out) == (192_000, 192_000)
+    assert pressure(made, 192_001) == "compact"
 
 
 @pytest.mark.parametrize("name", sorted(PRESETS))
 @pytest.mark.parametrize("window", [8_192, 32_000, 128_000, 200_000, 1_000_000])
 def test_no_preset_leaves_a_window_without_room_or_promises_more_than_it_has(name: str, window: int) -> None:
     made = budget(name, window)
-    assert 0 < made.compact_at <= made.limit <= made.hard < made.hard + made.out <= made.window <= window
+    assert (
+        0 < made.compact_at <= made.limit <= made.hard < made.hard + made.out_least <= made.window <= window
+    )
+    assert made.out_least <= made.out == made.answer_beside(0)
+
+
+@pytest.mark.parametrize("name", ["spec008", "opencode", "arawn", "openclaw", "goclaw"])
+@pytest.mark.parametrize("window", [8_192, 24_000, 32_000, 128_000, 200_000, 1_000_000])
+def test_a_message_has_room_above_a_limit_that_lies_just_below_the_hard_one(name: str, window: int) -> None:
+    made = budget(name, window)
+    assert made.hard - made.limit >= min(4_000, made.hard // 10) - 1
+    for tokens in (made.limit, made.limit + 1, made.hard):
+        assert tokens + made.answer_beside(tokens) <= made.window
+    assert made.answer_beside(made.hard) == min(2_048, made.out)
 
 
 # ---- steady and spec008
@@ -237,7 +250,7 @@ def test_langmem_starts_its_running_summary_above_2000_of_conversation(
 def test_langmem_lands_at_384_with_a_summary_of_128() -> None:
     one = preset("langmem")
     assert round(one.land_at * 2_000) == 384
-    assert (one.summary_most, one.summary_form, one.keep_turns) == (128, "running", 1)
+    assert (one.summary_least, one.summary_most, one.summary_form, one.keep_turns) == (128, 128, "running", 1)
 
 
 @pytest.mark.parametrize(("tokens", "first"), [(400, 1), (401, 3)])

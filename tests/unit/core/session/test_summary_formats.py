@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import get_args
 
 import pytest
@@ -15,6 +16,7 @@ from shared.core.session.presets import PRESETS
 from shared.core.session.rendering import fit_ledger, five_fields, in_ledger_form, render_summary
 from shared.core.session.summary import LedgerPatch, NewItem, apply_patch
 from shared.core.session.summary_formats import FORMS, form_of, has_known_heading, says_nothing, sections_in
+from shared.core.values.tokens import by_script
 from tests.kit.builders import words
 
 SECTIONS = form_of("sections")
@@ -141,3 +143,24 @@ def test_where_there_is_room_a_prohibition_outlives_the_text() -> None:
     assert "Never call before 9." in shown
     assert "tea is good." in shown
     assert words(shown) <= 60
+
+
+@given(
+    st.lists(st.text("abc.!? \n日本", min_size=1, max_size=120), min_size=1, max_size=12),
+    st.integers(min_value=24, max_value=400),
+    st.sampled_from([by_script, words]),
+)
+def test_a_cut_text_keeps_half_of_its_room_at_least_and_ends_with_a_mark(
+    parts: list[str], room: int, count: Callable[[str], int]
+) -> None:
+    text = " ".join(parts).strip()
+    made = render_summary(
+        fit_ledger(Ledger(form="running", sections=(Section(heading="", text=text),)), room, count)
+    )
+    if count(text) <= room:
+        assert made == text
+        return
+    assert count(made) <= room
+    assert made.endswith(" …")
+    assert text.startswith(made.removesuffix(" …"))
+    assert count is words or count(made) >= room // 2

@@ -412,6 +412,61 @@ async def test_a_running_summary_has_a_hard_length() -> None:
     assert words(render_summary(written.ledger)) <= 60
 
 
+FACTS = [f"Caroline lent {n} euros to cousin Anna{n}" for n in range(11, 29)]
+LOANS = plan_of(exchange(1, ". ".join(FACTS) + ".", "Noted."), form="running")
+CAP = len("; ".join(FACTS).split()) - 1
+"""One word less than all of them take."""
+
+
+async def test_a_text_that_is_too_long_is_asked_for_once_more_and_then_used_whole() -> None:
+    said = iter(("It is about money.\n" + "; ".join(FACTS), "; ".join(FACTS[1:]) + "."))
+    model = ScriptedModel(say=lambda _: next(said))
+    written = await write(model, replace(LOANS, summary_limit=CAP, summary_most=CAP))
+    assert render_summary(written.ledger) == "; ".join(FACTS[1:]) + "."
+    assert f"{CAP + 5} tokens; {CAP} is the most" in model.words[1]
+    assert [attempt.fault for attempt in written.attempts] == [
+        f"the summary takes {CAP + 5} tokens; {CAP} is the most"
+    ]
+
+
+@pytest.mark.parametrize("then", ["; ".join(FACTS), "", ModelUnavailable("gone")])
+async def test_a_text_that_stays_too_long_loses_its_last_words_with_a_mark(then: Any) -> None:
+    """One token above the cap, the text was cut to its last whole sentence: eighteen facts became none."""
+    said = iter(("It is about money.\n" + "; ".join(FACTS), then))
+    written = await write(
+        ScriptedModel(say=lambda _: next(said)), replace(LOANS, summary_limit=CAP, summary_most=CAP)
+    )
+    text = render_summary(written.ledger)
+    assert written.kind == "summary"
+    assert text.endswith(" …")
+    assert sum(fact in text for fact in FACTS) >= 16
+    assert any("its end was cut off" in fault for fault in written.audit["soft_faults"])
+
+
+async def test_facts_that_a_running_summary_drops_are_told_in_its_audit() -> None:
+    former = Ledger(form="running", sections=(Section(heading="", text=". ".join(FACTS) + "."),))
+    plan = plan_of(exchange(4, "I like tea.", "Good."), former=former, form="running")
+    written = await write(always(". ".join(FACTS[:3]) + ". They like tea."), plan)
+    told = [fault for fault in written.audit["soft_faults"] if "earlier summary" in fault]
+    assert [fault.partition(" are missing: ")[0] for fault in told] == [
+        "15 of 18 things that the earlier summary said"
+    ]
+    kept = await write(always(". ".join(FACTS) + ". They like tea."), plan)
+    assert not [fault for fault in kept.audit["soft_faults"] if "earlier summary" in fault]
+
+
+async def test_items_that_leave_a_ledger_for_room_are_told_in_its_audit() -> None:
+    items = tuple(
+        LedgerItem(id=f"f{n}", kind="fact", text=fact, author="person") for n, fact in enumerate(FACTS)
+    )
+    plan = plan_of(exchange(4, "I like tea and much else. " * 20, "Good."), former=Ledger(items=items))
+    said = json.dumps({"narrative": "They talk about money and tea.", "add": []})
+    written = await write(always(said), replace(plan, summary_limit=60, summary_most=60))
+    told = [fault for fault in written.audit["soft_faults"] if "earlier summary" in fault]
+    assert len(told) == 1
+    assert " of 18 things" in told[0]
+
+
 async def test_the_length_of_sections_is_only_a_score() -> None:
     written = await write(always(TEXTS["sections"]), replace(PLAN, form="sections"))
     assert written.kind == "summary"

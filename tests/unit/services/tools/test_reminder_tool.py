@@ -33,6 +33,7 @@ class Store:
     due_now: list[DueReminder] = field(default_factory=list)
     kept: list[NewReminder] = field(default_factory=list)
     done: list[Any] = field(default_factory=list)
+    again_at: datetime | None = None
 
     async def add(self, new: NewReminder) -> Refusal | None:
         self.kept.append(new)
@@ -47,8 +48,14 @@ class Store:
     async def fail(self, reminder_id: int, reason: str) -> None:
         self.done.append((reminder_id, reason))
 
-    async def start_turn(self, reminder_id: int, *, blocks: Sequence[Block], tokens: int) -> int | None:
+    async def skip_until(self, reminder_id: int, at: datetime) -> None:
+        self.done.append((reminder_id, "skipped", at))
+
+    async def start_turn(
+        self, reminder_id: int, *, blocks: Sequence[Block], tokens: int, again_at: datetime | None = None
+    ) -> int | None:
         assert tokens > 0
+        self.again_at = again_at
         (block,) = blocks
         assert isinstance(block, Text)
         self.done.append((reminder_id, block.text))
@@ -101,6 +108,23 @@ async def test_a_wish_that_cannot_be_kept_is_explained(arguments: Any, reason: s
     assert store.kept == []
 
 
+async def test_what_repeats_keeps_its_rule_and_begins_on_one_of_its_days() -> None:
+    store = Store()
+    told = await wish(store, when="2026-11-22T09:00", repeat="every Monday and Thursday")
+    assert told.startswith(
+        "Set for 2026-11-23 09:00 (America/Lima), and again as asked: every Monday and Thu"
+    )
+    assert (store.kept[0].repeat, store.kept[0].due_at) == (
+        "week/1/mon,thu/09:00", datetime(2026, 11, 23, 14, 0, tzinfo=UTC),
+    )  # fmt: skip
+    await wish(store, when=None, repeat="daily at 7:30")
+    assert store.kept[1].repeat == "day/1//07:30"
+    with pytest.raises(ToolFailed, match="at most once a day"):
+        await wish(store, repeat="every 10 minutes")
+    with pytest.raises(ToolFailed, match="10 reminders repeat"):
+        await wish(Store(refuses="too_many_repeat"), repeat="daily")
+
+
 @pytest.mark.parametrize(
     ("refusal", "reason"),
     [("public", "public chat"), ("too_many", "20 reminders wait"), ("crowded", "6 reminders are due")],
@@ -146,3 +170,13 @@ async def test_at_night_it_waits_where_the_person_is() -> None:
 
 async def test_a_closed_chat_costs_no_answer() -> None:
     assert await looked(due(reachable=False)) == [(7, "unreachable")]
+
+
+async def test_what_was_missed_for_days_is_told_once_and_goes_on_later() -> None:
+    late = due(repeat="day/1//23:30", now=NOW + timedelta(days=3, hours=2))
+    store = Store(due_now=[late])
+    reminders = ReminderScheduler(store, Words(), quiet=None, timezone="UTC", crash_point=ignore_crash_point)
+    await reminders.start_due("web")
+    assert len(store.done) == 1
+    assert store.again_at == NOW + timedelta(days=4)
+    assert await looked(replace(late, reachable=False)) == [(7, "skipped", NOW + timedelta(days=4))]

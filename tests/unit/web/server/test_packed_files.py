@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
@@ -10,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.kit.needed_programs import refuse
 from web.server.pages import PACKED, STATIC, Files
 
 ROOT = STATIC.parents[1]
@@ -26,13 +26,7 @@ def files_of(folder: Path) -> dict[str, bytes]:
 
 def npm() -> str:
     """Where there is none the test is skipped; in CI it fails."""
-    program = shutil.which("npm")
-    if program is None:
-        reason = "no npm on this machine: packing the widget needs one (Debian: apt-get install nodejs npm)"
-        if os.environ.get("CI", "").lower() in ("1", "true", "yes"):
-            pytest.fail(reason)
-        pytest.skip(reason)
-    return program
+    return shutil.which("npm") or refuse("no npm on this machine (Debian: apt-get install nodejs npm)")
 
 
 @pytest.mark.timeout(300)

@@ -17,7 +17,7 @@ from shared.adapters.postgres.db import listing
 from shared.adapters.postgres.db.listing import COLUMNS, TRUTH, PostgresSessionList, differs
 from shared.adapters.postgres.db.page_read import read_page
 from shared.adapters.postgres.operations.invariants import check_invariants
-from shared.adapters.postgres.people.identities_sql import NAME
+from shared.adapters.postgres.people.identities import NAME
 from shared.core.values.errors import StorageUnavailable
 from tests.kit.app_driver import Visit, running_app, settings_for, visit
 from tests.kit.canaries import dumped

@@ -105,17 +105,6 @@ async def test_a_connection_that_was_closed_makes_room_for_another(
     assert await pool.fetchval("SELECT 1") == 1
 
 
-async def test_a_connection_that_needs_nothing_comes_back_without_a_task(
-    pool: asyncpg.Pool[asyncpg.Record], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tasks: list[object] = []
-    monkeypatch.setattr("asyncpg.pool.asyncio.shield", tasks.append)
-    assert await pool.fetchval("SELECT 1") == 1
-    assert await pool.fetchval("SELECT 2") == 2
-    assert tasks == []
-    assert pool.get_idle_size() == 1
-
-
 async def test_after_a_failover_connections_in_use_are_closed_when_they_come_back(
     pool: asyncpg.Pool[asyncpg.Record],
 ) -> None:

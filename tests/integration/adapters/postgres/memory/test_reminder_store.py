@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -14,7 +15,7 @@ from shared.adapters.postgres.memory.reminders import PostgresReminders
 from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.adapters.postgres.people.account_links import PostgresAccountLinks
 from shared.core.identity.people import Joined
-from shared.core.tools.reminders import PENDING_AT_MOST, PER_HOUR, NewReminder
+from shared.core.tools.reminders import PENDING_AT_MOST, PER_HOUR, REPEATING_AT_MOST, NewReminder
 from shared.core.values.messages import Text
 from tests.kit.app_driver import Visit, running_app, settings_for, visit
 
@@ -68,6 +69,50 @@ async def test_no_hour_holds_more_than_its_share(guest: Visit, store: PostgresRe
         assert await store.add(await new(guest, f"k{number}", hours=5 + number / 20)) is None
     assert await store.add(await new(guest, "more", hours=5.5)) == "crowded"
     assert await store.add(await new(guest, "later", hours=7)) is None
+
+
+async def test_what_repeats_waits_for_its_next_time_as_soon_as_its_turn_has_begun(
+    guest: Visit, store: PostgresReminders
+) -> None:
+    at = datetime.now(UTC) + timedelta(days=1)
+    assert await store.add(replace(await new(guest), repeat="day/1//09:00")) is None
+    for times in range(1, 3):
+        await due_now(guest)
+        (found,) = await store.list_due("web")
+        assert found.repeat == "day/1//09:00"
+        at += timedelta(days=times)
+        begun = await asyncio.gather(
+            *(store.start_turn(found.id, blocks=WORDS, tokens=5, again_at=at) for _ in range(4))
+        )
+        assert [one for one in begun if one is not None] == [guest.session_id]
+        assert await state(guest) == " ".join([*["claimed"] * times, "pending"])
+    waiting = [one for one in await store.list_for_session(guest.session_id) if one.state == "pending"]
+    assert [(one.text, one.due_at, one.repeat) for one in waiting] == [("call Anna", at, "day/1//09:00")]
+
+
+async def test_what_is_paused_is_not_due_until_it_goes_on(guest: Visit, store: PostgresReminders) -> None:
+    await store.add(await new(guest))
+    await store.add(replace(await new(guest, "k2"), repeat="day/1//09:00"))
+    once, daily = await store.list_for_session(guest.session_id)
+    assert not await store.pause(guest.session_id, once.id)
+    assert await store.pause(guest.session_id, daily.id)
+    await due_now(guest)
+    assert [one.id for one in await store.list_due("web")] == [once.id]
+    assert await store.start_turn(daily.id, blocks=WORDS, tokens=5) is None
+    assert await store.resume(guest.session_id, daily.id, datetime.now(UTC) - timedelta(seconds=1))
+    assert {one.id for one in await store.list_due("web")} == {once.id, daily.id}
+    await store.pause(guest.session_id, daily.id)
+    assert await store.cancel(guest.session_id, daily.id)
+    assert await state(guest) == "pending cancelled"
+
+
+async def test_few_repeat(guest: Visit, store: PostgresReminders) -> None:
+    for number in range(REPEATING_AT_MOST):
+        wish = await new(guest, f"k{number}", hours=2 * number + 1)
+        assert await store.add(replace(wish, repeat="day/1//09:00")) is None
+    more = await new(guest, "more", hours=50)
+    assert await store.add(replace(more, repeat="day/1//09:00")) == "too_many_repeat"
+    assert await store.add(more) is None
 
 
 async def test_a_public_chat_has_none(guest: Visit, store: PostgresReminders) -> None:

@@ -14,7 +14,7 @@ from shared.adapters.postgres.dashboard.read_models import Insights, SessionQuer
 from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.adapters.postgres.people.account_links_sql import LOCK_SESSIONS
-from shared.adapters.postgres.people.identities_sql import NAME
+from shared.adapters.postgres.people.identities import NAME
 from tests.kit.dashboard import seed
 
 Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"

@@ -12,7 +12,7 @@ import pytest
 from shared.adapters.postgres.compaction.jobs import PostgresJobs
 from shared.adapters.postgres.compaction.jobs_sql import TELL_WHOSE, TOLD_AT_ONCE
 from shared.adapters.postgres.dashboard.read_models import Insights, SessionQuery
-from shared.adapters.postgres.people.identities_sql import NAME
+from shared.adapters.postgres.people.identities import NAME
 from tests.integration.adapters.postgres.people.test_searched_names import (
     ANOTHER,
     RENAME,

@@ -1,0 +1,149 @@
+"""Searches messages by their words: in one person's conversation, or for operators in all of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import asyncpg
+
+from shared.adapters.postgres.db.pool import store_method
+from shared.adapters.postgres.memory import search_sql as sql
+from shared.core.context.recall_query import question_dictionary
+from shared.core.memory.search import (
+    HITS_PER_PAGE,
+    MessageHit,
+    MessagesFound,
+    SaidMessage,
+    SearchKey,
+    SearchWord,
+    excerpt_of,
+    search_words,
+)
+from shared.core.values.searching import DICTIONARIES
+
+Record = asyncpg.Record
+
+SECONDS = 5.0
+SESSIONS_AT_ONCE = 500
+ALL_SECONDS = 3.0
+"""A page of all conversations ends after so long; the next one goes on from there."""
+_END = SearchKey(at=datetime(9999, 1, 1, tzinfo=UTC), session_id=0, seq=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionHits:
+    """A conversation in which the words were said, with the newest of those messages."""
+
+    session: str
+    person: Mapping[str, Any]
+    """Their name and kind, as the list of conversations shows them."""
+    hits: tuple[MessageHit, ...]
+
+
+class PostgresMessageSearch:
+    """Reads only; raises StorageUnavailable."""
+
+    def __init__(self, pool: asyncpg.Pool[Record]) -> None:
+        self._pool = pool
+
+    @store_method
+    async def search(
+        self,
+        session_id: int,
+        text: str,
+        *,
+        linked: bool = True,
+        before: SearchKey | None = None,
+        limit: int = HITS_PER_PAGE,
+    ) -> MessagesFound:
+        """Of one conversation; `linked` adds those that became it by a `/link`."""
+        scope = await self._pool.fetch(sql.SCOPE, session_id, linked, timeout=SECONDS)
+        rows, found = await self._hits(scope, text, before, limit=limit + 1, grouped=False)
+        page = MessagesFound(hits=found[:limit], timezone=scope[0]["timezone"] if scope else None)
+        if len(found) > limit:
+            return replace(page, next=found[limit - 1].key)
+        if not rows or rows[0]["floor_at"] is None:
+            return page
+        at, session, seq = (rows[0][f"floor_{name}"] for name in ("at", "session", "seq"))
+        return replace(page, next=SearchKey(at=at, session_id=session, seq=seq))
+
+    @store_method
+    async def load_message(
+        self, session_id: int, where: int, seq: int, *, linked: bool = True
+    ) -> SaidMessage | None:
+        """A message that a search of this conversation may find; None for any other, or an erased one."""
+        scope = await self._pool.fetch(sql.SCOPE, session_id, linked, timeout=SECONDS)
+        if where not in [row["id"] for row in scope]:
+            return None
+        row = await self._pool.fetchrow(sql.MESSAGE, where, seq, timeout=SECONDS)
+        if row is None or row["text"] in (None, sql.ERASED):
+            return None
+        return SaidMessage(**dict(row), timezone=scope[0]["timezone"])
+
+    @store_method
+    async def search_all(
+        self, text: str, *, before: SearchKey | None = None, limit: int = HITS_PER_PAGE
+    ) -> tuple[tuple[SessionHits, ...], SearchKey | None]:
+        """Of all conversations, the last active first; `limit` of them, and where the next page begins."""
+        found: list[SessionHits] = []
+        until = time.monotonic() + ALL_SECONDS
+        while True:
+            scope = await self._pool.fetch(
+                sql.NEXT_SESSIONS,
+                before and before.at, before and before.session_id, SESSIONS_AT_ONCE, timeout=SECONDS,
+            )  # fmt: skip
+            most = sql.PER_SESSION * SESSIONS_AT_ONCE
+            _, hits = await self._hits(scope, text, None, limit=most, grouped=True)
+            by_session: dict[str, list[MessageHit]] = {}
+            for hit in hits:
+                by_session.setdefault(hit.session, []).append(hit)
+            for row in scope:
+                before = SearchKey(at=row["last_active_at"], session_id=row["id"], seq=0)
+                if row["session"] in by_session:
+                    mine = tuple(by_session[row["session"]])
+                    person = {name: row[name] for name in ("person", "kind", "anonymous")}
+                    found.append(SessionHits(session=row["session"], person=person, hits=mine))
+                    if len(found) == limit:
+                        return tuple(found), before
+            if len(scope) < SESSIONS_AT_ONCE:
+                return tuple(found), None
+            if time.monotonic() > until:
+                return tuple(found), before
+
+    async def _hits(
+        self, scope: Sequence[Record], text: str, before: SearchKey | None, *, limit: int, grouped: bool
+    ) -> tuple[Sequence[Record], tuple[MessageHit, ...]]:
+        """The rows as they came, which tell how far back was looked, and what they hold."""
+        ids, asked = [row["id"] for row in scope], [SearchWord(word=word) for word in search_words(text)]
+        if not ids or not asked:
+            return (), ()
+        wide = [sql.wide(word) if word.letter or not grouped else "" for word in asked]
+        forms = await self._pool.fetch(
+            sql.FORMS, ids, [word.word for word in asked], wide, list(DICTIONARIES),
+            question_dictionary(text), timeout=SECONDS,
+        )  # fmt: skip
+        words = [SearchWord(word=row["word"], stem=row["stem"]) for row in forms]
+        key = before or _END
+        statement, given = sql.hits(forms, words, grouped=grouped)
+        rows = await self._pool.fetch(
+            statement, ids, key.at, key.session_id, key.seq, limit, *given, timeout=SECONDS
+        )
+        names = {row["id"]: row for row in scope}
+        found = [_hit(row, names[row["session_id"]], words) for row in rows if row["session_id"] is not None]
+        return rows, tuple(found)
+
+
+def _hit(row: Record, session: Record, words: Sequence[SearchWord]) -> MessageHit:
+    return MessageHit(
+        key=SearchKey(at=row["at"], session_id=row["session_id"], seq=row["seq"]),
+        session=session["session"],
+        here=session["here"],
+        mid=f"m{row['shown']}",
+        turn=row["turn_no"],
+        author=row["author"],
+        excerpt=excerpt_of(row["text"], words),
+    )

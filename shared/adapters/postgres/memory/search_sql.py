@@ -1,0 +1,198 @@
+"""The statements that search messages: hidden ones by the index of recall, live ones by their text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from shared.core.memory.search import SearchWord
+
+SESSIONS_AT_MOST = 32
+LOOKED_AT = 3_000
+"""Of a word that is everywhere, so many of the newest passages are looked at for one page."""
+USUAL = 5_000
+"""What more passages seem to say is not looked up in the index: going back in time finds it sooner."""
+FORMS_AT_MOST = 200
+PER_SESSION = 3
+"""Where many conversations are searched, each shows so many of its messages."""
+LOOKED_AT_EACH = 200
+
+SCOPE = f"""
+SELECT s.id, s.public_id::text AS session, true AS here, p.timezone
+  FROM sessions s JOIN parties p ON p.id = s.party_id WHERE s.id = $1
+UNION ALL
+(SELECT o.id, o.public_id::text, false, NULL FROM sessions me
+   JOIN sessions o ON o.party_id IN (SELECT party_family(me.party_id)) AND o.archived_at IS NOT NULL
+  WHERE me.id = $1 AND o.id <> me.id AND $2::boolean ORDER BY o.archived_at DESC LIMIT {SESSIONS_AT_MOST})
+"""
+"""Those from before a `/link` can be read by whoever they became."""
+
+NEXT_SESSIONS = """
+SELECT l.id, l.public_id::text AS session, true AS here, l.last_active_at,
+       s.person_name AS person, s.person_kind AS kind, s.person_anonymous AS anonymous
+  FROM session_list l JOIN sessions s ON s.id = l.id
+ WHERE ($1::timestamptz IS NULL OR (l.last_active_at, l.id) < ($1, $2))
+ ORDER BY l.last_active_at DESC, l.id DESC LIMIT $3
+"""
+
+FORMS = f"""
+WITH w AS MATERIALIZED (
+  SELECT x.n, x.word, x.wide,
+         (SELECT array_agg(DISTINCT f) FROM unnest($4::text[]) AS d,
+                 unnest(tsvector_to_array(to_tsvector(d::regconfig, x.word))) AS f) AS forms,
+         EXISTS (SELECT FROM unnest($4::text[]) AS d WHERE length(to_tsvector(d::regconfig, x.word)) = 0) AS small,
+         coalesce((tsvector_to_array(to_tsvector($5::regconfig, x.word)))[1], '') AS stem
+    FROM unnest($2::text[], $3::text[]) WITH ORDINALITY AS x(word, wide, n)
+), r AS (
+  SELECT w.n, r.owner, r.lexeme, r.passages
+    FROM w CROSS JOIN LATERAL unnest(w.forms) AS f CROSS JOIN unnest($1::bigint[]) AS o(id)
+   CROSS JOIN LATERAL (SELECT * FROM recall_words x
+                        WHERE x.lane = 'said' AND x.owner = o.id AND x.lexeme = f OFFSET 0) r
+  UNION
+  SELECT w.n, r.owner, r.lexeme, r.passages
+    FROM w JOIN recall_words r ON r.lane = 'said' AND r.owner = ANY ($1) AND r.lexeme LIKE w.wide
+   WHERE w.wide <> '' AND NOT w.small
+)
+SELECT w.word, w.small, w.stem, coalesce(k.often, 0) AS often, coalesce(k.lexemes, '{{}}') AS lexemes,
+       coalesce(k.keys, '{{}}') AS keys,
+       (SELECT coalesce(sum(passages), 0)::bigint FROM recall_words
+         WHERE lane = 'said' AND owner = ANY ($1) AND lexeme = '') AS passages
+  FROM w LEFT JOIN LATERAL (
+    SELECT sum(passages)::bigint AS often, array_agg(DISTINCT lexeme) AS lexemes,
+           array_agg(owner || ':' || lexeme) AS keys
+      FROM (SELECT * FROM r WHERE r.n = w.n ORDER BY passages DESC LIMIT {FORMS_AT_MOST}) x) k ON true
+ ORDER BY w.n
+"""
+"""`small` are words that some dictionary leaves out of the index: they are looked for in the text itself."""
+
+ERASED = "[erased]"
+_TEXT = "lower(normalize({}, NFKC))"
+_WHO = "author IN ('person', 'assistant', 'operator')"
+_OLDER = "({0}.at, {0}.session_id, {0}.seq) < ($2::timestamptz, $3::bigint, $4::bigint)"
+_LIVE_TEXT = r"""coalesce(e.words, (
+    SELECT string_agg(b ->> 'text', E'\n') FROM jsonb_array_elements(e.blocks) b WHERE b ->> 'type' = 'text'))"""
+_COLUMNS = "session_id, seq, turn_no, author, at, text"
+
+
+def wide(word: SearchWord) -> str:
+    """A LIKE pattern of the longer words that this one finds, too; empty for none."""
+    return f"%{word.word}%" if word.letter else f"{word.word}%" if word.begins else ""
+
+
+def hits(
+    found: Sequence[Any], words: Sequence[SearchWord], *, grouped: bool = False
+) -> tuple[str, list[Any]]:
+    """One statement for these rows of FORMS, with its arguments from `$6` on.
+
+    Arguments before: `$1` ids of sessions, `$2` – `$4` the key, `$5` how many. With `grouped` some messages
+    of each session are found, else the newest of all; then `floor_*` says how far back they were looked for.
+    """
+    given: list[Any] = []
+
+    def argument(value: Any, kind: str) -> str:
+        given.append(value)
+        return f"${5 + len(given)}::{kind}"
+
+    patterns = [argument(word.pattern, "text") for word in words]
+    says = [
+        f"{_TEXT.format('{0}.text')} ~ {pattern}"
+        if row["small"]
+        else _says(argument(row["lexemes"], "text[]"))
+        for row, pattern in zip(found, patterns, strict=True)
+    ]
+    leads = sorted(
+        (at for at, row in enumerate(found) if not row["small"]), key=lambda at: found[at]["often"]
+    )
+    by_key = _narrow(found, leads)
+    lead = (by_key or leads or [0])[0]
+    conditions = [says[lead].format("p")] + [
+        f"""EXISTS (SELECT FROM passages y WHERE y.session_id = p.session_id AND y.seq = p.seq
+                       AND {said.format("y")})"""
+        for at, said in enumerate(says)
+        if at != lead
+    ]
+    where = " AND ".join(
+        [
+            f"p.{_WHO}",
+            _OLDER.format("p"),
+            *conditions,
+            "EXISTS (SELECT FROM turn_entries te WHERE te.session_id = p.session_id AND te.seq = p.seq)",
+        ]
+    )
+    keys = [argument(found[at]["keys"], "text[]") for at in by_key]
+    source = _FOUND + " AND ".join(f"{_KEYS} && {one}" for one in keys) if keys else _LOOKED
+    each = LOOKED_AT_EACH if grouped else LOOKED_AT
+    live = " AND ".join(f"x.plain ~ {pattern}" for pattern in patterns)
+    statement = _HITS.format(
+        source=source.format(each=each, most=10**9 if grouped else LOOKED_AT),
+        where=where,
+        live=live,
+        floor=_NO_FLOOR if by_key or grouped else _FLOOR.format(most=LOOKED_AT),
+        order=_GROUPED if grouped else _NEWEST,
+    )
+    return statement, given
+
+
+def _narrow(found: Sequence[Any], leads: Sequence[int]) -> list[int]:
+    """The words by whose keys few passages are found: the rarest, or the two rarest together; else none."""
+    if not leads or found[leads[0]]["often"] <= USUAL:
+        return list(leads[:1])
+    first, total = found[leads[0]], max(1, found[0]["passages"])
+    if len(leads) > 1 and first["often"] * found[leads[1]]["often"] // total <= USUAL:
+        return list(leads[:2])
+    return []
+
+
+def _says(lexemes: str) -> str:
+    """The day and the speaker stand at the head of what is indexed: they do not count."""
+    return f"""EXISTS (SELECT FROM unnest({{0}}.vector) u WHERE u.lexeme = ANY ({lexemes})
+       AND u.positions[cardinality(u.positions)] > 3 + cardinality(regexp_split_to_array(trim({{0}}.speaker), '\\W+'))
+           - ({{0}}.speaker = '')::int)"""
+
+
+_KEYS = "recall_keys(p.session_id, p.vector)"
+_FOUND = "SELECT p.* FROM s JOIN passages p ON p.session_id = s.id WHERE "
+_LOOKED = """SELECT p.* FROM s CROSS JOIN LATERAL (
+        SELECT * FROM passages x WHERE x.session_id = s.id AND x.at <= $2 ORDER BY x.at DESC, x.seq DESC
+         LIMIT {each}) p
+      ORDER BY p.at DESC, p.session_id DESC, p.seq DESC LIMIT {most}"""
+_FLOOR = """SELECT at, session_id, seq FROM (
+    SELECT at, session_id, seq, count(*) OVER () AS looked FROM looked) x
+   WHERE looked >= {most} ORDER BY at, session_id, seq LIMIT 1"""
+_NO_FLOOR = "SELECT NULL::timestamptz AS at, NULL::bigint AS session_id, NULL::bigint AS seq WHERE false"
+_NEWEST = """SELECT m.* FROM m WHERE NOT EXISTS (SELECT FROM f WHERE (m.at, m.session_id, m.seq) < (f.at, f.session_id, f.seq))
+    ORDER BY m.at DESC, m.session_id DESC, m.seq DESC LIMIT $5"""
+_GROUPED = f"""SELECT x.* FROM (
+      SELECT m.*, row_number() OVER (PARTITION BY m.session_id ORDER BY m.at DESC, m.seq DESC) AS place FROM m) x
+    WHERE x.place <= {PER_SESSION} ORDER BY array_position($1::bigint[], x.session_id), x.place LIMIT $5"""
+_HITS = f"""
+WITH s AS MATERIALIZED (
+  SELECT id, indexed_turn, erased_turn FROM sessions WHERE id = ANY ($1::bigint[])
+), looked AS MATERIALIZED ({{source}}
+), f AS MATERIALIZED ({{floor}}
+), hidden AS (
+  SELECT DISTINCT ON (p.at, p.session_id, p.seq) {", ".join(f"p.{name}" for name in _COLUMNS.split(", "))}
+    FROM looked p JOIN s ON s.id = p.session_id WHERE p.turn_no > s.erased_turn AND {{where}}
+   ORDER BY p.at DESC, p.session_id DESC, p.seq DESC, p.part
+), live AS (
+  SELECT e.session_id, e.seq, te.turn_no, e.author, e.at, x.text
+    FROM s JOIN turn_entries te ON te.session_id = s.id AND te.turn_no > greatest(s.indexed_turn, s.erased_turn)
+    JOIN entry_rows e ON e.session_id = te.session_id AND e.seq = te.seq
+   CROSS JOIN LATERAL (SELECT t.text, {_TEXT.format("t.text")} AS plain FROM (SELECT {_LIVE_TEXT} AS text) t) x
+   WHERE e.{_WHO} AND {_OLDER.format("e")} AND {{live}}
+     AND NOT coalesce(e.blocks @> '[{{{{"type": "tool_use"}}}}]', false) AND x.text <> '{ERASED}'
+), m AS MATERIALIZED (
+  SELECT DISTINCT ON (a.session_id, coalesce(e.replaces_seq, a.seq)) a.*, coalesce(e.replaces_seq, a.seq) AS shown
+    FROM (SELECT * FROM hidden UNION ALL SELECT * FROM live) a JOIN entry_rows e USING (session_id, seq)
+   ORDER BY a.session_id, coalesce(e.replaces_seq, a.seq), a.seq DESC
+), page AS ({{order}})
+SELECT page.*, f.at AS floor_at, f.session_id AS floor_session, f.seq AS floor_seq
+  FROM (SELECT) one LEFT JOIN page ON true LEFT JOIN f ON true
+"""
+"""A question that was asked again is one message: it stands where it was asked first."""
+MESSAGE = f"""
+SELECT te.turn_no AS turn, e.author, e.at, {_LIVE_TEXT} AS text
+  FROM turn_entries te JOIN entry_rows e USING (session_id, seq)
+  JOIN sessions s ON s.id = te.session_id AND te.turn_no > s.erased_turn
+ WHERE te.session_id = $1 AND te.seq = $2 AND e.{_WHO}
+"""

@@ -1,0 +1,38 @@
+"""The servers that a verb needs: those of the settings, of the running Evertalk, or our own for a moment."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from shared.adapters.embedded import EmbeddedServers, Wanted
+from shared.adapters.embedded.servers import are_running, urls_of
+from shared.config.settings import Settings
+
+
+@asynccontextmanager
+async def open_servers(settings: Settings, *, redis: bool = True) -> AsyncIterator[tuple[str, str]]:
+    """The addresses of PostgreSQL and Redis; without `redis` the latter may lead nowhere."""
+    folder = settings.data_dir / "servers"
+    wanted = Wanted(postgres=settings.embedded_postgres, redis=redis and settings.embedded_redis)
+    ours, started = ("", ""), None
+    if wanted.postgres or wanted.redis:
+        if not are_running(folder):
+            started = EmbeddedServers(folder, wanted=wanted, account=settings.servers_account)
+            await started.start()
+        ours = urls_of(folder)
+    try:
+        database, bell = settings.database_url, settings.redis_url
+        yield (
+            database.get_secret_value() if database else ours[0], bell.get_secret_value() if bell else ours[1]
+        )  # fmt: skip
+    finally:
+        if started is not None:
+            await started.stop()
+
+
+@asynccontextmanager
+async def open_database(settings: Settings) -> AsyncIterator[str]:
+    """The address of PostgreSQL, up while the block runs."""
+    async with open_servers(settings, redis=False) as (database_url, _):
+        yield database_url

@@ -1,0 +1,181 @@
+"""A search through messages: its words, the place where a page goes on, and what is shown of a message."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
+
+from shared.core.values.searching import is_unspaced, words_of
+
+WORDS_AT_MOST = 8
+QUERY_CHARS = 300
+HITS_PER_PAGE = 20
+EXCERPT_CHARS = 180
+_BEFORE_THE_HIT = 50
+_PREFIX_CHARS = 3
+"""A word of so many letters is also found as the beginning of a longer one."""
+_KEY = re.compile(r"([0-9]{1,17})-([0-9]{1,18})-([0-9]{1,18})")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Fragment(NamedTuple):
+    """A part of an excerpt; `hit` marks what was searched for."""
+
+    text: str
+    hit: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchKey:
+    """The place of a message among all that are found, newest first; a page holds what is older."""
+
+    at: datetime
+    session_id: int
+    seq: int
+
+    def __str__(self) -> str:
+        return f"{(self.at - _EPOCH) // timedelta(microseconds=1)}-{self.session_id}-{self.seq}"
+
+    @classmethod
+    def parse(cls, text: str) -> SearchKey | None:
+        """None for whatever is not the text of a key."""
+        found = _KEY.fullmatch(text)
+        if found is None:
+            return None
+        at = _EPOCH + timedelta(microseconds=int(found[1]))
+        return cls(at=at, session_id=int(found[2]), seq=int(found[3]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageHit:
+    """A message that says the words; `here` is false in a conversation from before a `/link`."""
+
+    key: SearchKey
+    session: str
+    """The public id."""
+    here: bool
+    mid: str
+    turn: int
+    author: str
+    excerpt: tuple[Fragment, ...]
+
+    @property
+    def at(self) -> datetime:
+        return self.key.at
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessagesFound:
+    """Newest first; `next` is where older ones begin, also when this page looked far back in vain."""
+
+    hits: tuple[MessageHit, ...] = ()
+    next: SearchKey | None = None
+    timezone: str | None = None
+    """Of the person, where it is known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaidMessage:
+    """A whole message that a result leads to."""
+
+    turn: int
+    author: str
+    at: datetime
+    text: str
+    timezone: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchWord:
+    """One word of a search; `stem` is its form in the language of the search."""
+
+    word: str
+    stem: str = ""
+
+    @property
+    def inside(self) -> bool:
+        """Of a script without blanks, where a word may stand anywhere."""
+        return is_unspaced(self.word[0])
+
+    @property
+    def letter(self) -> bool:
+        """A single character of such a script, which the index knows only with a neighbour."""
+        return self.inside and len(self.word) == 1
+
+    @property
+    def begins(self) -> bool:
+        return not self.inside and len(self.word) >= _PREFIX_CHARS
+
+    @property
+    def pattern(self) -> str:
+        """Finds the word in lower-case text, by Postgres' regular expressions."""
+        if self.inside:
+            return self.word
+        words = "|".join(self._forms()).replace("ss", "(?:ss|ß)")
+        return rf"\m(?:{words})" if self.begins else rf"\m(?:{words})\M"
+
+    def _forms(self) -> list[str]:
+        forms = [self.word]
+        if self.begins and len(self.stem) >= _PREFIX_CHARS:
+            forms.append(self.stem)
+            forms += [f"{self.stem[:-1]}y"] if self.stem.endswith("i") else []
+        return list(dict.fromkeys(forms))
+
+    def mark(self) -> re.Pattern[str]:
+        """Finds the word in text that `_plain` made."""
+        words = "|".join(re.escape(_plain(form)) for form in self._forms())
+        if self.inside:
+            return re.compile(words)
+        end = r"[^\W_]*" if self.begins else r"(?![^\W_])"
+        return re.compile(rf"(?<![^\W_])(?:{words}){end}")
+
+
+def search_words(text: str) -> tuple[str, ...]:
+    """The different words that are looked for, in their order."""
+    return tuple(dict.fromkeys(words_of(text[:QUERY_CHARS])))[:WORDS_AT_MOST]
+
+
+def excerpt_of(text: str, words: Sequence[SearchWord], *, most: int = EXCERPT_CHARS) -> tuple[Fragment, ...]:
+    """The text around the first hit, on one line, with all hits marked."""
+    line = " ".join(text.split())
+    plain = _plain(line)
+    spans = _joined([found.span() for word in words for found in word.mark().finditer(plain)])
+    begin = max(0, spans[0][0] - _BEFORE_THE_HIT) if spans and len(line) > most else 0
+    begin = min(begin, max(0, len(line) - most))
+    if begin:
+        blank = line.find(" ", begin, spans[0][0])
+        begin = blank + 1 if blank >= 0 else begin
+    end = min(len(line), begin + most)
+    parts = [Fragment("…")] if begin else []
+    at = begin
+    for first, last in spans:
+        if first >= end or last <= begin:
+            continue
+        parts += [Fragment(line[at:first]), Fragment(line[first : min(last, end)], hit=True)]
+        at = min(last, end)
+    parts.append(Fragment(line[at:end] + ("…" if end < len(line) else "")))
+    return tuple(part for part in parts if part.text)
+
+
+def _plain(text: str) -> str:
+    """Small letters without accents, one for each character, so that places stay the same."""
+    return "".join(map(_plain_char, text))
+
+
+def _plain_char(char: str) -> str:
+    small = unicodedata.normalize("NFKD", char)[:1].casefold()
+    return small if len(small) == 1 else char
+
+
+def _joined(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    made: list[tuple[int, int]] = []
+    for first, last in sorted(spans):
+        if made and first <= made[-1][1]:
+            made[-1] = (made[-1][0], max(last, made[-1][1]))
+        else:
+            made.append((first, last))
+    return made

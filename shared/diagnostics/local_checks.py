@@ -1,0 +1,175 @@
+"""What the doctor finds on this machine: Python, folder, port, model, plug-ins, MCP servers and backups."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+import shutil
+import socket
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from urllib.parse import urlsplit
+
+from dotenv import dotenv_values
+
+from shared.adapters.embedded.atomic_swap import JOURNAL
+from shared.adapters.embedded.folders import is_held
+from shared.adapters.embedded.servers import are_running
+from shared.adapters.files.pruners import check_pruners
+from shared.adapters.mcp.tools import Probed, configured_servers, probe
+from shared.cli.backup import find_last_backup, read_last_failure
+from shared.cli.model_discovery import describe_models
+from shared.config.bots import load_bots
+from shared.config.settings import (
+    BadSettings,
+    Settings,
+    default_env_file,
+    find_mcp_file,
+    find_unknown_names,
+    load_settings,
+)
+from shared.core.session.presets import preset
+from shared.diagnostics.checks import Finding
+
+_LEAST_FREE_BYTES = 1024**3
+_LATE = timedelta(days=2)
+_TOOLS_NAMED = 8
+
+
+def check_settings() -> Iterator[Finding]:
+    try:
+        load_bots(load_settings())
+    except BadSettings as error:
+        for problem in error.problems:
+            yield Finding("fail", str(problem), f"Correct {problem.name}, or leave it out.")
+    else:
+        yield Finding("ok", "settings can be read")
+    path = default_env_file()
+    written = dotenv_values(path) if path is not None and path.is_file() else {}
+    for name, nearest in find_unknown_names({**os.environ, **dict.fromkeys(written, "")}).items():
+        advice = f"Did you mean {nearest}?" if nearest else "Remove it; docs/settings.md lists all settings."
+        yield Finding("warn", f"{name} means nothing to Evertalk", advice)
+    if path is not None and path.is_file() and path.stat().st_mode & 0o077:
+        yield Finding("warn", f"others can read {path}", f"chmod 600 {path}")
+
+
+async def check_python(settings: Settings, url: str = "") -> Sequence[Finding]:
+    """An older one gets no further than the launcher, which says so."""
+    return [Finding("ok", f"Python {platform.python_version()}")]
+
+
+async def check_folder(settings: Settings, url: str = "") -> Sequence[Finding]:
+    folder = existing = settings.data_dir
+    while not existing.exists():
+        existing = existing.parent
+    if not os.access(existing, os.W_OK):
+        advice = "Set EVERTALK_DATA_DIR to a folder that you may write to."
+        return [Finding("fail", f"the data folder {folder} is not writable", advice)]
+    free = shutil.disk_usage(existing).free
+    what = f"data folder {folder}, {free / 1024**3:.1f} GiB free"
+    if free < _LEAST_FREE_BYTES:
+        return [Finding("warn", what, "Less than 1 GiB: make room soon.")]
+    return [Finding("ok", what)]
+
+
+async def check_port(settings: Settings, url: str = "") -> Sequence[Finding]:
+    where = f"{settings.http_host}:{settings.http_port}"
+    if is_held(settings.data_dir / "up.lock") or are_running(settings.data_dir / "servers"):
+        return [Finding("ok", f"Evertalk runs now, at {settings.local_url}")]
+    family = socket.AF_INET6 if ":" in settings.http_host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as tried:
+        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            tried.bind((settings.http_host, settings.http_port))
+        except OSError as error:
+            advice = "Stop what listens there, or set EVERTALK_HTTP_PORT to another number."
+            return [Finding("fail", f"{where} cannot be used: {error.strerror}", advice)]
+    return [Finding("ok", f"{where} is free")]
+
+
+async def check_model(settings: Settings, url: str = "") -> Sequence[Finding]:
+    lines = await describe_models(settings)
+    findings = [
+        Finding("ok", f"answers come from {lines[0][1]}"),
+        *(Finding("ok", line) for _, line in lines[1:]),
+    ]
+    if settings.anthropic_api_key is None and settings.anthropic_base_url is None:
+        return findings
+    host = urlsplit(settings.anthropic_base_url or "https://api.anthropic.com")
+    port = host.port or (443 if host.scheme == "https" else 80)
+    try:
+        async with asyncio.timeout(5):
+            _, writer = await asyncio.open_connection(host.hostname, port)
+            writer.close()
+    except (OSError, TimeoutError) as error:
+        what = f"{host.hostname}:{port} cannot be reached ({str(error) or 'no answer'})"
+        advice = "Check the network, a proxy, and ANTHROPIC_BASE_URL; meanwhile messages wait."
+        return [*findings, Finding("warn", what, advice)]
+    return [*findings, Finding("ok", f"{host.hostname} can be reached")]
+
+
+async def check_pruning_plug_ins(settings: Settings, url: str = "") -> Sequence[Finding]:
+    """Says nothing where no plug-in is installed, which is nearly everywhere."""
+    working, wrong = check_pruners(preset(settings.preset))
+    advice = "It is not asked. Repair or uninstall the package that brings it."
+    found = [Finding("warn", f"pruning plug-in {what}", advice) for what in wrong]
+    number = "1 pruning plug-in" if working == 1 else f"{working} pruning plug-ins"
+    return [*found, Finding("ok", number)] if working else found
+
+
+async def check_mcp(settings: Settings, url: str = "") -> Sequence[Finding]:
+    """Each server is started or reached once, and ended again."""
+    path = find_mcp_file(settings)
+    servers, problems = configured_servers(path)
+    advice = "Correct it; docs/agents.md, MCP servers, has an example."
+    findings = [Finding("warn", f"{path}: {problem}", advice) for problem in problems]
+    for probed in await asyncio.gather(*(probe(server) for server in servers)):
+        findings += _about_mcp(probed)
+    return findings
+
+
+def _about_mcp(probed: Probed) -> Iterator[Finding]:
+    if not probed.reached:
+        what = f"the MCP server {probed.server} cannot be used: {probed.problem}"
+        yield Finding("warn", what, "Start it by hand to see what it says, or take it out of the file.")
+        return
+    named = ", ".join(probed.tools[:_TOOLS_NAMED])
+    more = f" and {len(probed.tools) - _TOOLS_NAMED} more" if len(probed.tools) > _TOOLS_NAMED else ""
+    yield Finding("ok", f"MCP server {probed.server}: {named or 'no tools'}{more}")
+    for tool in probed.left_out:
+        what = f"the tool {tool.name} of {tool.server} is left out: {tool.reason}"
+        yield Finding(
+            "warn", what, "No model can be offered it; its server would have to describe it otherwise."
+        )
+
+
+async def check_backups(settings: Settings, url: str = "") -> Sequence[Finding]:
+    """Says nothing of servers elsewhere: who runs them copies them."""
+    if not settings.embedded_postgres:
+        return []
+    found = [_newest_backup(settings, datetime.now(UTC))]
+    if (settings.data_dir / JOURNAL).exists():
+        what = "a restore was cut off while it put files in their places"
+        found.append(Finding("warn", what, "./evertalk up brings it to its end."))
+    return found
+
+
+def _newest_backup(settings: Settings, now: datetime) -> Finding:
+    last = find_last_backup(settings, now=now)
+    if (failure := read_last_failure(settings)) is not None:
+        what = f"the last daily backup failed: {failure}"
+        return Finding("warn", what, "Mend the reason, then run ./evertalk backup.")
+    if settings.backup_keep == 0:
+        what = f"no backups are made by themselves{f'; the newest is of {last:%Y-%m-%d}' if last else ''}"
+        return Finding("warn", what, "Set EVERTALK_BACKUP_KEEP=7, or copy them yourself.")
+    if last is None:
+        if not (settings.data_dir / "servers" / "pg").exists():
+            return Finding("ok", "nothing to back up yet")
+        advice = "The running system makes one within minutes; ./evertalk backup makes one now."
+        return Finding("warn", "there is no backup yet", advice)
+    what = f"the newest backup is of {last:%Y-%m-%d %H:%M} UTC, in {settings.backups}"
+    if now - last > _LATE:
+        advice = "Evertalk makes one each day while it runs; ./evertalk backup makes one now."
+        return Finding("warn", what, advice)
+    return Finding("ok", what)

@@ -1,0 +1,185 @@
+"""What the doctor finds in stored rows: agents, sites, spending, models and reminders."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+from shared.adapters.files.knowledge_files import shelf_of
+from shared.adapters.files.workspace_files import workspace_path
+from shared.adapters.postgres.dashboard.models import narrowed_windows, no_summaries
+from shared.adapters.postgres.dashboard.spending import spent_today
+from shared.adapters.postgres.db.connecting import connected
+from shared.adapters.postgres.people.visitors import SiteRow
+from shared.bootstrap.from_settings import WORKSPACES_FOLDER, build_agent_defaults
+from shared.bootstrap.stores import open_stores
+from shared.config.agents import BadAgentConfig, check_config
+from shared.config.bots import BotConfig, load_bots
+from shared.config.settings import Settings
+from shared.config.sites import BadSiteConfig, read_site_config
+from shared.core.context.workspace import KNOWLEDGE_FOLDER, MEMORY, PERSON
+from shared.core.session.prune_rules import BadPruneRules, prune_rules
+from shared.diagnostics.checks import Finding, list_together
+
+_LATE_MINUTES = 10
+_NEARLY_PERCENT = 80
+_PUBLIC_PLACES = """
+SELECT a.name, 'site ' || w.name AS place FROM sites w JOIN agents a ON a.id = w.agent_id
+ WHERE w.audience = 'public'
+UNION ALL SELECT a.name, 'bot @' || b.username FROM telegram_bots b
+  JOIN agents a ON a.id = b.agent_id WHERE b.audience = 'public' ORDER BY 1, 2
+"""
+
+
+async def check_reminders(settings: Settings, url: str) -> Sequence[Finding]:
+    """Says nothing where every reminder comes in time."""
+    async with open_stores(url, size=1) as stores:
+        late = await stores.reminders.overdue(_LATE_MINUTES)
+    what = f"reminders that are due for more than {_LATE_MINUTES} minutes: {late}"
+    advice = "Whoever serves their channel tells them: does the bot run, and the web? ./evertalk up"
+    return [Finding("warn", what, advice)] if late else []
+
+
+async def check_pruning_rules(settings: Settings, url: str) -> Sequence[Finding]:
+    """Says nothing where every agent's pruning rules can be used."""
+    found: list[Finding] = []
+    for name, config in (await _configs(url)).items():
+        try:
+            if "pruning" in config:
+                prune_rules(config["pruning"])
+        except BadPruneRules as error:
+            found.append(Finding("warn", f"agent {name}: its pruning rules are left out", error.advice))
+    return found
+
+
+async def check_models(settings: Settings, url: str) -> Sequence[Finding]:
+    """Says nothing where all is well, or where nothing runs."""
+    advice = "Requests are kept shorter meanwhile. If that is its window, name it in a models file."
+    found = [
+        Finding(
+            "warn", f"{provider} refuses {model} more than {window:,} tokens; it should take {most:,}", advice
+        )
+        for provider, model, window, most in await narrowed_windows(url)
+    ]
+    if await no_summaries(url):
+        what = "no model wrote the newest summaries: conversations go on with mechanical excerpts"
+        advice = "The page Jobs says why; EVERTALK_SUMMARY_MODEL can name another model."
+        found.append(Finding("warn", what, advice))
+    return found
+
+
+async def check_spending(settings: Settings, url: str) -> Sequence[Finding]:
+    used, warned = await spent_today(url, timezone=settings.timezone)
+    return [build_spending_finding(settings, used_micro=used, warned=warned)]
+
+
+def build_spending_finding(settings: Settings, *, used_micro: int, warned: int) -> Finding:
+    """`warned`: people and conversations that were near a cap of theirs today."""
+    cap = settings.cap_total_per_day_usd
+    whose = "1 person or conversation" if warned == 1 else f"{warned} people or conversations"
+    near = f"; {whose} came near a cap" if warned else ""
+    cap_micro = int(cap * 1_000_000)
+    percent = 100 * used_micro // cap_micro if cap_micro else 100
+    what = f"${used_micro / 1e6:.2f} of today's ${cap:.2f} are used ({percent} %){near}"
+    if percent < _NEARLY_PERCENT:
+        return Finding("ok", what)
+    advice = "At 100 % nobody is answered until midnight. EVERTALK_CAP_TOTAL_PER_DAY_USD raises the cap."
+    return Finding("warn", what, advice)
+
+
+async def check_agents(settings: Settings, url: str) -> Sequence[Finding]:
+    """Agents whose rows cannot be used as they are: what is wrong in them is as the deployment has it."""
+    configs = await _configs(url)
+    finding = check_agent_rows(settings, configs)
+    public: dict[str, list[str]] = {}
+    async with connected(url) as connection:
+        for row in await connection.fetch(_PUBLIC_PLACES):
+            public.setdefault(row["name"], []).append(row["place"])
+    remarks = [
+        *check_agent_remarks(settings, configs, public),
+        *check_bot_remarks(load_bots(settings), configs),
+    ]
+    if finding.level != "ok" or not remarks:
+        return [finding]
+    return [
+        list_together("warn", "about the agents:", remarks, "./evertalk agent edit NAME changes an agent.")
+    ]
+
+
+async def _configs(url: str) -> Mapping[str, Mapping[str, Any]]:
+    async with connected(url) as connection:
+        rows = await connection.fetch("SELECT name, config::text FROM agents ORDER BY name")
+    return {row["name"]: json.loads(row["config"]) for row in rows}
+
+
+def check_agent_rows(settings: Settings, configs: Mapping[str, Mapping[str, Any]]) -> Finding:
+    ground, problems = build_agent_defaults(settings), []
+    for name, config in configs.items():
+        try:
+            # Rules of pruning have a finding of their own.
+            check_config({key: value for key, value in config.items() if key != "pruning"}, ground)
+        except BadAgentConfig as error:
+            problems += [f"agent {name}: {problem}" for problem in error.problems]
+    if not problems:
+        whose = "1 agent's" if len(configs) == 1 else f"{len(configs)} agents'"
+        return Finding("ok", f"{whose} context settings can be used")
+    advice = f"Until they are corrected, these agents keep contexts as {ground.policy.name}."
+    return list_together("warn", "agents have settings that cannot be used:", problems, advice)
+
+
+def check_agent_remarks(
+    settings: Settings, configs: Mapping[str, Mapping[str, Any]], public: Mapping[str, Sequence[str]]
+) -> Iterator[str]:
+    """Unknown models, folders, files and knowledge that cannot be used. `public`: where strangers are."""
+    ground = build_agent_defaults(settings)
+    for name, config in configs.items():
+        with contextlib.suppress(BadAgentConfig):
+            yield from (f"agent {name}: {remark}" for remark in check_config(config, ground))
+        folder = config.get("workspace")
+        if not isinstance(folder, str) or not folder:
+            continue
+        path = workspace_path(settings.data_dir / WORKSPACES_FOLDER, folder)
+        yield from (f"agent {name}: {problem}" for problem in shelf_of(path / KNOWLEDGE_FOLDER).problems)
+        told = ground.load_workspace(folder)
+        if name in public and config.get("audience") != "public" and (told.text(PERSON) or told.text(MEMORY)):
+            yield (
+                f"agent {name}: strangers reach it at {', '.join(public[name])}, and its folder tells of one "
+                'person. "audience": "public" in its settings keeps that from them.'
+            )
+
+
+def check_bot_remarks(bots: Sequence[BotConfig], agents: Collection[str]) -> Iterator[str]:
+    for bot in bots:
+        if bot.agent not in agents:
+            near = difflib.get_close_matches(bot.agent, agents, 1)
+            meant = f" Did you mean {near[0]}?" if near else ""
+            yield (
+                f"the bot of {bot.token_name} wants an agent {bot.agent!r} that is not there: "
+                f"another one answers for it.{meant}"
+            )
+
+
+async def check_sites(settings: Settings, url: str) -> Sequence[Finding]:
+    """Sites whose rows cannot be used let nobody in, and say so only in the log."""
+    async with open_stores(url, size=1) as stores:
+        sites = await stores.visitors.sites()
+    problems = [
+        f"site {name}: {problem}" for name, row in sorted(sites.items()) for problem in _find_problem(row)
+    ]
+    if not problems:
+        return [Finding("ok", f"{len(sites)} site{'' if len(sites) == 1 else 's'} can be used")]
+    what, advice = "sites have settings that cannot be used:", "./evertalk site edit NAME changes a site."
+    return [list_together("warn", what, problems, advice)]
+
+
+def _find_problem(site: SiteRow) -> tuple[str, ...]:
+    try:
+        config = read_site_config(site.config)
+    except BadSiteConfig as error:
+        return (*error.problems, "Until that is corrected, nobody is let in there.")
+    if config.verified != "off" and not site.secrets:
+        return (f"nobody can sign in yet: ./evertalk site secret {site.name} add makes a secret",)
+    return ()

@@ -1,0 +1,151 @@
+"""What the doctor finds about Redis, PostgreSQL, a pooler, the schema, what is stored, and other hosts."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from shared.adapters.postgres.db.connecting import connected
+from shared.adapters.postgres.db.migrate import current_revision
+from shared.adapters.postgres.db.pooler import between, lends_by_the_transaction
+from shared.adapters.postgres.db.readiness import LEAST_POSTGRES, SchemaUnknown, is_newer, refuse_unknown
+from shared.adapters.postgres.operations.invariants import check_invariants
+from shared.adapters.redis.arq_queue import try_the_bell
+from shared.config.settings import Settings
+from shared.core.values.errors import StorageUnavailable
+from shared.diagnostics.checks import Finding, list_together
+
+_LEAST_REDIS = (7, 0)
+_CLOCK_SECONDS = 2.0
+_NAMED = 12
+_ROLE_SETTINGS = "ALTER ROLE {role} SET statement_timeout = '9s'; ALTER ROLE {role} SET jit = off"
+_LIVING = """
+SELECT role, (health -> 'same')::text AS told FROM workers
+ WHERE stopped_at IS NULL AND beat > now() - interval '30 seconds' AND health ? 'same'
+ ORDER BY id
+"""
+
+
+async def check_redis(settings: Settings, url: str) -> Sequence[Finding]:
+    facts = await try_the_bell(url)
+    version = str(facts.get("valkey_version") or facts["redis_version"])
+    what = f"{'Valkey' if 'valkey_version' in facts else 'Redis'} {version} answers"
+    if tuple(int(part) for part in version.split(".")[:2]) < _LEAST_REDIS:
+        return [Finding("fail", what, "Redis 7 or newer, or Valkey, is needed.")]
+    if facts.get("maxmemory_policy", "noeviction") != "noeviction":
+        return [Finding("warn", what, "Set maxmemory-policy noeviction: jobs live there.")]
+    return [Finding("ok", what)]
+
+
+async def check_postgres(settings: Settings, url: str) -> Sequence[Finding]:
+    async with connected(url) as connection:
+        number = int(await connection.fetchval("show server_version_num"))
+        version = await connection.fetchval("show server_version")
+        encoding = await connection.fetchval("show server_encoding")
+        there = float(await connection.fetchval("select extract(epoch from clock_timestamp())"))
+        skew = abs(there - time.time())
+    what = f"PostgreSQL {version} answers"
+    if number < LEAST_POSTGRES * 10_000 or encoding != "UTF8":
+        return [Finding("fail", what, f"PostgreSQL {LEAST_POSTGRES} or newer with encoding UTF8 is needed.")]
+    if skew > _CLOCK_SECONDS:
+        advice = f"Its clock and ours differ by {skew:.1f} s: let NTP run on both machines."
+        return [Finding("warn", what, advice)]
+    return [Finding("ok", what)]
+
+
+async def check_pooler(settings: Settings, url: str) -> Sequence[Finding]:
+    """What it does not keep, and what has to go past it; nothing where none stands in between."""
+    async with connected(url) as connection:
+        found = await between(connection)
+        timeout = await connection.fetchval("SELECT current_setting('statement_timeout')")
+        role = await connection.fetchval("SELECT session_user")
+    if not found.pooler:
+        return []
+    findings = [Finding("ok", "a pooler stands before PostgreSQL")]
+    if not found.keeps_prepared:
+        what = "the pooler carries no prepared statements: each is read and planned anew, which costs time"
+        findings.append(Finding("warn", what, "PgBouncer 1.21 or newer with max_prepared_statements = 200."))
+    if timeout == "0":
+        what = "the pooler keeps no settings of ours: a statement may take for ever"
+        findings.append(Finding("warn", what, f"As administrator: {_ROLE_SETTINGS.format(role=role)}"))
+    try:
+        if await lends_by_the_transaction(settings.direct_url(url)):
+            what = "backups and restores need a session, and the pooler lends one for a transaction"
+            advice = "Set EVERTALK_DIRECT_DATABASE_URL to the address of PostgreSQL itself."
+            findings.append(Finding("warn", what, advice))
+    except StorageUnavailable as error:
+        findings.append(Finding("fail", f"past the pooler: {error}", error.advice))
+    return findings
+
+
+async def check_schema(settings: Settings, url: str) -> Sequence[Finding]:
+    found, newest = await current_revision(url)
+    if found == newest:
+        return [Finding("ok", f"schema is at revision {found}")]
+    try:
+        refuse_unknown(found)
+    except SchemaUnknown as error:
+        return [Finding("fail", str(error), error.advice)]
+    if is_newer(found, newest):
+        what = f"schema is at {found}, newer than this version ({newest}), which works on beside it"
+        return [Finding("warn", what, "Bring this machine to the same version.")]
+    what = f"schema is at {found or 'nothing'}, {newest} is newest"
+    return [Finding("warn", what, "./evertalk up brings it up to date.")]
+
+
+async def check_stored(settings: Settings, url: str) -> Sequence[Finding]:
+    async with connected(settings.direct_url(url)) as connection:
+        if not await connection.fetchval("select to_regclass('sessions') is not null"):
+            return [Finding("ok", "no conversations yet")]
+        if not (await between(connection)).pooler:
+            # The role may have a limit for statements that people wait for.
+            await connection.execute("SET statement_timeout = 0")
+        broken = [str(line) for line in await check_invariants(connection)]
+    if not broken:
+        return [Finding("ok", "every promise about stored conversations holds")]
+    advice = "Please report this, with the lines above."
+    return [list_together("fail", "stored conversations break promises:", broken[:20], advice)]
+
+
+async def check_hosts(settings: Settings, url: str) -> Iterable[Finding]:
+    """Says nothing where one host serves alone. Hosts tell of themselves with each heartbeat."""
+    async with connected(url) as connection:
+        rows = await connection.fetch(_LIVING)
+    by_role: dict[str, dict[str, Mapping[str, Any]]] = defaultdict(dict)
+    for row in rows:
+        told = json.loads(row["told"])
+        by_role[row["role"]][told["place"]] = told
+    return list(compare_hosts(by_role))
+
+
+def compare_hosts(by_role: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Iterator[Finding]:
+    """Of each role by place what its process told; roles are given different settings, hosts are not."""
+    places = sorted({place for told in by_role.values() for place in told})
+    if len(places) < 2:
+        return
+    if len({told["key"] for role in by_role.values() for told in role.values()}) > 1:
+        what = f"the hosts have different secret keys: {', '.join(places)}"
+        advice = "EVERTALK_SECRET_KEY must be the same: what one host seals the others cannot read."
+        yield Finding("fail", what, advice)
+        return
+    differ = sorted({name for role in by_role.values() for name in _different(role.values(), "settings")})
+    if differ:
+        what = f"settings differ between {', '.join(places)}: {', '.join(differ[:_NAMED])}"
+        advice = "Give every host the same .env but for its folder, its addresses and its log."
+        yield Finding("warn", what, advice)
+    files = sorted({name for role in by_role.values() for name in _different(role.values(), "files")})
+    for name in files[:_NAMED]:
+        have = {place for role in by_role.values() for place, told in role.items() if name in told["files"]}
+        what = f"{name} is not the same on every host: {', '.join(sorted(have))}"
+        advice = "Copy it from one host to the others (rsync -a): until then an answer depends on the host."
+        yield Finding("warn", what, advice)
+    if not differ and not files:
+        yield Finding("ok", f"{len(places)} hosts, set up alike: {', '.join(places)}")
+
+
+def _different(told: Iterable[Mapping[str, Any]], part: str) -> set[str]:
+    marks = [one[part] for one in told]
+    return {name for name in set().union(*marks) if len({one.get(name) for one in marks}) > 1}

@@ -1,0 +1,32 @@
+"""The tool that shows an older picture again, of which the context holds only a description."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from shared.core.context.tools import LOOK_AT_PICTURE
+from shared.core.values.messages import Image
+from shared.ports import ToolContext, ToolFailed, ToolOutput
+
+
+class SessionPictureStore(Protocol):
+    async def find_picture(self, session_id: int, attachment_id: int) -> str | None: ...
+
+
+class LookAtPictureTool:
+    spec = LOOK_AT_PICTURE
+    idempotent = True
+    timeout_seconds = 5.0
+    output_chars = 300
+
+    def __init__(self, store: SessionPictureStore) -> None:
+        self._store = store
+
+    async def run(self, arguments: Mapping[str, Any], *, context: ToolContext) -> ToolOutput:
+        number = int(arguments["picture"])
+        mime = await self._store.find_picture(context.session_id, number)
+        if mime is None:
+            raise ToolFailed(f"There is no picture {number} in this conversation any more.")
+        picture = Image(attachment_id=number, mime=mime)
+        return ToolOutput(text=f"Picture {number} stands behind the results.", kept=(picture,))

@@ -1,0 +1,124 @@
+"""The tool that gives the person a file: a text, a table, or the picture of a chart."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from shared.core.values.files import PLAIN, clean_name
+from shared.core.values.model import ToolSpec
+from shared.ports import ToolContext, ToolFailed, ToolFile, ToolOutput
+
+MOST_CHARS = 200_000
+MOST_LABELS = 60
+MOST_SERIES = 6
+MOST_VALUE = 1e15
+_MIMES = {"txt": PLAIN, "md": "text/markdown", "csv": "text/csv", "html": "text/html"}
+
+SEND_FILE = ToolSpec(
+    name="send_file",
+    description=(
+        "Give the person a file with your answer: a text (.txt, .md, .csv, .html) as `content`, or a bar or "
+        "line chart of numbers as a picture (.png) by `chart`. Use it when they ask for one, or when a "
+        "text is to be kept or opened elsewhere. It arrives below the answer that you write next."
+    ),
+    input_schema={
+        "type": "object",
+        "properties": {
+            "name": {"type": "string", "maxLength": 100, "description": "Such as `plan.md` or `sales.png`."},
+            "content": {"type": "string", "maxLength": MOST_CHARS, "description": "The whole text."},
+            "chart": {
+                "type": "object",
+                "properties": {
+                    "kind": {"enum": ["bar", "line"]},
+                    "title": {"type": "string", "maxLength": 100},
+                    "unit": {"type": "string", "maxLength": 20},
+                    "labels": {
+                        "type": "array", "minItems": 1, "maxItems": MOST_LABELS,
+                        "items": {"type": "string", "maxLength": 60},
+                    },
+                    "series": {
+                        "type": "array", "minItems": 1, "maxItems": MOST_SERIES,
+                        "items": {
+                            "type": "object",
+                            "properties": {
+                                "name": {"type": "string", "maxLength": 60},
+                                "values": {
+                                    "type": "array", "maxItems": MOST_LABELS,
+                                    "items": {"type": ["number", "null"]},
+                                    "description": "One for each label; null where there is none.",
+                                },
+                            },
+                            "required": ["values"],
+                            "additionalProperties": False,
+                        },
+                    },
+                },
+                "required": ["kind", "labels", "series"],
+                "additionalProperties": False,
+            },
+        },
+        "required": ["name"],
+        "additionalProperties": False,
+    },
+)  # fmt: skip
+
+DrawChart = Callable[[bytes], Awaitable[tuple[dict[str, Any] | None, bytes]]]
+"""What is known of the picture and its bytes; None where it could not be drawn."""
+
+
+class SendFileTool:
+    """Running it twice is the same: a file is announced by the answer of its turn, once."""
+
+    spec: ToolSpec = SEND_FILE
+    idempotent = True
+    timeout_seconds = 30.0
+
+    def __init__(self, draw: DrawChart) -> None:
+        self._draw = draw
+
+    def subject(self, arguments: Mapping[str, Any]) -> str:
+        return clean_name(str(arguments.get("name", "")))
+
+    async def run(self, arguments: Mapping[str, Any], *, context: ToolContext) -> ToolOutput:
+        if context.address_id is None:
+            raise ToolFailed("Files can be sent only in a conversation with a person.")
+        name = clean_name(str(arguments["name"]))
+        content, chart = arguments.get("content"), arguments.get("chart")
+        if (content is None) == (chart is None):
+            raise ToolFailed("Give either `content` for a text, or `chart` for a picture.")
+        file = await self._drawn(name, chart) if chart is not None else _written(name, str(content))
+        return ToolOutput(files=(file,))
+
+    async def _drawn(self, name: str, chart: Mapping[str, Any]) -> ToolFile:
+        _check_numbers(chart)
+        head, body = await self._draw(json.dumps(chart).encode())
+        if head is None or not body:
+            raise ToolFailed("The chart could not be drawn.")
+        stem = name.removesuffix(".png")
+        width, height = int(head["width"]), int(head["height"])
+        return ToolFile(name=f"{stem}.png", mime="image/png", body=body, width=width, height=height)
+
+
+def _written(name: str, content: str) -> ToolFile:
+    mime = _MIMES.get(name.lower().rpartition(".")[2] if "." in name else "")
+    if mime is None:
+        raise ToolFailed(f"`name` must end with .{', .'.join(_MIMES)}, or with .png for a chart.")
+    if not content.strip():
+        raise ToolFailed("`content` is empty.")
+    if len(content) > MOST_CHARS:
+        raise ToolFailed(f"`content` has {len(content):,} characters; {MOST_CHARS:,} is the most.")
+    return ToolFile(name=name, mime=mime, body=content.encode("utf-8", "replace"))
+
+
+def _check_numbers(chart: Mapping[str, Any]) -> None:
+    count = len(chart["labels"])
+    for one in chart["series"]:
+        values = one["values"]
+        if len(values) != count:
+            raise ToolFailed(f"There are {count} labels, but a series has {len(values)} values.")
+        if any(value is not None and not abs(value) <= MOST_VALUE for value in values):
+            raise ToolFailed(f"Values must be numbers of at most {MOST_VALUE:g}.")
+    if all(value is None for one in chart["series"] for value in one["values"]):
+        raise ToolFailed("There is no number in it.")

@@ -1,0 +1,103 @@
+"""A search on Telegram: a list with days, whose buttons or links lead to the messages."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from shared.adapters.postgres.operations.invariants import check_invariants
+from tests.kit.fakes.bot_api import USERNAME, running_bot_api
+from tests.kit.telegram.bot_process import TelegramHouse, telegram_house
+
+
+@pytest.fixture(scope="module")
+async def house(
+    module_database_url: str, module_redis_url: str, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[TelegramHouse]:
+    folder: Path = tmp_path_factory.mktemp("search")
+    async with (
+        running_bot_api() as api,
+        telegram_house(api, module_database_url, module_redis_url, folder) as house,
+    ):
+        yield house
+    connection = await asyncpg.connect(module_database_url)
+    assert await check_invariants(connection) == []
+    await connection.close()
+
+
+async def test_a_result_leads_to_the_message_and_others_follow(house: TelegramHouse) -> None:
+    ada = await house.person(700, first_name="Ada")
+    bob = await house.person(701, first_name="Bob")
+    await bob.say("My walnut tree is mine alone.")
+    await bob.sees("walnut")
+    asked = {}
+    for number in range(5):
+        asked[number] = await ada.say(f"Walnut cake number {number} was good.")
+        await ada.sees(f"number {number}")
+    await ada.command("search")
+    await ada.sees("Send /search with the words")
+    await ada.command("search", "walnuts")
+    screen = await ada.sees("Found, newest first")
+    listed = screen.answers[-1]
+    assert "mine alone" not in listed.text
+    assert "You: Walnut cake number 4 was good." in listed.text
+    assert {"bold"} == {entity["type"] for entity in listed.entities}
+    assert "number 0" not in listed.text, "eight results a page"
+    await ada.tap("Next ›", message_id=listed.message_id)
+    screen = await ada.sees(lambda seen: "number 0" in seen.answers[-1].text)
+    assert screen.answers[-1].message_id == listed.message_id
+    rows = screen.answers[-1].text.splitlines()
+    row = next(row for row in rows if "You: Walnut cake number 0" in row)
+    await ada.tap(f"→ {row.partition('.')[0]}", message_id=listed.message_id)
+    await ada.sees("⬆️")
+    sent = [call["params"] for call in await house.api.calls(chat=ada.id) if call["method"] == "sendMessage"]
+    assert sent[-1]["reply_parameters"]["message_id"] == asked[0].message_id
+    await ada.tap("‹ Back", message_id=listed.message_id)
+    await ada.sees(lambda seen: any("number 4 was good." in one.text for one in seen.answers[-2:]))
+    await ada.command("search", "zeppelin")
+    await ada.sees("Nothing was found for “zeppelin”.")
+
+
+async def test_what_is_not_in_this_chat_is_shown_and_strangers_are_told_nothing(house: TelegramHouse) -> None:
+    eve = await house.person(702, first_name="Eve")
+    said = await eve.say("The boat is called Albatross.")
+    await eve.sees("Albatross")
+    connection = await asyncpg.connect(house.database_url)
+    place = await connection.fetchrow("SELECT id, session_id FROM addresses WHERE chat = '702'")
+    assert place is not None
+    seq = await connection.fetchval(
+        "DELETE FROM telegram_messages WHERE chat_id = 702 AND message_id = $1 RETURNING seq", said.message_id
+    )
+    await connection.close()
+    await eve.command("search", "boat called")
+    listed = (await eve.sees("Found, newest first")).answers[-1]
+    await eve.tap(listed.buttons[-1], message_id=listed.message_id)
+    await eve.sees("You\n\nThe boat is called Albatross.")
+    fay = await house.person(703, first_name="Fay")
+    await fay.say("Good morning.")
+    await fay.sees("Good morning")
+    mine = await house.one("SELECT id FROM addresses WHERE chat = '703'")
+    for forged in (
+        f"v1:found:{place['id']}:{seq}:{place['session_id']}", f"v1:found:{mine}:{seq}:{place['session_id']}",
+        f"v1:older:{mine}:0",
+    ):  # fmt: skip
+        screen = await fay.screen()
+        await fay.forge_tap(screen.answers[-1].message_id, forged)
+    assert not any("Albatross" in text for text in (await fay.screen()).texts)
+
+
+async def test_in_a_supergroup_results_are_links(house: TelegramHouse) -> None:
+    ada = await house.person(704, first_name="Ada")
+    club = await house.api.group("Club", ada)
+    await house.let_in(club.id)
+    await ada.say(f"@{USERNAME} The key lies under the heron.", chat=club.id)
+    await ada.sees("heron", chat=club.id)
+    await ada.command("search", "heron key", chat=club.id)
+    listed = (await ada.sees("Found, newest first", chat=club.id)).answers[-1]
+    links = [entity["url"] for entity in listed.entities if entity["type"] == "text_link"]
+    chat = f"https://t.me/c/{-1_000_000_000_000 - club.id}/"
+    assert [link.startswith(chat) for link in links] == [True] * len(listed.text.splitlines()[2:])
+    assert not listed.buttons

@@ -1,0 +1,109 @@
+"""What tests need of the machine and how to get it: said before a run, which else would tell at its end."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+_CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Needed:
+    """Without it these tests are skipped; in CI, where they must run, they fail."""
+
+    what: str
+    tests: str
+    get: str
+    is_here: Callable[[], bool]
+
+
+def in_ci() -> bool:
+    return os.environ.get("CI", "").lower() in ("1", "true", "yes")
+
+
+def find_chromium() -> str | None:
+    return next(filter(None, map(shutil.which, _CHROMIUM)), None)
+
+
+def chromium() -> str:
+    """Where it is; without one the test that asks is skipped."""
+    return find_chromium() or refuse("no Chromium on this machine (Debian: apt-get install chromium)")
+
+
+def refuse(reason: str) -> NoReturn:
+    if in_ci():
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+def find_program(name: str) -> str | None:
+    """Servers stand where an ordinary account does not look."""
+    return shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin")
+
+
+def postgres_folders() -> list[Path]:
+    """Of the PostgreSQLs that Debian's packages bring, the newest first: the embedded one knows no TLS."""
+    folders = [path.parent for path in Path("/usr/lib/postgresql").glob("*/bin/postgres")]
+    return sorted(folders, key=lambda folder: int(folder.parent.name), reverse=True)
+
+
+NEEDED = (
+    Needed(
+        what="Chromium",
+        tests="the tests in a browser (tests/browser)",
+        get="Debian: apt-get install chromium",
+        is_here=lambda: find_chromium() is not None,
+    ),
+    Needed(
+        what="PostgreSQL with TLS, PgBouncer and HAProxy",
+        tests="the tests with servers of one's own (tests/integration/external_servers)",
+        get="Debian: apt-get install postgresql pgbouncer haproxy",
+        is_here=lambda: bool(postgres_folders()) and all(map(find_program, ("pgbouncer", "haproxy"))),
+    ),
+    Needed(
+        what="npm",
+        tests="the test that packs the widget again",
+        get="Debian: apt-get install nodejs npm",
+        is_here=lambda: shutil.which("npm") is not None,
+    ),
+    Needed(
+        what="tdjson, Telegram's own parser",
+        tests="the tests that ask it (tests/unit/bot/markup)",
+        get="it has wheels for Linux on x86-64 and for macOS on arm64 only",
+        is_here=lambda: importlib.util.find_spec("tdjson") is not None,
+    ),
+    Needed(
+        what="PostgreSQL 15",
+        tests="the test of an upgrade from it",
+        get="Debian: apt-get install postgresql-15",
+        is_here=lambda: any(folder.parent.name == "15" for folder in postgres_folders()),
+    ),
+    Needed(
+        what="systemd-analyze",
+        tests="the test that it accepts our units",
+        get="Debian: apt-get install systemd",
+        is_here=lambda: shutil.which("systemd-analyze") is not None,
+    ),
+    Needed(
+        what="the rights of root",
+        tests="the tests of accounts, of a full disk and of folders of others",
+        get="run them as root in a container",
+        is_here=lambda: os.geteuid() == 0,
+    ),
+)
+
+
+def list_skipped(needed: Sequence[Needed] = NEEDED) -> Iterator[str]:
+    """A line for each thing that is missing here."""
+    fate = "fail" if in_ci() else "are skipped"
+    for each in needed:
+        if not each.is_here():
+            yield f"{each.what} is missing: {each.tests} {fate} ({each.get})"

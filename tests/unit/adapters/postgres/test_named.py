@@ -1,0 +1,36 @@
+"""Parameters by name: each is numbered once, and what only looks like one is left alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from shared.adapters.postgres.db.named import Named
+
+
+def test_a_name_has_one_number_wherever_it_stands() -> None:
+    statement = Named("SELECT :b::text, :a FROM x WHERE b = :b AND c = ANY (:a::bigint[])")
+    assert statement(a=[1], b="two") == (
+        "SELECT $1::text, $2 FROM x WHERE b = $1 AND c = ANY ($2::bigint[])", "two", [1],
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT '{}'::jsonb, 'web:%', 'it''s :not'",
+        "SELECT to_char(now(), 'HH24:MI')",
+        "SELECT a[1:2] -- not :this",
+    ],
+)
+def test_casts_quoted_words_slices_and_comments_have_no_parameters(text: str) -> None:
+    assert Named(text)() == (text,)
+
+
+def test_a_slice_ends_at_a_name() -> None:
+    assert Named("SELECT cids[1 : :most]")(most=8) == ("SELECT cids[1 : $1]", 8)
+
+
+@pytest.mark.parametrize("given", [{}, {"a": 1, "b": 2}, {"b": 1}])
+def test_a_missing_or_an_unknown_name_is_an_error(given: dict[str, object]) -> None:
+    with pytest.raises(TypeError, match="wanted: \\['a'\\]"):
+        Named("SELECT :a")(**given)

@@ -1,0 +1,145 @@
+"""What `./evertalk test` says before its first test, in which order it goes, what it leaves to the night."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shared import __main__ as command_line
+from tests.kit.needed_programs import NEEDED, Needed, list_skipped
+from tests.kit.run_order import in_order_of_weight
+
+TESTS = Path(__file__).resolve().parents[2]
+BARE = Needed(what="A tool", tests="its tests", get="Debian: apt-get install tool", is_here=lambda: False)
+
+
+@pytest.fixture
+def ran(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> list[tuple[list[str], str]]:
+    """What was started, and what a reader had seen by then."""
+    started: list[tuple[list[str], str]] = []
+
+    def call(command: list[str], **_: object) -> int:
+        started.append((command[2:], capfd.readouterr().err))
+        return 0
+
+    monkeypatch.setattr(subprocess, "call", call)
+    return started
+
+
+def test_a_machine_without_a_program_is_told_before_anything_runs(
+    ran: list[tuple[list[str], str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tests.kit.needed_programs.shutil.which", lambda *_, **__: None)
+    monkeypatch.delenv("CI", raising=False)
+    assert command_line.main(["test", "-q"]) == 0
+    [(command, said)] = ran
+    assert command[0] == "pytest"
+    assert "Chromium is missing: the tests in a browser (tests/browser) are skipped" in said
+    assert "apt-get install chromium" in said
+    assert "apt-get install postgresql pgbouncer haproxy" in said
+    assert "apt-get install nodejs npm" in said
+    assert "./evertalk test --night" in said
+
+
+def test_whoever_names_a_file_hears_nothing_of_others(ran: list[tuple[list[str], str]]) -> None:
+    command_line.main(["test", "tests/unit/cli"])
+    assert ran == [(["pytest", "tests/unit/cli"], "")]
+
+
+def test_a_run_of_the_night_leaves_nothing_to_the_night(ran: list[tuple[list[str], str]]) -> None:
+    command_line.main(["test", "--night", "-q"])
+    [(command, said)] = ran
+    assert "--night" in command
+    assert "night" not in said
+
+
+def test_types_are_checked_beside_the_tests_and_told_after_them(
+    ran: list[tuple[list[str], str]], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    popen, words = subprocess.Popen, "import sys; print('one error of types'); sys.exit(3)"
+
+    def started(command: list[str], **more: Any) -> subprocess.Popen[bytes]:
+        ran.append((command[2:3], ""))
+        return popen([sys.executable, "-c", words], **more)
+
+    monkeypatch.setattr(subprocess, "Popen", started)
+    assert command_line.main(["test"]) == 3
+    assert [command[0] for command, _ in ran] == ["ruff", "ruff", "mypy", "pytest"]
+    assert "one error of types" in capfd.readouterr().out
+
+
+def test_what_is_here_is_not_named_and_in_ci_its_tests_must_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = Needed(what="Another", tests="its tests", get="nowhere", is_here=lambda: True)
+    monkeypatch.delenv("CI", raising=False)
+    assert list(list_skipped([here, BARE])) == [
+        "A tool is missing: its tests are skipped (Debian: apt-get install tool)"
+    ]
+    monkeypatch.setenv("CI", "true")
+    assert list(list_skipped([BARE])) == ["A tool is missing: its tests fail (Debian: apt-get install tool)"]
+    assert len({each.what for each in NEEDED}) == len(NEEDED)
+
+
+def test_files_that_wait_stand_among_those_that_compute_and_quick_ones_at_the_end() -> None:
+    names = ["unit/a", "faults/a", "acceptance/a", "browser/a", "faults/b", "integration/a", "browser/b"]
+    ordered = in_order_of_weight([TESTS / name for name in names], TESTS)
+    told = " ".join(path.relative_to(TESTS).as_posix() for path in ordered)
+    assert told == "browser/a browser/b acceptance/a faults/a faults/b integration/a unit/a"
+
+
+def test_tests_of_the_night_are_left_out_until_they_are_asked_for(tmp_path: Path) -> None:
+    sample = tmp_path / "test_sample.py"
+    sample.write_text("import pytest\n@pytest.mark.night\ndef test_long(): pass\ndef test_short(): pass\n")
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = night\n")
+    command = [sys.executable, "-m", "pytest", "--co", "-q", "-p", "tests.conftest", "-c", "pytest.ini"]
+    bare = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": str(TESTS.parent)}
+
+    def chosen(*words: str) -> str:
+        done = subprocess.run(
+            [*command, *words],
+            cwd=tmp_path,
+            env=bare,
+            capture_output=True,
+            text=True,
+            timeout=100,
+            check=True,
+        )
+        return done.stdout
+
+    by_day = chosen()
+    assert "test_short" in by_day
+    assert "test_long" not in by_day
+    assert "1 deselected" in by_day
+    assert "test_long" in chosen("--night")
+    assert "test_long" in chosen(str(sample))
+
+
+def test_each_row_of_faults_and_controls_has_a_test_by_day() -> None:
+    by_night, by_day = defaultdict[str, set[Path]](set), set[str]()
+    for path in sorted(TESTS.rglob("test_*.py")):
+        text = path.read_text(encoding="utf-8")
+        if "mark.row(" in text or "mark.control(" in text:
+            for function in ast.walk(ast.parse(text)):
+                if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+                    marks = {ast.unparse(one) for one in function.decorator_list}
+                    rows = set(_rows(function))
+                    if "pytest.mark.night" in marks:
+                        for row in rows:
+                            by_night[row].add(path)
+                    else:
+                        by_day |= rows
+    assert by_night, "nothing is left to the night"
+    assert by_night.keys() - by_day == set()
+
+
+def _rows(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[str]:
+    for one in function.decorator_list:
+        if isinstance(one, ast.Call) and ast.unparse(one.func) in ("pytest.mark.row", "pytest.mark.control"):
+            yield from (str(ast.literal_eval(argument)) for argument in one.args)

@@ -1,0 +1,66 @@
+"""Search in what people said, in all conversations or in one: it is to read, and is audited like reading."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, NotRequired
+from uuid import UUID
+
+from typing_extensions import TypedDict
+
+from shared.core.memory.search import QUERY_CHARS, MessageHit, SearchKey
+from web.dashboard.access import AuthedRequest
+from web.protocol.wire import hit_payload
+from web.rest.arguments import BadField
+from web.rest.kinds import Cursor, FoundMessage, told
+from web.rest.operation import Reply, Room
+
+room = Room()
+FoundSession = TypedDict("FoundSession", {
+    "id": UUID, "hits": list[FoundMessage], "person": NotRequired[str | None], "kind": NotRequired[str],
+    "anonymous": NotRequired[bool],
+})  # fmt: skip
+FoundConversations = TypedDict("FoundConversations", {"sessions": list[FoundSession], "next": str | None})
+
+
+@room.on(
+    "GET /search", FoundConversations, role="viewer", refusals=(404,),
+    missing="There is no such conversation.",
+)  # fmt: skip
+async def search_conversations(
+    visit: AuthedRequest,
+    *,
+    q: Annotated[str, told("the words", max_length=QUERY_CHARS, pattern=r"\S")],
+    session: Annotated[str, told("only this one", json_schema_extra={"format": "uuid"})] = "",
+    cursor: Cursor = "",
+) -> Reply:
+    """What people said, by words; the last active conversation first.
+
+    Each conversation comes with its newest messages that say the words; with `session`, with a page of them.
+    The search is audited as reading.
+    """
+    key = SearchKey.parse(cursor) if cursor else None
+    if cursor and key is None:
+        raise BadField("`cursor` is the `next` of the page before.", place="query")
+    search = visit.desk.stores.message_search
+    if session:
+        if (session_id := await _session_id(visit, session)) is None:
+            return None
+        page = await search.search(session_id, q, linked=False, before=key)
+        found, key = [_found(session, page.hits)], page.next
+    else:
+        everywhere, key = await search.search_all(q, before=key)
+        found = [_found(one.session, one.hits, **one.person) for one in everywhere]
+    read = [one["id"] for one in found if one["hits"]]
+    await visit.record("read.search", session, sessions=read)
+    return {"sessions": found, "next": key and str(key)}
+
+
+async def _session_id(visit: AuthedRequest, session: str) -> int | None:
+    try:
+        return await visit.desk.admin.sessions.session_id(UUID(session))
+    except ValueError:
+        return None
+
+
+def _found(session: str, hits: tuple[MessageHit, ...], **person: Any) -> dict[str, Any]:
+    return {"id": session, **person, "hits": [hit_payload(hit) for hit in hits]}
