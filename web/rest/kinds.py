@@ -34,11 +34,11 @@ Accepted = TypedDict("Accepted", {
     "mid": str, "turn": int, "event_seq": int,
     "dup": NotRequired[Annotated[bool, Field(description="it had been accepted before")]],
 })  # fmt: skip
-Part = TypedDict("Part", {"text": str, "hit": bool})
+ExcerptPart = TypedDict("ExcerptPart", {"text": str, "hit": bool})
 FoundMessage = TypedDict("FoundMessage", {
     "mid": str, "session_id": UUID,
     "here": Annotated[bool, Field(description="false: it was said before a `/link`")],
-    "turn": int, "role": str, "at": datetime, "excerpt": list[Part],
+    "turn": int, "role": str, "at": datetime, "excerpt": list[ExcerptPart],
 })  # fmt: skip
 
 

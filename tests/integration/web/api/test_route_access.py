@@ -81,6 +81,8 @@ async def request_of(server: Server, one: Operation, people: Crowd) -> tuple[str
         **{key: {"config": {}} for key in ("changeAgent", "checkAgent")},
         **{key: {"settings": {}} for key in ("changeSite", "checkSite")},
         **{key: {"name": "default"} for key in ("makeAgent", "makeSite")},
+        "setDisplayName": {"display_name": "Anna"},
+        "allowOrigin": {"origin": "https://shop.example"},
     }
     sent: dict[str, Any] = {"params": given}
     if one.name == "greet":
