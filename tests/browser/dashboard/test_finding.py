@@ -93,33 +93,6 @@ async def test_a_few_letters_lead_to_a_page(page: Page, place: Place) -> None:
     await expect(finder).to_be_hidden()
 
 
-async def test_words_lead_to_the_turn_in_which_they_were_said(page: Page, place: Place) -> None:
-    async with place.pool.acquire() as connection:
-        seeded = await seed.a_session(connection, person="Zoe", turns=392, minutes_ago=60)
-        await seed.talk(connection, seeded, turns=392)
-    await page.goto(f"{place.url}/dashboard/sessions")
-    await page.get_by_role("link", name="Search messages").click()
-    field = page.get_by_role("searchbox")
-    await expect(field).to_be_focused()
-    await field.fill("person says turn 200")
-    await page.keyboard.press("Enter")
-    hit = page.locator(".hit")
-    await expect(hit).to_have_count(1)
-    await expect(hit).to_contain_text("person says something in turn 200")
-    assert await look_for_faults(page) == []
-    await photograph(page, "search-messages")
-    await hit.click()
-    message = page.locator(".message[aria-current]")
-    await expect(message).to_be_in_viewport()
-    await expect(message).to_contain_text("person says something in turn 200")
-    await expect(page.locator(".messages")).not_to_contain_text("turn 390")
-    await page.get_by_role("button", name="Show the newest messages").click()
-    await expect(page.locator(".messages")).to_contain_text("turn 390")
-    await page.go_back()
-    await expect(page.get_by_role("searchbox")).to_have_value("person says turn 200")
-    await expect(page.locator(".hit")).to_have_count(1)
-
-
 async def test_a_name_leads_to_a_conversation_and_words_to_a_search(page: Page, place: Place) -> None:
     await page.goto(f"{place.url}/dashboard")
     finder = await opened(page)
@@ -261,3 +234,30 @@ async def test_views_that_cannot_be_read_are_none(page: Page, place: Place, kept
     bar = page.get_by_role("group", name="Saved views")
     await expect(bar.get_by_role("link")).to_have_count(0)
     await expect(bar.get_by_role("button", name="Save this view")).to_be_visible()
+
+
+async def test_words_lead_to_the_turn_in_which_they_were_said(page: Page, place: Place) -> None:
+    async with place.pool.acquire() as connection:
+        seeded = await seed.a_session(connection, person="Zoe", turns=392, minutes_ago=60)
+        await seed.talk(connection, seeded, turns=392)
+    await page.goto(f"{place.url}/dashboard/sessions")
+    await page.get_by_role("link", name="Search messages").click()
+    field = page.get_by_role("searchbox")
+    await expect(field).to_be_focused()
+    await field.fill("person says turn 200")
+    await page.keyboard.press("Enter")
+    hit = page.locator(".hit")
+    await expect(hit).to_have_count(1)
+    await expect(hit).to_contain_text("person says something in turn 200")
+    assert await look_for_faults(page) == []
+    await photograph(page, "search-messages")
+    await hit.click()
+    message = page.locator(".message[aria-current]")
+    await expect(message).to_be_in_viewport()
+    await expect(message).to_contain_text("person says something in turn 200")
+    await expect(page.locator(".messages")).not_to_contain_text("turn 390")
+    await page.get_by_role("button", name="Show the newest messages").click()
+    await expect(page.locator(".messages")).to_contain_text("turn 390")
+    await page.go_back()
+    await expect(page.get_by_role("searchbox")).to_have_value("person says turn 200")
+    await expect(page.locator(".hit")).to_have_count(1)

@@ -114,7 +114,7 @@ async def test_after_storms_both_tabs_equal_the_database_in_id_and_order(
         tabs = [await context.new_page() for _ in range(2)]
         for page in tabs:
             await page.goto(f"http://127.0.0.1:{line.port}/chat")
-            await page.locator(".gauge").wait_for()
+            await page.get_by_role("textbox", name="Message").wait_for()
         weather = Weather(line, tabs, seed=SEED)
         for number in range(STORMS):
             await weather.storm()

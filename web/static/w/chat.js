@@ -64,7 +64,7 @@ export class Chat {
     addEventListener("pagehide", this.leaving);
     /** Begun, signed out, or in as somebody else, in another tab. @param {StorageEvent} event */
     this.elsewhere = ({ key, newValue }) => {
-      if (key === `${this.store.prefix}token` && newValue && !this.chat.session && !this.net.stopped) this.net.resync();
+      if (key === `${this.store.prefix}session` && newValue && !this.chat.session && !this.net.stopped) this.net.resync();
       if (key === `${this.store.prefix}signed` && this.signed && newValue !== this.signed) void import("./site.js").then((one) => one.elsewhere(this));
     };
     addEventListener("storage", this.elsewhere);
@@ -149,6 +149,7 @@ export class Chat {
       if (this.signed && this.signed !== who) this.discardAll();
       if (frame.token && !this.options.page) this.store.put("token", frame.token);
       this.store.put("signed", this.signed = who);
+      this.store.put("session", frame.session);
       this.options.dress(frame.site);
       const { epoch, last } = this.chat;
       if (frame.resumed && epoch !== null && frame.log_epoch !== epoch && last > 0) {
