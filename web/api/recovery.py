@@ -94,8 +94,8 @@ async def recover(call: Call, *, body: Annotated[Json, Shape(Recovery)]) -> Repl
     if page and not parts.visitors.from_our_page(request):
         raise HttpRefusal(403, "foreign_origin", "This page may not do that here.")
     tries = _check_tries(request, code)
-    wanted = code if await _is_open(request, name) else ""
-    found = await parts.stores.identities.recover(name, code_hash(wanted))
+    site, wanted = (name, code) if await _is_open(request, name) else ("", "")
+    found = await parts.stores.identities.recover(site, code_hash(wanted))
     if found is None:
         raise HttpRefusal(404, "unknown_code", "This code opens nothing. Please look for a mistake in it.")
     for key in tries:

@@ -37,7 +37,7 @@ from web.auth.visitors import Known, Site
 from web.protocol.wire import RateLimited
 from web.rest.arguments import In
 from web.rest.calls import Call
-from web.rest.kinds import told
+from web.rest.kinds import FileId, told
 from web.rest.operation import Reply, Room
 from web.security import HttpRefusal, cross_origin_headers
 from web.server.rate_limits import Amounts, ClientLimits, Places, RateWindows
@@ -280,10 +280,7 @@ async def upload(
     "GET /attachments/{id}", visitor=True, scope="sessions:read", refusals=(404,), media="*/*",
     missing="There is no such file in this conversation.",
 )  # fmt: skip
-async def download(
-    call: Call,
-    file: Annotated[str, told("the id of a file", json_schema_extra={"pattern": "^[0-9a-f]{32}$"})],
-) -> Reply:
+async def download(call: Call, file: FileId) -> Reply:
     """A file of the conversation."""
     found = await call.parts.uploads.give(call.person, file, call.parts.limits_for(call.request))
     if found is None:

@@ -19,7 +19,7 @@ from shared.adapters.postgres.dashboard.read_models_sql import SORTS, STATES
 from shared.adapters.telemetry.health import told_reason
 from web.dashboard.access import AuthedRequest, conflicts
 from web.dashboard.alerts import newest_open
-from web.rest.kinds import Before, Cursor, Cut, Limit, Search, Since, Success, Thing, choice, told
+from web.rest.kinds import Before, Cursor, Cut, FileId, Limit, Search, Since, Success, Thing, choice, told
 from web.rest.operation import Reply, Room
 from web.security import HttpRefusal
 
@@ -201,7 +201,7 @@ async def list_original_lines(
 
 
 @room.on("GET /attachments/{id}", role="viewer", group="files", media="*/*")
-async def attachment(visit: AuthedRequest, file: str) -> Reply:
+async def attachment(visit: AuthedRequest, file: FileId) -> Reply:
     """A person's file, for those who may read what the person wrote."""
     found = await visit.desk.stores.uploads.served_to_operators(file)
     if found is None:

@@ -96,9 +96,7 @@ async def erase_person(
     visit: AuthedRequest,
     person: PersonId,
     *,
-    confirm: Annotated[
-        Any, Field(json_schema_extra={"type": "string", "minLength": 1, "maxLength": 300})
-    ] = "",
+    confirm: Annotated[str, Field(json_schema_extra={"minLength": 1, "maxLength": 300})],
 ) -> Reply:
     """Forget a person for good.
 
@@ -107,7 +105,7 @@ async def erase_person(
     shown = await visit.desk.admin.people.person(person)
     if shown is None:
         return None
-    if not isinstance(confirm, str) or confirm.strip() not in {shown["id"], shown["name"]} - {None}:
+    if confirm.strip() not in {shown["id"], shown["name"]} - {None}:
         raise HttpRefusal(409, "not_confirmed", "That is neither the name nor the id. Nothing was erased.")
     session_id = await _session_of(visit, person)
     if shown["hold"] is not None:

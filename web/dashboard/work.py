@@ -39,10 +39,17 @@ def _number(given: Any) -> int:
     raise ValueError("a number of ours")
 
 
+def _conversation(given: Any) -> str:
+    try:
+        return "" if given == "" else str(UUID(given))
+    except (TypeError, ValueError, AttributeError):
+        raise ValueError("the id of a conversation") from None
+
+
 Conversation = Annotated[UUID | None, told("of one conversation")]
 JobId = Annotated[int, BeforeValidator(_number), Field(json_schema_extra={"minimum": 1, "maximum": 2**53})]
 JobIds = Annotated[list[JobId] | None, Field(min_length=1, max_length=NAMED_AT_MOST)]
-Newest = Annotated[int | None, BeforeValidator(_number, json_schema_input_type=str)]
+Newest = Annotated[int, BeforeValidator(_number, json_schema_input_type=str)] | None
 
 
 @with_config(ConfigDict(extra="forbid"))
@@ -51,7 +58,7 @@ class Match(TypedDict, total=False):
 
     state: str
     kind: str
-    session: Annotated[str, BeforeValidator(lambda given: str(UUID(given)) if given else "")]
+    session: Annotated[str, BeforeValidator(_conversation)]
 
 
 Part = TypedDict("Part", {
@@ -128,7 +135,9 @@ async def _change_jobs(
     visit: AuthedRequest, verb: JobVerb, ids: Sequence[int] | None, match: Match | None, through: int | None
 ) -> Reply:
     desk, who = _desk(visit), visit.operator.name
-    if match is not None and through is not None:
+    if match is not None:
+        if through is None:
+            raise HttpRefusal(400, "bad_input", "All that match need `through`, the newest job of the page.")
         which = JobMatch(**match)
         check_match(which)
         return _told(await desk.change_matching_jobs(verb, which, through=through, actor=who))

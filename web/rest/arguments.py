@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, get_args, get_type_hints
 
 from aiohttp import web
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+from pydantic.json_schema import GenerateJsonSchema
 
 from shared.core.values.errors import BadInput
 from web.rest.operation import Operation
@@ -49,6 +50,18 @@ class Parameter:
     shape: Shape | None = None
     spread: bool = False
     """One of `**fields`, which the handler gets only where it is given."""
+
+
+class Untitled(GenerateJsonSchema):
+    """Names of fields need no title made of them."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False
+
+    def field_is_required(self, field: Any, *given: Any, **more: Any) -> bool:
+        """What is sent has all its fields, those with defaults, too."""
+        sent = self.mode == "serialization" and field["type"] == "dataclass-field"
+        return sent or super().field_is_required(field, *given, **more)
 
 
 class BadField(BadInput):
@@ -151,17 +164,26 @@ def _validated(operation: Operation, given: Json, places: Mapping[str, Place] | 
 
 
 def _refusal(error: Any, model: type[BaseModel]) -> str:
-    name = str(error["loc"][0])
-    fields = model.model_json_schema(by_alias=True)
+    name, *inside = error["loc"]
+    place = "".join(char for char in ".".join(map(str, error["loc"]))[:80] if char.isprintable())
+    fields = model.model_json_schema(by_alias=True, schema_generator=Untitled)
     if error["type"] == "extra_forbidden":
-        shown = "".join(char for char in name[:40] if char.isprintable())
-        return f"There is no field `{shown}`; known are {', '.join(fields['properties'])}."
+        known = "" if inside else f"; known are {', '.join(fields['properties'])}"
+        return f"There is no field `{place}`{known}."
     if error["type"] == "value_error" and str(error["ctx"]["error"]):
-        return f"`{name}` is {error['ctx']['error']}."
-    if error["type"] == "string_too_long" and len(error["loc"]) == 1:
+        return f"`{place}` is {error['ctx']['error']}."
+    if inside:
+        return f"`{place}` cannot be used: {error['msg']}."
+    if error["type"] == "string_too_long":
         return f"`{name}` has {len(error['input'])} characters; {error['ctx']['max_length']} is the most."
     needed = ", and is needed" if name in fields.get("required", ()) else ""
     return f"`{name}` is {words_of(fields['properties'][name])}{needed}."
+
+
+_WORDS = {
+    "integer": "a whole number", "number": "a number", "boolean": "true or false", "object": "an object",
+    "string": "text", "uuid": "an id", "date": "a day such as 2026-11-21",
+}  # fmt: skip
 
 
 def words_of(schema: Json) -> str:
@@ -172,21 +194,9 @@ def words_of(schema: Json) -> str:
         return str(schema["title"])
     if "enum" in schema:
         return f"one of {', '.join(str(one) for one in schema['enum'] if one != '')}"
-    match schema.get("type"), schema.get("format"):
-        case "integer", _ if "minimum" in schema and "maximum" in schema:
-            return f"a whole number from {schema['minimum']} to {schema['maximum']}"
-        case "integer", _:
-            return "a whole number"
-        case "boolean", _:
-            return "true or false"
-        case "array", _:
-            return "a list" + (f" of 1 to {schema['maxItems']}" if "maxItems" in schema else "")
-        case "object", _:
-            return "an object"
-        case _, "uuid":
-            return "an id"
-        case _, "date":
-            return "a day such as 2026-11-21"
-        case "string", _:
-            return "text"
-    return str(schema.get("type", "something else"))
+    kind = schema.get("type", "object")
+    if kind == "array":
+        return "a list" + (f" of 1 to {schema['maxItems']}" if "maxItems" in schema else "")
+    least, most = (schema.get(name) for name in ("minimum", "maximum"))
+    limits = "" if least is None else f" from {least} on" if most is None else f" from {least} to {most}"
+    return (_WORDS.get(schema.get("format", "")) or _WORDS.get(kind, str(kind))) + limits

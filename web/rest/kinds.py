@@ -139,6 +139,9 @@ Moment = Annotated[
 Since = Annotated[datetime, BeforeValidator(_moment), Field(json_schema_extra={"format": "date"})]
 """A day or a moment."""
 SiteName = Annotated[str, Field(pattern=SITE_PATTERN)]
+FileId = Annotated[
+    str, Field(description="the id of a file", json_schema_extra={"pattern": "^[0-9a-f]{32}$"})
+]
 Id = Annotated[UUID, Field(strict=False)]
 """In a body."""
 _CID = r"^[A-Za-z0-9_.:\-]{1,64}$"

@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import TypeAdapter
-from pydantic.json_schema import GenerateJsonSchema
 
 from shared.core.identity.api_keys import SCOPES
 from web.parts import CommandShown
-from web.rest.arguments import arguments_of, model_of
+from web.rest.arguments import Untitled, arguments_of, model_of
 from web.rest.kinds import Error
 from web.rest.operation import JSON, Operation
 
@@ -49,18 +48,6 @@ _OF = {
 }  # fmt: skip
 
 
-class _Untitled(GenerateJsonSchema):
-    """Names of fields need no title made of them."""
-
-    def field_title_should_be_set(self, schema: Any) -> bool:
-        return False
-
-    def field_is_required(self, field: Any, *given: Any, **more: Any) -> bool:
-        """What is sent has all its fields, those with defaults, too."""
-        sent = self.mode == "serialization" and field["type"] == "dataclass-field"
-        return sent or super().field_is_required(field, *given, **more)
-
-
 def document(operations: Sequence[Operation], commands: Sequence[CommandShown]) -> dict[str, Any]:
     """Every model is made for it, which takes a moment."""
     described = [one for one in operations if one.group]
@@ -68,7 +55,7 @@ def document(operations: Sequence[Operation], commands: Sequence[CommandShown]) 
     sent = [Error, *(kind for one in described for kind in (*one.answers.values(), *one.events.values()))]
     inputs: list[Any] = [(id(kind), "serialization", TypeAdapter(kind)) for kind in sent if kind]
     inputs += [(id(kind), "validation", TypeAdapter(kind)) for kind in bodies.values()]
-    found, shared = TypeAdapter.json_schemas(inputs, ref_template=REF, schema_generator=_Untitled)
+    found, shared = TypeAdapter.json_schemas(inputs, ref_template=REF, schema_generator=Untitled)
     schemas = {number: schema for (number, _), schema in found.items()}
     components = shared["$defs"]
     if "CommandCall" in components:
@@ -168,7 +155,7 @@ def _parameters(one: Operation, commands: Sequence[CommandShown]) -> list[dict[s
     parameters: list[dict[str, Any]] = [_OF] if one.names_session else []
     if not asked:
         return parameters
-    schema = model_of.__wrapped__(one, body=False).model_json_schema(schema_generator=_Untitled)
+    schema = model_of.__wrapped__(one, body=False).model_json_schema(schema_generator=Untitled)
     for name, place in asked.items():
         shape = _given(schema["properties"][name])
         if (one.name, place) == ("runCommand", "path"):

@@ -159,6 +159,11 @@ async def test_wrong_codes_are_all_answered_alike(server: Server) -> None:
     assert set(answers) == {(404, "unknown_code", answers[0][2])}
 
 
+@pytest.mark.parametrize("site", ["a\x00b", "\ud800"])
+async def test_at_a_site_that_cannot_be_no_code_opens_anything(server: Server, site: str) -> None:
+    assert (await post(server, "recover", {"code": "ABCD", "site": site}))[0] == 404
+
+
 @pytest.mark.parametrize("body", [{}, {"code": 7}, {"code": "x", "site": []}, {"code": "x", "page": "yes"}])
 async def test_what_is_no_question_is_refused(server: Server, body: Any) -> None:
     assert (await post(server, "recover", body))[0] == 400

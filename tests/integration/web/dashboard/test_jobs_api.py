@@ -190,7 +190,8 @@ async def test_a_job_whose_worker_died_can_be_put_away(dashboard: Dashboard) -> 
         {"ids": [1] * 501},
         {"match": {}}, {"match": {"stat": "dead"}, "through": "9"}, {"match": {"state": 1}, "through": "9"},
         {"match": {"state": "lost"}, "through": "9"}, {"match": {"session": "x"}, "through": "9"},
-        {"match": [], "through": "9"}, {"match": {}, "through": "1e3"},
+        {"match": [], "through": "9"}, {"match": {}, "through": "1e3"}, {"match": {}, "through": None},
+        {"match": {"session": 5}, "through": "9"}, {"ids": [1], "match": {}},
     ],
 )  # fmt: skip
 async def test_bad_wishes_change_nothing(dashboard: Dashboard, body: Any) -> None:

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 from aiohttp.test_utils import make_mocked_request
-from pydantic import Field
+from pydantic import ConfigDict, Field, with_config
 from typing_extensions import TypedDict
 
 from web.rest.arguments import BadField, In, read_arguments
@@ -18,7 +18,16 @@ from web.rest.operation import Operation, Reply, Room
 from web.security import HttpRefusal
 
 Shown = TypedDict("Shown", {"id": UUID, "note": NotRequired[str]})
-Asked = TypedDict("Asked", {"q": Annotated[str, Cut(5, "words")], "from": Since}, total=False)
+Asked = TypedDict("Asked", {
+    "q": Annotated[str, Cut(5, "words")], "from": Since, "min_pct": Annotated[float, Field(ge=0)],
+}, total=False)  # fmt: skip
+
+
+@with_config(ConfigDict(extra="forbid", strict=True))
+class Inner(TypedDict, total=False):
+    to: int
+
+
 room = Room("memory", visitor=True)
 THING = "11111111-2222-4333-8444-555555555555"
 
@@ -49,6 +58,7 @@ async def change_thing(
     wait: Annotated[int, In("query"), Digits(0, 60)] = 0,
     seen: Annotated[str, In("header", "If-Match")] = "",
     title: Annotated[str, Field(max_length=3)] = "",
+    inner: list[Inner] | None = None,
 ) -> Reply:
     """Change a thing."""
     return None
@@ -81,6 +91,7 @@ async def test_what_is_in_an_address_has_the_types_of_the_signature() -> None:
         ("limit=", "`limit` is a whole number from 1 to 200."),
         ("state=gone", "`state` is one of new, old."),
         ("from=yesterday", "`from` is a date such as 2026-11-21."),
+        ("min_pct=-1", "`min_pct` is a number from 0 on."),
     ],
 )
 async def test_what_does_not_fit_is_told_by_the_name_of_its_field(query: str, words: str) -> None:
@@ -106,7 +117,15 @@ async def test_an_id_that_is_none_is_not_found() -> None:
 
 async def test_body_query_headers_and_path_come_together() -> None:
     found = await read(room[1], "wait=3", part="a\x00b", body={"on": True})
-    assert found == {"name": "ab", "on": True, "level": 1, "wait": 3, "seen": '"7"', "title": ""}
+    assert found == {
+        "name": "ab",
+        "on": True,
+        "level": 1,
+        "wait": 3,
+        "seen": '"7"',
+        "title": "",
+        "inner": None,
+    }
 
 
 @pytest.mark.parametrize(
@@ -117,7 +136,13 @@ async def test_body_query_headers_and_path_come_together() -> None:
         ({"on": True, "level": "2"}, "`level` is a whole number."),
         ({"on": True, "level": True}, "`level` is a whole number."),
         ({"on": True, "title": "long"}, "`title` has 4 characters; 3 is the most."),
-        ({"on": True, "of\x07f": 1}, "There is no field `off`; known are on, level, title."),
+        ({"on": True, "of\x07f": 1}, "There is no field `off`; known are on, level, title, inner."),
+        ({"on": True, "inner": {}}, "`inner` is a list."),
+        ({"on": True, "inner": [{"off": 1}]}, "There is no field `inner.0.off`."),
+        (
+            {"on": True, "inner": [{"to": "x"}]},
+            "`inner.0.to` cannot be used: Input should be a valid integer.",
+        ),
     ],
 )
 async def test_json_keeps_its_own_types(body: Any, words: str) -> None:
