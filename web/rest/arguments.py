@@ -166,7 +166,7 @@ def _validated(operation: Operation, given: Json, places: Mapping[str, Place] | 
 def _refusal(error: Any, model: type[BaseModel]) -> str:
     name, *inside = error["loc"]
     place = "".join(char for char in ".".join(map(str, error["loc"]))[:80] if char.isprintable())
-    fields = model.model_json_schema(by_alias=True, schema_generator=Untitled)
+    fields = _fields_of(model)
     if error["type"] == "extra_forbidden":
         known = "" if inside else f"; known are {', '.join(fields['properties'])}"
         return f"There is no field `{place}`{known}."
@@ -178,6 +178,12 @@ def _refusal(error: Any, model: type[BaseModel]) -> str:
         return f"`{name}` has {len(error['input'])} characters; {error['ctx']['max_length']} is the most."
     needed = ", and is needed" if name in fields.get("required", ()) else ""
     return f"`{name}` is {words_of(fields['properties'][name])}{needed}."
+
+
+@functools.cache
+def _fields_of(model: type[BaseModel]) -> Json:
+    """Made once: whoever sends nonsense all the time costs no more than others."""
+    return model.model_json_schema(schema_generator=Untitled)
 
 
 _WORDS = {
