@@ -365,8 +365,7 @@ def test_prune_skips_image_content_blocks() -> None:
     log = tool_log(LONG, after=12)
     picture = Image(attachment_id=7, mime="image/png", description="a red boat")
     log[2] = replace(log[2], blocks=(*log[2].blocks, picture))
-    shown = pruned(log)[2]
-    assert "a red boat" in text_of(shown.blocks), "its description stands for it, and is never shortened"
+    assert picture in pruned(log)[2].blocks
 
 
 def test_compact_preserves_recent_messages() -> None:

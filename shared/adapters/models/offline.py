@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from shared.adapters.models.plausible import size_of
 from shared.core.compaction.summary_prompts import asks_for_text
-from shared.core.context.prompts import reminded_of
+from shared.core.context.prompts import base_rules, default_manners, reminded_of
 from shared.core.session.summary_formats import FORMS
 from shared.core.tools.reminders import told_words
 from shared.core.values.errors import PromptTooLong
@@ -160,7 +160,10 @@ def _chat(request: ModelRequest, words: str) -> str:
     texts = [*request.system, *(block for block in blocks if isinstance(block, Text | ToolResult))]
     bare = [part for one in texts for part in (*(body for _, body in _TAGGED.findall(one.text)),
                                                _TAGGED.sub(" ", one.text))]  # fmt: skip
-    wanted, own = _keywords(asked[-1]), _sentences(words)
+    wanted, own = (
+        _keywords(asked[-1]),
+        {*_sentences(words), *_sentences(base_rules()), *_sentences(default_manners())},
+    )
     lines = [re.sub(r"\s*\(#\d[^()]*\)$", "", line) for text in bare for line in _sentences(text)]
     said = [one.text for one in _said((0, "tool", line) for line in reversed(lines) if line not in own)]
     best = max(said, key=lambda line: len(wanted & _keywords(line)), default="")

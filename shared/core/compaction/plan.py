@@ -114,7 +114,7 @@ def plan_compaction(
     pin_tokens = _tokens((*view.pins, *(e for turn in hidden for e in turn if e.pinned)), ratio)
     summary_limit = _summary_limit(budget, policy, tail_tokens + pin_tokens, summariser_window, ratio)
     summary_tokens = _expected_summary(view, source, summary_limit, ratio)
-    expected = budget.fixed + tail_tokens + pin_tokens + summary_tokens
+    expected = budget.beside + tail_tokens + pin_tokens + summary_tokens
     if not force and not _gains(now_tokens, expected, budget, policy):
         detail = f"{now_tokens:,} tokens now, about {expected:,} after"
         return NothingToCompact(reason="gain_too_small", detail=detail)
@@ -142,7 +142,7 @@ def plan_compaction(
         merged=policy.summary_merged,
         summary_most=min(policy.summary_most, summariser_window // 4),
         named=named,
-        stays=budget.fixed + tail_tokens + pin_tokens,
+        stays=budget.beside + tail_tokens + pin_tokens,
         replaced=_tokens(source, ratio) + (ceil(view.head.tokens * ratio) if view.head else 0),
         ratio=ratio,
     )
@@ -160,7 +160,7 @@ def why_not_committed(
     if summary > plan.replaced:
         detail = f"{plan.replaced:,} → {summary:,} tokens"
         return NothingToCompact(reason="grows" if force else "gain_too_small", detail=detail)
-    lands = after - budget.fixed <= floor(policy.land_at * budget.conversation)
+    lands = after - budget.beside <= floor(policy.land_at * budget.conversation)
     helps = _gains(plan.tokens_before, after, budget, policy) and (
         lands or summary_tokens <= policy.summary_least
     )
@@ -172,9 +172,9 @@ def why_not_committed(
 
 def smaller_summary(plan: CompactionPlan, *, budget: ContextBudget, policy: ContextPolicy) -> int | None:
     """The most estimated tokens that a summary may take to be used; None where none would help."""
-    gain = floor(policy.gain_at_most * (plan.tokens_before - budget.fixed))
-    landing = floor(policy.land_at * budget.conversation)
-    room = min(plan.replaced, min(gain, landing) - (plan.stays - budget.fixed))
+    gain = budget.fixed + floor(policy.gain_at_most * (plan.tokens_before - budget.fixed))
+    landing = budget.beside + floor(policy.land_at * budget.conversation)
+    room = min(plan.replaced, min(gain, landing) - plan.stays)
     most = floor(room / plan.ratio)
     return most if most >= MIN_SUMMARY else None
 

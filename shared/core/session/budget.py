@@ -38,11 +38,18 @@ class ContextBudget:
     gauge_of: int
     warning_at: float
     critical_at: float
+    recall: int = 0
+    """The most that a question brings back of what is hidden: from the first compaction on it may come."""
+
+    @property
+    def beside(self) -> int:
+        """What a request holds beside summary, pins and messages once something is hidden."""
+        return self.fixed + self.recall
 
     @property
     def conversation(self) -> int:
-        """What is left of the limit for summary, memory and messages."""
-        return self.limit - self.fixed
+        """What is left of the limit for summary, pins and messages."""
+        return max(1, self.limit - self.beside)
 
     def answer_beside(self, tokens: int) -> int:
         """The longest answer to a request of so many tokens."""

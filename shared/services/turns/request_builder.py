@@ -233,7 +233,11 @@ class RequestBuilder:
         built = self._build_context(
             chosen.view, policy, agent_config, offered, runtime_facts, instruction, recalled, at
         )
-        budget = budget_for(policy, card.window, card.max_output, round(ratio * built.fixed))
+        recall = self.recall_limit(agent_config, window)
+        budget = replace(
+            budget_for(policy, card.window, card.max_output, round(ratio * built.fixed)),
+            recall=round(ratio * recall),
+        )
         estimate = round(ratio * built.estimate)
         longest = budget.answer_beside(estimate)
         return PreparedRequest(
@@ -252,7 +256,7 @@ class RequestBuilder:
             before=estimate,
             entry_seqs=built.entry_seqs,
             recalled=recalled,
-            recall_room=self.recall_limit(agent_config, window) if view.base_turn else 0,
+            recall_room=recall if view.base_turn else 0,
         )
 
     def build_next(

@@ -379,7 +379,7 @@ async def idler(
     database_url: str, redis_url: str, provider: RunningFake, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Visit]:
     monkeypatch.setitem(PRESETS, "steady", replace(PRESETS["steady"], idle_over=1_500))
-    async for visitor in guests(database_url, redis_url, provider, context_window=20_000):
+    async for visitor in guests(database_url, redis_url, provider, context_window=40_000):
         yield visitor
 
 

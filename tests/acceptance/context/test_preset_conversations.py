@@ -106,7 +106,9 @@ async def test_after_a_summary_its_undo_and_its_restore_the_context_is_what_the_
             assert gauge is not None
             sent = sum(e.tokens for e in select(state.view, preset("chatbox"), channel="web").view.entries)
             behind = state.view.head.tokens if state.view.head else 0
-            expected = state.fixed_tokens + round(state.token_ratio * (sent + behind))
+            room = await guest.app.sessions.load_request_limits(state)
+            beside = room.fixed + (room.recall if state.view.head else 0)
+            expected = beside + round(state.token_ratio * (sent + behind))
             return bool(abs(gauge.used - expected) <= 2)
 
         for number in range(12):

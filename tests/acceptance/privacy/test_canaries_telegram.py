@@ -48,6 +48,9 @@ async def tells(house: TelegramHouse, person: Person, whose: str) -> None:
     sent = await person.say(f"It was {bird(whose, 'before-edit')}")
     await said(house, bird(whose, "before-edit"))
     await person.edit(sent.message_id, f"It was {bird(whose, 'after-edit')}")
+    for number in range(6):  # so that there is something to compact
+        await person.say(f"{whose} says word number {number}")
+        await person.sees(f"word number {number}")
     await person.command("compact", f"{bird(whose, 'focus')} --force")
     await said(house, bird(whose, "after-edit"))
     await house.until(

@@ -114,27 +114,27 @@ async def test_what_repeats_comes_again_and_is_paused_and_cancelled_by_buttons(
     house: TelegramHouse, number: int
 ) -> None:
     ada = await talks(house, number)
-    await remind(house, ada.id, "feed the cat", minutes=0, repeat="week/1/mon,thu/09:00")
-    await ada.sees("feed the cat")
+    await remind(house, ada.id, "water the fern", minutes=0, repeat="week/1/mon,thu/09:00")
+    await ada.sees("water the fern")
     await house.until(
         """SELECT count(*) = 1 FROM reminders
-            WHERE text = 'feed the cat' AND state = 'pending' AND due_at > now()"""
+            WHERE text = 'water the fern' AND state = 'pending' AND due_at > now()"""
     )
     await remind(house, ada.id, "call the bank", minutes=5)
     await ada.command("reminders")
-    screen = await ada.sees("every Monday, Thursday: “feed the cat”")
+    screen = await ada.sees("every Monday, Thursday: “water the fern”")
     listed = screen.answers[-1]
     assert listed.buttons == ["🗑 1", "⏸ 2", "🗑 2"]
     await ada.tap("⏸ 2", message_id=listed.message_id)
-    screen = await ada.sees("Paused: “feed the cat”")
+    screen = await ada.sees("Paused: “water the fern”")
     assert screen.answers[-1].message_id == listed.message_id
     assert "⏸ paused" in screen.answers[-1].text
     await ada.tap("▶ 2", message_id=listed.message_id)
     await ada.sees("On again:")
     await ada.tap("🗑 2", message_id=listed.message_id)
-    screen = await ada.sees("Cancelled: “feed the cat”")
+    screen = await ada.sees("Cancelled: “water the fern”")
     assert screen.answers[-1].buttons == ["🗑 1"]
-    await ended(house, "feed the cat", "cancelled")
+    await ended(house, "water the fern", "cancelled")
     assert await house.one(
         "SELECT count(*) FROM reminders WHERE text = 'call the bank' AND state = 'pending'"
     )

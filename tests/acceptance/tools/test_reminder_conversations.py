@@ -187,8 +187,9 @@ async def test_the_list_shows_what_waits_and_one_of_it_can_be_cancelled(
     assert "Ich erinnere dich" in await said(language="de")
     assert "no such reminder" in await said("cancel 2")
     assert "/reminders cancel 2" in await said("please")
-    assert await said("cancel 1") == "Cancelled: “call Anna about the boat”"
-    assert await said() == "No reminders wait. Ask me in your own words to remind you of something."
+    nothing = "No reminders wait. Ask me in your own words to remind you of something."
+    assert await said("cancel 1") == f"Cancelled: “call Anna about the boat”\n\n{nothing}"
+    assert await said() == nothing
     await comes_due(guest)
     assert await looked(guest) == "I will remind you."
     await guest.app.pool.execute(

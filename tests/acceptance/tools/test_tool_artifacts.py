@@ -23,6 +23,7 @@ from shared.core.context.memory_tools import (
     UPDATE_MEMORY,
 )
 from shared.core.context.recall_query import RECALL, RECALLS_PER_TURN
+from shared.core.context.tools import LOOK_AT_PICTURE
 from shared.core.session.artifacts import OPEN_ARTIFACT, OPENED_PER_TURN, artifact_id, artifact_of
 from shared.core.session.turns import Caps, Claim, JobOrder
 from shared.core.values.errors import LeaseLost
@@ -48,7 +49,9 @@ ASKED = "Read the report. What is the code word of chapter seven?"
 NO_CAPS = Caps(total=None, person=None, visitor=None, session=None)
 
 MEMORY = (SAVE_MEMORY, SEARCH_MEMORY, UPDATE_MEMORY, FORGET_MEMORY, RECALL)
-HANDY = (OPEN_ARTIFACT, CALCULATE, CURRENT_TIME, FETCH_URL, DELEGATE, REMIND_ME, SEND_FILE)
+HANDY = (
+    OPEN_ARTIFACT, CALCULATE, CURRENT_TIME, FETCH_URL, DELEGATE, REMIND_ME, SEND_FILE, LOOK_AT_PICTURE,
+)  # fmt: skip
 OTHER_TOOLS = {spec.name: spec for spec in (*MEMORY, *HANDY)}
 READ_REPORT = ToolSpec(
     name="read_report",

@@ -177,7 +177,7 @@ def test_a_file_that_is_refused_says_why_and_can_be_taken_away(desk: Desk, stub:
     expect(page.get_by_role("button", name="Remove large.txt")).to_be_focused()
     page.keyboard.press("Enter")
     expect(page.locator("[aria-live=polite]")).to_contain_text("large.txt was removed.")
-    page.get_by_role("button", name="Try again: a.zip").click()
+    page.get_by_role("button", name="Retry: a.zip").click()
     expect(page.locator(".composer .file[data-state=ready]")).to_have_count(1)
     page.get_by_role("textbox", name="Message").press("Enter")
     expect(log(page).locator(".person")).to_contain_text("Still here")

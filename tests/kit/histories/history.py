@@ -21,7 +21,7 @@ from shared.core.compaction.plan import (
     render_source,
     render_summary,
 )
-from shared.core.context.build_context import BuiltContext, build_context
+from shared.core.context.build_context import BuiltContext, build_context, told_through
 from shared.core.context.memory_tools import SAVE_MEMORY
 from shared.core.context.prompts import SystemLayers, default_layers, flush_instruction
 from shared.core.overflow.overflow_recovery import fit
@@ -223,7 +223,7 @@ class History:
 
     def _stable(self, view: View, built: BuiltContext) -> None:
         forms = tuple((e.seq, e.pruned) for e in view.entries if e.pruned)
-        state = (view.view_epoch, view.base_turn, view.notes, forms)
+        state = (view.view_epoch, view.base_turn, view.notes, forms, told_through(view, self.policy))
         if self.sent is not None and self.sent[0] == state:
             self.judge.grows(self.sent[1], built.messages, "from turn to turn")
         self.sent = (state, built.messages[:-1])

@@ -707,7 +707,7 @@ async def test_what_was_shown_before_a_human_answered_is_taken_back(
         tokens=2,
     )
     operator = await desk.pool.fetchval(
-        "INSERT INTO operators (name, role) VALUES ('Anna', 'operator') RETURNING id"
+        "INSERT INTO operators (name, display_name, role) VALUES ('anna.k', 'Anna', 'operator') RETURNING id"
     )
     humans = PostgresHandovers(desk.pool)
     await humans.take_over(place.session_id, operator_id=operator, name="Anna")
