@@ -65,5 +65,5 @@ export const MORE = {
     find: "Suchen", find_what: "Diese Unterhaltung durchsuchen", found: "Ergebnisse", find_older: "Ältere Ergebnisse", find_none: "Zu „{words}“ wurde nichts gefunden.", find_further: "Noch nichts zu „{words}“; vielleicht in älteren Nachrichten.",
     find_one: "1 Nachricht", find_all: "{count} Nachrichten", find_some: "Die neuesten {count} Nachrichten", find_failed: "Die Suche hat nicht geklappt.", find_before: "bevor die Kanäle verbunden wurden", team: "Team",
   },
-  toast: { notes: "Neue Notizen", noted: "Gemerkt: {text}", all: "Was ich noch weiß", dismiss: "Schließen", take_back: "Rückgängig: {text}", undone: "Zurückgenommen.", undo_failed: "Das hat gerade nicht geklappt." },
+  toast: { notes: "Neue Notizen", noted: "Gemerkt: {text}", all: "Was ich noch weiß", dismiss: "Schließen", undone: "Zurückgenommen.", undo_failed: "Das hat gerade nicht geklappt." },
 };

@@ -11,7 +11,7 @@ const CLOSE = "M6 6l12 12M18 6L6 18";
 
 /** @type {Record<string, string>} */
 export const TOAST_WORDS = {
-  notes: "New notes", noted: "I noted: {text}", all: "What I remember", dismiss: "Dismiss", take_back: "Undo: {text}", undone: "Taken back.", undo_failed: "That did not work just now.",
+  notes: "New notes", noted: "I noted: {text}", all: "What I remember", dismiss: "Dismiss", undone: "Taken back.", undo_failed: "That did not work just now.",
 };
 const t = wordsOf("toast", TOAST_WORDS);
 
@@ -68,7 +68,7 @@ function toast(chat) {
     // Whoever was here before took theirs along.
     if (!node.isConnected) rows.forEach((_row, old) => drop(old));
     if (rows.size === MOST) drop(/** @type {HTMLElement} */ (node.firstElementChild).dataset.id ?? "");
-    const undo = h("button", { class: "quiet", type: "button", "aria-label": t("take_back", { text }), onclick: () => void back(id, undo) }, t("undo"));
+    const undo = h("button", { class: "quiet", type: "button", "aria-label": `${t("undo")}: ${text}`, onclick: () => void back(id, undo) }, t("undo"));
     const row = h("div", { class: "noted-row", data: { id, seq } }, h("p", { dir: "auto", title: text }, t("noted", { text })), undo);
     rows.set(id, row);
     // Whatever waited for this file to load may come in any order.
