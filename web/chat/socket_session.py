@@ -196,12 +196,12 @@ class SocketSession:
                 await self._resync(int(mid[1:]))
             case wire.Identify(identity=identity):
                 await self._identify(identity)
+            case wire.Typing():
+                self._parts.hub.typing(str(self._known.row.session_public_id))
             case wire.Ping(n=n):
                 self._send(wire.pong(n))
             case wire.Hello():
                 raise wire.BadFrame("hello was said already")
-            case wire.Unknown():
-                pass
 
     async def _identify(self, identity: str | None) -> None:
         """A new welcome follows, in the conversation of whoever this is now."""

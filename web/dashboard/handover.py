@@ -14,7 +14,7 @@ from shared.core.values.errors import BadInput, EvertalkError, StorageUnavailabl
 from shared.services.tools.handover import CID_CHARS, HandoverService
 from web.dashboard.access import AuthedRequest
 from web.dashboard.api import SessionId
-from web.rest.kinds import Accepted, told
+from web.rest.kinds import DONE, Accepted, Success, told
 from web.rest.operation import Reply, Room
 from web.security import HttpRefusal
 
@@ -89,6 +89,17 @@ async def reply(
         stored = await desk.reply(session_id, operator_id=visit.operator.operator_id, cid=cid, text=text)
     told = {"mid": stored.mid, "turn": stored.turn, "event_seq": stored.event_seq}
     return {**told, "dup": True} if stored.repeated else told
+
+
+@room.on("POST /sessions/{id}/typing", Success, role="operator", missing=_NO_SESSION)
+async def say_typing(visit: AuthedRequest, session: SessionId) -> Reply:
+    """Show the person for some seconds that a reply is being written, in a conversation that was taken."""
+    desk = _desk(visit)
+    if (session_id := await desk.find_session(session)) is None:
+        return None
+    with _refusing():
+        await desk.say_typing(session_id, operator_id=visit.operator.operator_id)
+    return DONE
 
 
 def _desk(visit: AuthedRequest) -> HandoverService:

@@ -12,7 +12,7 @@ from aiohttp import web
 
 from shared.adapters.postgres.dashboard.job_queries import LIVE_TOPICS
 from shared.core.values.errors import StorageUnavailable
-from shared.ports import DASHBOARD
+from shared.ports import DASHBOARD, PERSON_TYPES
 from shared.runtime.tasks import BackgroundTasks
 from web.dashboard.access import HEADERS, AuthedRequest
 from web.rest.operation import Reply, Room
@@ -55,7 +55,7 @@ class StreamConnection(Protocol):
 class Follower:
     """One open stream: what changed since it was last written to."""
 
-    __slots__ = ("_line", "_stirred", "changed", "check", "closed", "operator_id", "progress")
+    __slots__ = ("_line", "_stirred", "changed", "check", "closed", "operator_id", "progress", "typing")
 
     def __init__(self, line: StreamConnection | None, operator_id: int) -> None:
         self._line = line
@@ -63,6 +63,8 @@ class Follower:
         self.changed: set[str] = set()
         self.progress: dict[int, Mapping[str, Any]] = {}
         """The newest of each job; each is a full value."""
+        self.typing: set[str] = set()
+        """Conversations in which a person is writing just now."""
         self.check = False
         self.closed = ""
         self._stirred = asyncio.Event()
@@ -79,11 +81,17 @@ class Follower:
         self.progress[told["job"]] = told
         self._stirred.set()
 
-    def taken(self) -> tuple[list[Mapping[str, Any]], list[str]]:
-        """What is to be written now."""
-        progress, topics = list(self.progress.values()), sorted(self.changed)
-        self.progress, self.changed = {}, set()
-        return progress, topics
+    def tell_typing(self, session: str) -> None:
+        self.typing.add(session)
+        self._stirred.set()
+
+    def taken(self) -> list[tuple[str, Mapping[str, Any]]]:
+        """What is to be written now, each with its name."""
+        told = [(PROGRESS, one) for one in self.progress.values()]
+        told += [("typing", {"session": one}) for one in sorted(self.typing)]
+        told += [("changed", {"topics": sorted(self.changed)})] if self.changed else []
+        self.progress, self.changed, self.typing = {}, set(), set()
+        return told
 
     def look_at_login(self) -> None:
         self.check = True
@@ -187,6 +195,10 @@ class Live:
             if where == DASHBOARD and message.get("t") == PROGRESS:
                 self._tell_progress(message)
                 continue
+            if where == DASHBOARD and message.get("t") == PERSON_TYPES["t"]:
+                for follower in self._followers:
+                    follower.tell_typing(str(message.get("session"))[:MOST_STAGE_CHARS])
+                continue
             if where == DASHBOARD and message.get("t") == SIGNED_OUT["t"]:
                 self._look_at_logins()
             elif where == DASHBOARD and isinstance(named := message.get("topics"), list):
@@ -214,8 +226,9 @@ class Live:
 async def follow_changes(visit: AuthedRequest) -> Reply:
     """Which topics changed, as server-sent events.
 
-    `hello`, then `changed` with `topics`, `progress` of summaries with `job`, `percent`, `stage`, and `end`
-    when the login is over or the server restarts. What is new, the other operations tell.
+    `hello`, then `changed` with `topics`, `progress` of summaries with `job`, `percent`, `stage`, `typing`
+    with the `session` that a person writes in, and `end` when the login is over or the server restarts. What
+    is new, the other operations tell.
     """
     desk, request = visit.desk, visit.request
     if desk.live is None:
@@ -255,11 +268,8 @@ async def _stream(visit: AuthedRequest, follower: Follower) -> web.StreamRespons
         if not stirred:
             await stream.beat()
             continue
-        progress, topics = follower.taken()
-        for told in progress:
-            await stream.send("progress", told)
-        if topics:
-            await stream.send("changed", {"topics": topics})
+        for name, told in follower.taken():
+            await stream.send(name, told)
     await stream.send("end", {"reason": follower.closed or _BYE})
     return await stream.end()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Never
 
@@ -145,6 +145,11 @@ class Identify:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Typing:
+    """Words are being written to the human who has the conversation."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Ping:
     n: int
 
@@ -157,7 +162,18 @@ class Unknown:
 
 
 ClientFrame = (
-    Hello | Msg | CommandAsked | Stop | PinAsked | Judgement | Read | Resync | Identify | Ping | Unknown
+    Hello
+    | Msg
+    | CommandAsked
+    | Stop
+    | PinAsked
+    | Judgement
+    | Read
+    | Resync
+    | Identify
+    | Typing
+    | Ping
+    | Unknown
 )
 
 
@@ -167,26 +183,22 @@ def read_frame(data: str | Mapping[str, Any]) -> ClientFrame:
     kind = frame.get("t")
     if not isinstance(kind, str):
         raise BadFrame("a frame needs a text `t`", cid=_cid_of(frame))
+    if (read := _READERS.get(kind)) is not None:
+        return read(frame)
     match kind:
-        case "hello":
-            return _hello(frame)
         case "msg":
             cid = _pattern(frame, "cid", _CID)
             return Msg(cid=cid, text=_clean_text(frame, cid), attachments=files(frame, cid))
-        case "command":
-            return _command(frame)
         case "stop":
             return Stop(mid=_pattern(frame, "mid", _MID) if frame.get("mid") else None)
-        case "pin":
-            return _pin(frame)
-        case "feedback":
-            return _judgement(frame)
         case "read":
             return Read(seq=_integer(frame, "seq"))
         case "resync":
             return Resync(mid=_pattern(frame, "mid", _TURN))
         case "identify":
             return Identify(identity=_identity(frame))
+        case "typing":
+            return Typing()
         case "ping":
             return Ping(n=_integer(frame, "n"))
         case _:
@@ -278,6 +290,11 @@ def _judgement(frame: Mapping[str, Any]) -> Judgement:
     if not isinstance(text, str):
         raise BadFrame("`text` is not text", cid=cid)
     return Judgement(cid=cid, mid=_pattern(frame, "mid", _MID), value=value, text=text)
+
+
+_READERS: Mapping[str, Callable[[Mapping[str, Any]], ClientFrame]] = {
+    "hello": _hello, "command": _command, "pin": _pin, "feedback": _judgement,
+}  # fmt: skip
 
 
 def _clean_text(frame: Mapping[str, Any], cid: str, *, field: str = "text") -> str:

@@ -22,7 +22,7 @@ from shared.core.session.events import (
     ToolRunning,
 )
 from shared.core.values.errors import StorageUnavailable
-from shared.ports import ALL_PROCESSES, TELEGRAM_CHAT_MOVED, TURN_DUE
+from shared.ports import ALL_PROCESSES, DASHBOARD, PERSON_TYPES, TELEGRAM_CHAT_MOVED, TURN_DUE
 from shared.runtime.tasks import BackgroundTasks
 from web.protocol import wire
 from web.server.draft import Draft, Pieces
@@ -312,6 +312,10 @@ class Hub:
         frame = {**wire.read(event_seq), "place": address_id}
         self.show(session_id, frame)
         self._tell_others(session_id, frame)
+
+    def typing(self, public_id: str) -> None:
+        """Operators who look at this conversation are told; nobody else."""
+        self._tell_others(DASHBOARD, {**PERSON_TYPES, "session": public_id})
 
     def ask_for(self, session_id: int, turn: int) -> None:
         """Whoever has the whole text so far shows it to all screens."""

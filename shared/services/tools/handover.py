@@ -28,7 +28,16 @@ from shared.core.identity.handover import (
 from shared.core.values.errors import LeaseLost
 from shared.core.values.messages import Block, Text
 from shared.core.values.tokens import estimate_blocks
-from shared.ports import ALL_PROCESSES, TURN_DUE, Announcer, TokenCounter, ToolContext, ToolFailed, ToolSpec
+from shared.ports import (
+    ALL_PROCESSES,
+    OPERATOR_TYPES,
+    TURN_DUE,
+    Announcer,
+    TokenCounter,
+    ToolContext,
+    ToolFailed,
+    ToolSpec,
+)
 from shared.runtime.crash_points import CrashPoint
 from shared.services.turns.session_service import validate_text
 
@@ -86,6 +95,7 @@ class HandoverServiceStore(Protocol):
     ) -> Reply: ...
     async def list_handovers(self, state: Literal["waiting", "human"] | None = None) -> Sequence[Listed]: ...
     async def find_session(self, public_id: UUID) -> int | None: ...
+    async def check_taken(self, session_id: int, *, operator_id: int) -> None: ...
 
 
 class AskHumanTool:
@@ -206,6 +216,11 @@ class HandoverService:
         self._crash_point("after_operator_reply")
         await self._announcer.announce(session_id, {"event_seq": reply.event_seq})
         return reply
+
+    async def say_typing(self, session_id: int, *, operator_id: int) -> None:
+        """Every screen of the person shows it for some seconds. Raises NotTaken, TakenByOther."""
+        await self._store.check_taken(session_id, operator_id=operator_id)
+        await self._announcer.announce(session_id, OPERATOR_TYPES)
 
     async def _store_after_running_answer(self, store: Callable[[], Awaitable[Reply]]) -> Reply:
         loop = asyncio.get_running_loop()

@@ -75,6 +75,7 @@ FRAMES: dict[str, tuple[set[str], set[str]]] = {
     "ping": ({"n"}, set()),
     "read": ({"seq"}, set()),
     "resync": ({"mid"}, set()),
+    "typing": (set(), set()),
     "feedback": ({"cid", "mid", "value"}, {"text"}),
     "identify": ({"identity"}, set()),
 }

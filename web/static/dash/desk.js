@@ -1,10 +1,13 @@
 /** The operator's part of a session: who has it, take it or give it back, and write in it. */
+import { follow } from "./live.js";
 import { ask } from "./net.js";
 import { h, number, problem, set, show, time } from "./parts.js";
 import { ASKERS } from "./waiting.js";
 
 const MOST = 8000;
 const AGAIN_SECONDS = 3;
+/** Who writes says so this often, and is shown to write this long. */
+const TELL_MS = 3000, TYPES_MS = 6000;
 const AWAY = new Set([0, 502, 503, 504]);
 /** @param {any} held */
 const isMine = (held) => held?.state === "human" && held.mine;
@@ -18,7 +21,19 @@ export function operatorDesk({ id, me, say, signal, reload, taken }) {
   const note = h("div");
   const bar = h("section", { class: "card desk", "aria-label": "Conversation" }, line, note);
   const composer = replies({ id, me, say, signal, reload });
+  const types = h("p", { class: "muted small types", role: "status" });
   let drawn = "";
+  let writes = 0;
+
+  follow({
+    changed() {}, moved() {},
+    typing(session) {
+      if (session !== id) return;
+      clearTimeout(writes);
+      writes = setTimeout(() => show(types), TYPES_MS);
+      if (!types.textContent) show(types, "The person is writing…");
+    },
+  }, signal);
 
   /** @param {"take" | "return"} action @param {HTMLButtonElement} button */
   async function move(action, button) {
@@ -73,7 +88,7 @@ export function operatorDesk({ id, me, say, signal, reload, taken }) {
     if (inside) (line.querySelector(`button[data-act=${act}]`) ?? line).focus({ preventScroll: true });
   }
 
-  return { bar, composer, update };
+  return { bar, types, composer, update };
 }
 
 /** What is written and not yet acknowledged, kept for this tab. @param {string} name */
@@ -101,6 +116,7 @@ function replies({ id, me, say, signal, reload }) {
   /** @type {AbortController | null} */
   let sending = null;
   let mine = false;
+  let told = 0;
 
   input.value = draft.text;
 
@@ -110,6 +126,13 @@ function replies({ id, me, say, signal, reload }) {
     draft.text = input.value;
     store.write(draft);
     judge();
+    tellTyping();
+  }
+
+  function tellTyping() {
+    if (!mine || !draft.text.trim() || Date.now() - told < TELL_MS) return;
+    told = Date.now();
+    ask(`/sessions/${id}/typing`, { method: "POST", body: {}, signal }).catch(() => {});
   }
 
   /** Says what keeps the words from being sent. */

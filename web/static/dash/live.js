@@ -4,7 +4,7 @@
 const AGAIN_MS = 60_000;
 
 /** @typedef {{job: number, percent: number, stage: string}} Progress */
-/** @typedef {{changed: (topics: string[]) => void, moved: () => void, progress?: (one: Progress) => void}} Listener */
+/** @typedef {{changed: (topics: string[]) => void, moved: () => void, progress?: (one: Progress) => void, typing?: (session: string) => void}} Listener */
 
 /** @type {Set<Listener>} */
 const listeners = new Set();
@@ -43,6 +43,10 @@ function connect() {
     const progress = JSON.parse(event.data);
     for (const one of listeners) one.progress?.(progress);
   });
+  mine.addEventListener("typing", (event) => {
+    const { session } = JSON.parse(event.data);
+    for (const one of listeners) one.typing?.(session);
+  });
   mine.addEventListener("end", () => { close(); timer = setTimeout(connect, 3000); });
   mine.addEventListener("error", () => {
     if (mine !== source) return;
@@ -55,7 +59,7 @@ function connect() {
 document.addEventListener("visibilitychange", () => document.hidden ? close() : connect());
 
 /**
- * `changed` hears the names of topics, `moved` that the stream opened or was lost, `progress` how far the work of a job is.
+ * `changed` hears the names of topics, `moved` that the stream opened or was lost, `progress` how far the work of a job is, `typing` in which session a person writes.
  * @param {Listener} one @param {AbortSignal} signal
  */
 export function follow(one, signal) {

@@ -42,7 +42,7 @@ export function sessionPage({ root, id, me, say, go, entitle, look, signal }) {
   const spans = h("div", { class: "segments", role: "group", "aria-label": "Turns shown" });
   const talk = transcript({ path: `${path}/messages`, label: "Messages", signal, empty: "Nothing was said yet.", at: new URLSearchParams(location.search).get("at") ?? "" });
   const desk = operatorDesk({ id, me, say, signal, reload: () => { look(); return load(true).catch(() => {}); }, taken: () => { talkFirst(); toReply(); } });
-  const talkCard = card("Transcript", [talk.node, desk.composer.node]);
+  const talkCard = card("Transcript", [talk.node, desk.types, desk.composer.node]);
   let open = false;
   const tools = { path, me, signal, say, open: new Set(openFromAddress()), reload: () => load(false).catch(() => {}) };
   const seen = new Map();

@@ -9,7 +9,7 @@ import { wordsOf } from "./words.js";
 /** @type {Record<string, string>} */
 export const ACT_WORDS = {
   again: "Answer again", pinned: "Pinned", unpinned: "No longer pinned", earlier_answer: "Earlier answer", good: "Good answer", poor: "Poor answer", joined: "{name} is here", cut_new: "New conversation: the assistant no longer looks at what is above", cut_separator: "The assistant no longer looks at what is above", somebody: "Somebody of our team",
-  waiting_person: "Waiting for a person…", with_person: "You are talking with {name}.", with_assistant: "The assistant answers again.",
+  waiting_person: "Waiting for a person…", with_person: "You are talking with {name}.", person_writes: "{name} is writing…", with_assistant: "The assistant answers again.",
   tool_fetch_url: "Looking at {subject}…", tool_mcp: "Asking {subject}…", tool_calculate: "Calculating…", tool_current_time: "Looking at the clock…",
   tool_open_artifact: "Reading on…", tool_recall: "Looking back…", tool_search_memory: "Remembering…",
   handover_returned: "The assistant answers here again.",
@@ -18,6 +18,8 @@ export const ACT_WORDS = {
 };
 const t = wordsOf("acts", ACT_WORDS);
 const ASK_MS = 20_000;
+/** Who writes says so this often, and is shown to write this long. */
+const TELL_MS = 3000, TYPES_MS = 6000;
 const AGAIN = "M20 12a8 8 0 1 1-2.6-5.9M20 3v5h-5";
 const THUMB = "M7 11v9H3v-9zM7 19c3 1.5 9 2 11 1 2-2 3-7 2-9s-4-1-6-1c1-3 1-6-1-7-2 4-4 6-6 7";
 const ACTS_LOOK = /* css */ `
@@ -167,11 +169,27 @@ export function aloud(item) {
 /** Who answers. @param {Chat} chat @returns {string} */
 export function whose(chat) {
   const { state, name } = chat.chat.handover ?? {};
-  return t(!state ? "with_assistant" : state === "waiting" ? "waiting_person" : "with_person", { name: name || t("somebody") });
+  return t(!state ? "with_assistant" : state === "waiting" ? "waiting_person" : chat.writes ? "person_writes" : "with_person", { name: name || t("somebody") });
+}
+
+/** The human writes, or no more. @param {Chat} chat @param {boolean} writes */
+export function types(chat, writes) {
+  clearTimeout(chat.writes);
+  chat.writes = writes ? setTimeout(() => types(chat, false), TYPES_MS) : 0;
+  handover(chat);
+}
+
+/** The human is told that the person writes. @param {Chat} chat */
+function tellTyping(chat) {
+  if (chat.chat.handover?.state !== "human" || !chat.composer.input.value.trim() || Date.now() - chat.told < TELL_MS) return;
+  chat.told = Date.now();
+  chat.net.send({ t: "typing" });
 }
 
 /** The line about it, while it is not the assistant. @param {Chat} chat */
 export function handover(chat) {
+  if (!chat.tells) chat.composer.input.addEventListener("input", () => tellTyping(chat));
+  chat.tells = true;
   const words = chat.chat.handover ? whose(chat) : "";
   chat.human.hidden = !words;
   if (chat.human.dataset.words === words) return;

@@ -97,6 +97,9 @@ export class Chat {
     this.demo = h("span", { class: "chip", hidden: true, title: t("demo_hint") }, t("demo"));
     this.more = h("button", { class: "icon more", type: "button", "aria-haspopup": "menu", "aria-expanded": "false", "aria-label": t("menu"), title: t("menu"), hidden: true, onclick: () => this.menu((one) => one.toggle(this)) }, icon(DOTS));
     this.human = h("div", { class: "bar", hidden: true });
+    /** A timer while the human writes; when they were last told that the person does; whether they are at all. */
+    this.writes = this.told = 0;
+    this.tells = false;
     this.title = h(options.page ? "h1" : "h2", { id: "evt-title", dir: "auto" }, options.title || (options.page ? "Evertalk" : t("title")));
     const close = !options.page && h("button", { class: "icon", type: "button", "aria-label": t("close"), title: t("close"), onclick: options.close }, icon(CROSS));
     const given = this.given.bind(this);
@@ -170,6 +173,7 @@ export class Chat {
     // A command is answered later; of an opinion this is all.
     if (/^(ack|error)$/.test(frame?.t) && this.asked.get(frame.cid)?.t === "feedback") this.asked.delete(frame.cid);
     if (frame?.t === "error") this.refused(frame);
+    if (frame?.t === "typing" || (this.writes && frame?.t === "msg")) this.acts((one) => one.types(this, frame.t === "typing"));
     if (frame?.t === "handover") this.acts((one) => this.say(one.whose(this)));
     if (this.chat.run && this.chat.run.turn !== run) this.replying(this.chat.run.turn);
     if (this.chat.settings.audience === "public") return;

@@ -4,7 +4,7 @@
 export const MORE = {
   acts: {
     again: "Nochmals antworten", pinned: "Angeheftet", unpinned: "Gelöst", earlier_answer: "Frühere Antwort", good: "Gute Antwort", poor: "Schlechte Antwort", joined: "{name} ist da", cut_new: "Neue Unterhaltung: Der Assistent sieht nicht mehr an, was darüber steht", cut_separator: "Der Assistent sieht nicht mehr an, was darüber steht", somebody: "Jemand aus unserem Team",
-    waiting_person: "Wartet auf einen Menschen…", with_person: "Sie sprechen mit {name}.", with_assistant: "Der Assistent antwortet wieder.",
+    waiting_person: "Wartet auf einen Menschen…", with_person: "Sie sprechen mit {name}.", person_writes: "{name} schreibt…", with_assistant: "Der Assistent antwortet wieder.",
     tool_fetch_url: "Sieht {subject} an…", tool_mcp: "Fragt {subject}…", tool_calculate: "Rechnet…", tool_current_time: "Sieht auf die Uhr…", tool_open_artifact: "Liest weiter…", tool_recall: "Blickt zurück…", tool_search_memory: "Erinnert sich…",
     handover_returned: "Hier antwortet wieder der Assistent.",
     handover_unanswered: "Es tut uns leid: Gerade war niemand frei. Ihre Nachrichten sind gespeichert, und der Assistent antwortet wieder.",

@@ -135,11 +135,8 @@ class PostgresHandovers(PoolStore):
             if before is not None:
                 return Reply(session_id=session_id, **dict(before), repeated=True)
             there = await connection.fetchrow(_OPEN, session_id)
-            if there is None or there["state"] != "human":
-                raise NotTaken
+            there = _refuse_others(there, operator_id)
             name = there["shown_name"] or NAMELESS
-            if there["operator_id"] != operator_id:
-                raise TakenByOther(there["operator_name"] or NAMELESS)
             place = await _place_of_reply(connection, session, there)
             row = place and await connection.fetchrow(
                 *_REPLY(
@@ -186,6 +183,11 @@ class PostgresHandovers(PoolStore):
         rows = await self._pool.fetch(_LISTED, state)
         ids = ("session", "person_id")
         return tuple(Listed(**{**dict(row), **{name: str(row[name]) for name in ids}}) for row in rows)
+
+    @store_method
+    async def check_taken(self, session_id: int, *, operator_id: int) -> None:
+        """Raises NotTaken, TakenByOther."""
+        _refuse_others(await self._pool.fetchrow(_OPEN, session_id), operator_id)
 
     @store_method
     async def find_session(self, public_id: UUID) -> int | None:
@@ -242,6 +244,14 @@ async def _record(
         connection, actor=actor or f"operator:{operator_id}", action=f"handover.{what}",
         about=str(session["public_id"]), detail=detail,
     )  # fmt: skip
+
+
+def _refuse_others(there: Record | None, operator_id: int) -> Record:
+    if there is None or there["state"] != "human":
+        raise NotTaken
+    if there["operator_id"] != operator_id:
+        raise TakenByOther(there["operator_name"] or NAMELESS)
+    return there
 
 
 def _as_it_is(session_id: int, there: Record) -> Moved:

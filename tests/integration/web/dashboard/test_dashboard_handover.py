@@ -75,8 +75,9 @@ async def test_who_waits_is_listed_taken_answered_and_given_back(anna: Dashboard
     assert [(one["session"], one["reason"], one["asked_by"]) for one in listed] == [
         (session, "a refund", "person")
     ]
-    status, told = await post(anna, f"{session}/replies", {"cid": "r1", "text": "Hi"})
-    assert (status, told["code"]) == (409, "not_taken")
+    for path, body in (("replies", {"cid": "r1", "text": "Hi"}), ("typing", {})):
+        status, told = await post(anna, f"{session}/{path}", body)
+        assert (status, told["code"]) == (409, "not_taken")
     status, told = await post(anna, f"{session}/handover", {"action": "take"})
     assert (status, told) == (200, {"state": "human", "changed": True, "name": "Support"})
     assert (await anna.get("/handovers?state=waiting"))["handovers"] == []

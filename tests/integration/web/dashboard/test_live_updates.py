@@ -221,8 +221,16 @@ async def test_nothing_foreign_is_passed_on_and_nobody_followed_means_nothing_ru
         (DASHBOARD, {"t": "progress", "job": 7, "percent": 400, "stage": "y" * 900, "more": 1})
     )
     assert await follower.stirred(5)
-    assert follower.taken() == ([{"job": 7, "percent": 100, "stage": "y" * live.MOST_STAGE_CHARS}], ["jobs"])
-    assert follower.taken() == ([], [])
+    session = "0f8fad5b-d9cb-469f-a165-70867728950e"
+    for _ in range(2):
+        news.heard.put_nowait((DASHBOARD, {"t": "typing", "session": session}))
+    assert await follower.stirred(5)
+    assert follower.taken() == [
+        ("progress", {"job": 7, "percent": 100, "stage": "y" * live.MOST_STAGE_CHARS}),
+        ("typing", {"session": session}),
+        ("changed", {"topics": ["jobs"]}),
+    ]
+    assert follower.taken() == []
     await told.leave(follower)
     before = looks
     await asyncio.sleep(0)
