@@ -6,17 +6,22 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Literal, Protocol
+from typing import Protocol
 
 from shared.core.commands.commands import BadArguments
-from shared.core.commands.texts import ReminderShown
+from shared.core.commands.texts import ReminderShown, ReminderVerb
 from shared.core.tools.reminders import Reminder, shown_moment
 from shared.core.tools.repeating import Repeat, next_time
 from shared.ports import Clock
-from shared.services.commands.command_call import CommandHandler, CommandInvocation, CommandReply
+from shared.services.commands.command_call import (
+    Choice,
+    CommandHandler,
+    CommandInvocation,
+    CommandReply,
+    Offering,
+)
 from shared.services.tools.reminders import resolve_zone
 
-ReminderVerb = Literal["cancel", "pause", "resume"]
 _VERB = re.compile(r"(?:(cancel)|(pause)|(resume))\s+([1-9][0-9]{0,3})", re.IGNORECASE)
 
 
@@ -61,11 +66,18 @@ class ReminderCommands:
             words = texts.reminder_resumed(one=self._shown(replace(meant, due_at=at, paused=False)))
         return (True, words) if done else (False, texts.no_such_reminder)
 
-    async def _render(self, call: CommandInvocation) -> str:
+    async def _render(self, call: CommandInvocation, *, after: str = "") -> Offering:
+        """The list with what can be done about each, below the words that say what was just done."""
         texts, found = call.texts, await self._store.list_for_session(call.session_id)
         waiting = [self._shown(one) for one in found if one.state == "pending"]
         failed = [self._shown(one) for one in found if one.state == "failed"]
-        return texts.reminders(waiting, failed) if waiting or failed else texts.no_reminders
+        words = texts.reminders(waiting, failed) if waiting or failed else texts.no_reminders
+        choices = [
+            Choice(label=texts.reminder_choice(verb=verb, number=number), args=f"{verb} {number}")
+            for number, one in enumerate(waiting, 1)
+            for verb in _possible(one)
+        ]
+        return Offering(f"{after}\n\n{words}" if after else words, choices)
 
     async def _reminders(self, call: CommandInvocation) -> CommandReply:
         if not call.args:
@@ -83,7 +95,7 @@ class ReminderCommands:
         found = waiting[number - 1] if number <= len(waiting) else None
         success, words = await self._change(call, verb, found)
         # The numbers may be others now.
-        return success, f"{words}\n\n{await self._render(call)}" if success else words
+        return success, await self._render(call, after=words) if success else words
 
     def _shown(self, reminder: Reminder) -> ReminderShown:
         zone = resolve_zone(reminder.timezone, self._timezone)
@@ -94,3 +106,9 @@ class ReminderCommands:
             repeat=Repeat.parse(reminder.repeat),
             paused=reminder.paused,
         )
+
+
+def _possible(one: ReminderShown) -> tuple[ReminderVerb, ...]:
+    if one.repeat is None:
+        return ("cancel",)
+    return ("resume" if one.paused else "pause", "cancel")

@@ -182,6 +182,14 @@ async def test_the_list_shows_what_waits_and_one_of_it_can_be_cancelled(
         )  # fmt: skip
         return done.result
 
+    shown = await guest.app.commands.run(session_id=guest.session_id, address_id=None, name="reminders")
+    assert [(one.label, one.args) for one in shown.choices] == [("Cancel 1", "cancel 1")]
+    await guest.app.pool.execute("UPDATE reminders SET repeat = 'week/1/mon/09:00'")
+    shown = await guest.app.commands.run(
+        session_id=guest.session_id, address_id=None, name="reminders", args="pause 1", language="de"
+    )
+    assert [one.label for one in shown.choices] == ["1 fortsetzen", "1 absagen"]
+    await guest.app.pool.execute("UPDATE reminders SET repeat = '', paused_at = NULL")
     assert "1. 2" in await said()
     assert "“call Anna about the boat”" in await said()
     assert "Ich erinnere dich" in await said(language="de")

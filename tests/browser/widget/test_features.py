@@ -423,7 +423,9 @@ def test_a_person_takes_over_writes_under_their_name_and_leaves(desk: Desk, stub
     expect(page.locator(".bars").get_by_text("You are talking with Ann.")).to_be_visible()
     expect(announcer).to_contain_text("You are talking with Ann.")
     page.get_by_role("textbox", name="Message").press_sequentially("Where is it", delay=10)
-    assert len(arrived(page, stub, "typing", 1)) == 1, "said once for all that is written within three seconds"
+    assert len(arrived(page, stub, "typing", 1)) == 1, (
+        "said once for all that is written within three seconds"
+    )
     stub.call(stub.send(session, {"t": "typing"}))
     expect(page.locator(".bars").get_by_text("Ann is writing…")).to_be_visible()
     page.get_by_role("textbox", name="Message").fill("")

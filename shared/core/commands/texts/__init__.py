@@ -14,6 +14,7 @@ from shared.core.commands.texts.shown import (
     Markdown,
     PinShown,
     ReminderShown,
+    ReminderVerb,
     SettingsShown,
     UsageShown,
 )
@@ -29,6 +30,7 @@ __all__ = [
     "Markdown",
     "PinShown",
     "ReminderShown",
+    "ReminderVerb",
     "SettingsShown",
     "UsageShown",
     "command_texts",

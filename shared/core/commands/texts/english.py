@@ -16,6 +16,7 @@ from shared.core.commands.texts.shown import (
     Markdown,
     PinShown,
     ReminderShown,
+    ReminderVerb,
     SettingsShown,
     UsageShown,
     bar,
@@ -448,6 +449,9 @@ class CommandTexts:
 
     def human_is_here(self, *, name: str) -> Markdown:
         return f"{excerpt(name)} is here and reads what you write."
+
+    def reminder_choice(self, *, verb: ReminderVerb, number: int) -> str:
+        return f"{verb.capitalize()} {number}"
 
     def reminder_paused(self, *, words: str) -> Markdown:
         return f"Paused: “{excerpt(words)}” `/reminders resume` and its number starts it again."

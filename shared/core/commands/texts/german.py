@@ -15,6 +15,7 @@ from shared.core.commands.texts.shown import (
     Markdown,
     PinShown,
     ReminderShown,
+    ReminderVerb,
     SettingsShown,
     UsageShown,
     choices,
@@ -23,6 +24,9 @@ from shared.core.commands.texts.shown import (
 )
 from shared.core.tools.repeating import WEEKDAYS, Repeat
 
+_REMINDER_VERBS: Mapping[ReminderVerb, str] = {
+    "cancel": "absagen", "pause": "anhalten", "resume": "fortsetzen",
+}  # fmt: skip
 _ARGUMENTS: Mapping[str, str] = {
     "help.command": "der Name eines Befehls, etwa compact",
     "compact.force": "auch wenn es wenig bringt",
@@ -463,6 +467,9 @@ class GermanCommandTexts(CommandTexts):
 
     def human_is_here(self, *, name: str) -> Markdown:
         return f"{excerpt(name)} ist da und liest, was du schreibst."
+
+    def reminder_choice(self, *, verb: ReminderVerb, number: int) -> str:
+        return f"{number} {_REMINDER_VERBS[verb]}"
 
     def reminder_paused(self, *, words: str) -> Markdown:
         return f"Angehalten: „{excerpt(words)}“ `/reminders resume` und die Nummer setzt sie fort."

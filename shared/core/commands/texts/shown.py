@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from shared.core.tools.repeating import Repeat
 
@@ -107,6 +107,9 @@ class BudgetShown:
 class PinShown:
     mid: str
     text: str
+
+
+ReminderVerb = Literal["cancel", "pause", "resume"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
