@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 import structlog
@@ -15,12 +16,20 @@ from bot.telegram.handlers.search_results import SearchResults
 from bot.telegram.inbound.bot_context import BotContext, get_chat_texts
 from bot.telegram.inbound.chat_access import ChatAccessPolicy
 from bot.telegram.inbound.updates import CallbackQuery
-from bot.telegram.outbound.buttons import SWITCH_SETTINGS, build_reminder_buttons, build_settings_buttons
+from bot.telegram.outbound.buttons import (
+    CHOSEN_BY_BUTTON,
+    SWITCH_SETTINGS,
+    build_choice_buttons,
+    build_reminder_buttons,
+    build_settings_buttons,
+    choice_mark,
+)
 from bot.telegram.outbound.keyboards import ButtonAction, ButtonPress, parse_callback_data
 from bot.telegram.outbound.notifier import Notifier, get_chat_target
 from bot.telegram.outbound.uncertain_notices import UncertainNotices
 from bot.telegram.texts import get_texts
 from shared.adapters.postgres.telegram.chats import ChatRow
+from shared.core.commands.commands import commands_for
 
 if TYPE_CHECKING:
     from aiogram.types import InlineKeyboardMarkup
@@ -35,6 +44,7 @@ _ADMINS_ONLY = frozenset(
         ButtonAction.BRING_BACK,
         ButtonAction.FORGET_ALL,
         ButtonAction.KEEP_ALL,
+        ButtonAction.CHOOSE,
     }
 )
 _MEMORY_ACTIONS = frozenset({ButtonAction.FORGET_NOTE, ButtonAction.BRING_BACK, ButtonAction.PAGE})
@@ -162,6 +172,8 @@ class CallbackQueryHandler:
                 await self._remembered.restore(place, press, pressed)
             case ButtonAction.REMINDER:
                 await self._remind(place, press, pressed)
+            case ButtonAction.CHOOSE:
+                await self._choose(place, press, pressed)
             case ButtonAction.LEAD_TO:
                 await self._searching.lead(place, press, pressed)
             case ButtonAction.SEARCH_ON:
@@ -246,6 +258,31 @@ class CallbackQueryHandler:
         )  # fmt: skip
         await self._voice.answer_callback(pressed.callback_id)
         buttons = build_reminder_buttons(place, await list_reminders(self._desk, place))
+        await self._put(place, pressed, outcome.result, keyboard=buttons)
+
+    async def _choose(self, place: ChatRow, press: ButtonPress, pressed: CallbackQuery) -> None:
+        """One of what a command offers now; what it no longer offers does nothing."""
+        texts = get_chat_texts(place)
+        name, _, mark = press.word.partition("=")
+        run = partial(
+            self._commands.run,
+            session_id=place.session_id, address_id=place.address_id, name=name, channel="telegram",
+            audience=self._desk.audience, language=texts.language,
+        )  # fmt: skip
+        args: str | None = None
+        if name not in {one.name for one in commands_for(channel="telegram", audience=self._desk.audience)}:
+            pass
+        elif name == "forget":
+            args = mark if mark == "yes" or mark.isdecimal() else None
+        elif name in CHOSEN_BY_BUTTON:
+            offered = (await run()).choices
+            args = next((one.args for one in offered if choice_mark(name, one.args) == mark), None)
+        if args is None:
+            await self._voice.answer_callback(pressed.callback_id, texts.unknown_button)
+            return
+        outcome = await run(args=args)
+        await self._voice.answer_callback(pressed.callback_id)
+        buttons = build_choice_buttons(place, name, outcome.choices)
         await self._put(place, pressed, outcome.result, keyboard=buttons)
 
     async def _forget_all(self, place: ChatRow, pressed: CallbackQuery) -> None:

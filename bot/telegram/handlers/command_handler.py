@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 import structlog
@@ -14,6 +14,8 @@ from bot.telegram.handlers.search_results import SearchResults
 from bot.telegram.inbound.bot_context import BotContext, get_chat_texts
 from bot.telegram.inbound.updates import IncomingMessage
 from bot.telegram.outbound.buttons import (
+    CHOSEN_BY_BUTTON,
+    build_choice_buttons,
     build_erase_buttons,
     build_reminder_buttons,
     build_settings_buttons,
@@ -32,7 +34,7 @@ from shared.core.commands.commands import (
 from shared.core.commands.texts import command_texts, described
 from shared.core.privacy.export import ExportFormat
 from shared.core.tools.reminders import Reminder
-from shared.services.commands.command_call import ReportProgress
+from shared.services.commands.command_call import Choice, ReportProgress
 from shared.services.privacy.export import DataExporter
 
 log = structlog.get_logger(__name__)
@@ -43,6 +45,8 @@ class BotCommandResult(Protocol):
     def success(self) -> bool: ...
     @property
     def result(self) -> str: ...
+    @property
+    def choices(self) -> Sequence[Choice]: ...
 
 
 class BotCommandRunner(Protocol):
@@ -160,9 +164,10 @@ class TelegramCommandHandler:
                 await self._desk.stores.telegram_chats.change_settings(
                     place.address_id, {"noted": summary.link_id}
                 )
-        if outcome.success and name == "forget" and args.strip().casefold() == "everything":
-            asked = outcome.result != command_texts(texts.language).nothing_to_forget
-            buttons = build_erase_buttons(place) if asked else None
+        if name == "forget" and args.strip().casefold() == "everything":
+            buttons = build_erase_buttons(place) if outcome.choices else None
+        elif name in CHOSEN_BY_BUTTON:
+            buttons = build_choice_buttons(place, name, outcome.choices)
         if outcome.success and name == "reminders":
             buttons = build_reminder_buttons(place, await list_reminders(self._desk, place))
         await self._voice.send(get_chat_target(place), outcome.result, keyboard=buttons)

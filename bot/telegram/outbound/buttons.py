@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from bot.telegram.inbound.bot_context import get_chat_texts
@@ -11,6 +12,7 @@ from bot.telegram.texts import Texts
 from shared.adapters.postgres.telegram.chats import ChatRow
 from shared.core.memory.search import MessagesFound
 from shared.core.tools.reminders import Reminder
+from shared.services.commands.command_call import Choice
 
 if TYPE_CHECKING:
     from aiogram.types import InlineKeyboardMarkup
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 SWITCH_SETTINGS = ("notices", "drafts", "rich")
 """Settings of a chat that are on or off."""
 BUTTONS_PER_ROW = 4
+CHOSEN_BY_BUTTON = frozenset({"mode", "model", "forget"})
+"""Commands whose choices stand as buttons below what they say."""
 ON_BY_DEFAULT = frozenset({"notices"})
 
 
@@ -96,6 +100,23 @@ def build_reminder_buttons(place: ChatRow, waiting: Sequence[Reminder]) -> Inlin
             [_button(place, one.id, f"{sign} {number}", ButtonAction.REMINDER, verb) for sign, verb in ways]
         )
     return build_keyboard(rows)
+
+
+def build_choice_buttons(
+    place: ChatRow, command: str, choices: Sequence[Choice]
+) -> InlineKeyboardMarkup | None:
+    """What a command offers: short labels side by side, names below each other."""
+    made = [
+        _button(place, 0, one.label, ButtonAction.CHOOSE, f"{command}={choice_mark(command, one.args)}")
+        for one in choices
+    ]
+    width = BUTTONS_PER_ROW if command == "forget" else 1
+    return build_keyboard([made[start : start + width] for start in range(0, len(made), width)])
+
+
+def choice_mark(command: str, args: str) -> str:
+    """Names may be longer than a button can say, and in any script; numbers and yes are said as they are."""
+    return args if command == "forget" else sha256(args.encode()).hexdigest()[:12]
 
 
 def build_erase_buttons(place: ChatRow) -> InlineKeyboardMarkup | None:

@@ -39,6 +39,7 @@ class ButtonAction(StrEnum):
     LEAD_TO = "found"
     SEARCH_ON = "older"
     REMINDER = "remind"
+    CHOOSE = "choose"
     LET_IN = "letin"
     KEEP_OUT = "keepout"
 
@@ -53,7 +54,8 @@ class ButtonPress:
     subject: int = 0
     word: str = ""
     """Of a setting its name and value, of a notice its round, of a chat whether it is a group, of a
-    reminder what to do, of a message its session, and of a time that and the message."""
+    reminder what to do, of a message its session, of a time that and the message, and of a choice its
+    command and what tells it from the others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
