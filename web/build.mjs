@@ -13,13 +13,13 @@ const OUT = `${STATIC}/dist`;
  * first module, with all it needs that no earlier file has. What else stands behind `import()` is a file each.
  */
 const FIRST = [
-  ["w/main.js"],
-  ["w/chat.js", "w/panel.js"],
-  ["w/page.js"],
-  ["w/words.js"],
-  ["w/rare.js"],
-  ["w/md.js", "w/acts.js", "w/highlight.js"],
-  ["w/menu.js", "w/sheet.js", "w/keep.js", "w/toast.js", "w/shares.js", "w/card.js", "w/opinion.js", "w/slash.js"],
+  ["widget/main.js"],
+  ["widget/chat.js", "widget/panel.js"],
+  ["widget/page.js"],
+  ["widget/words.js"],
+  ["widget/rare.js"],
+  ["widget/md.js", "widget/acts.js", "widget/highlight.js"],
+  ["widget/menu.js", "widget/sheet.js", "widget/keep.js", "widget/toast.js", "widget/shares.js", "widget/card.js", "widget/opinion.js", "widget/slash.js"],
 ];
 
 const plain = { absWorkingDir: STATIC, minify: true, charset: "utf8", target: "es2022", logLevel: "warning", write: false };

@@ -68,7 +68,7 @@ class Files:
         found = self._packed.get(name)
         if found is None:
             return None
-        text = found.body.decode().replace('"static/w/', f'"static-{self.digest}/w/')
+        text = found.body.decode().replace('"static/widget/', f'"static-{self.digest}/widget/')
         return _file(name, text.encode())
 
 

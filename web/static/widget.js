@@ -12,7 +12,7 @@
   window.Evertalk = api;
   const data = { ...script.dataset };
   // Served at the root or beside the modules: both lead to the same folder.
-  const main = new URL(/\/static\/[^/]*$/.test(script.src.split("?")[0]) ? "w/main.js" : "static/w/main.js", script.src);
+  const main = new URL(/\/static\/[^/]*$/.test(script.src.split("?")[0]) ? "widget/main.js" : "static/widget/main.js", script.src);
   const begin = () =>
     import(main.href)
       .then(({ start }) => start({ ...data, site: data.site || "default", open: "open" in data && data.open !== "false" }, api))

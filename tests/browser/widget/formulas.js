@@ -1,7 +1,7 @@
 /** Makes up formulas and texts around them, and says where drawing them loses or invents anything. */
 async (rounds) => {
-  const { formula } = await import("/static/w/math.js");
-  const { render } = await import("/static/w/md.js");
+  const { formula } = await import("/static/widget/math.js");
+  const { render } = await import("/static/widget/md.js");
   const tools = { copy() {}, labels: { copy: "" } };
   let seed = 7;
   const chance = (most) => (seed = (seed * 48271) % 2147483647) % most;

@@ -1,7 +1,7 @@
 /* A timeline of its own in an open page, fed with so many messages from the end to the beginning. */
 async (count) => {
     const [{ Conversation }, { timeline }, { dress }, { sheet }] = await Promise.all(
-        ["state", "log", "panel", "styles"].map((name) => import(`/static/w/${name}.js`)));
+        ["state", "log", "panel", "styles"].map((name) => import(`/static/widget/${name}.js`)));
     const host = document.createElement("div");
     document.body.append(host);
     const root = host.attachShadow({ mode: "open" });

@@ -1,6 +1,6 @@
 /* Plays logs of random order with welcomes and drafts that are ahead of them; how many ended, or ever stood, in a wrong order. */
 async (total) => {
-  const { Conversation } = await import("/static/w/state.js");
+  const { Conversation } = await import("/static/widget/state.js");
   let bad = 0;
   let seed = 1;
   const chance = () => (seed = (seed * 16807) % 2147483647) / 2147483647;

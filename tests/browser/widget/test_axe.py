@@ -181,7 +181,7 @@ def test_axe_finds_nothing_on_the_full_page(desk: Desk, stub: Stub, dress: str) 
 
 def test_the_headings_of_an_answer_never_skip_a_level(desk: Desk) -> None:
     script = """async () => {
-        const { render } = await import("/static/w/md.js");
+        const { render } = await import("/static/widget/md.js");
         const node = document.createElement("div");
         render(node, "## a\\n#### b\\n###### c\\n### d\\n# e\\n> ##### f", { labels: {} });
         return [...node.querySelectorAll("h3, h4, h5, h6")].map((one) => one.tagName + one.textContent);

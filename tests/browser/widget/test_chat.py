@@ -197,7 +197,7 @@ def test_nothing_in_an_answer_becomes_active(desk: Desk) -> None:
 def test_hostile_markdown_is_drawn_in_time_and_whole(desk: Desk) -> None:
     page = desk.chat()
     script = """async () => {
-        const { render } = await import('/static/w/md.js');
+        const { render } = await import('/static/widget/md.js');
         const tools = { copy() {}, labels: { copy: '' } };
         const inputs = ['*'.repeat(5000), '['.repeat(8000), '# ' + '#'.repeat(9e4) + 'x', '> '.repeat(5000),
             '```' + 'a'.repeat(9e4) + '`', '[a]('.repeat(9000), 'a\\n'.repeat(9e3), '|'.repeat(4000),
@@ -210,7 +210,7 @@ def test_hostile_markdown_is_drawn_in_time_and_whole(desk: Desk) -> None:
     }"""
     assert all(page.evaluate(script))
     grow = """async (text) => {
-        const { render } = await import('/static/w/md.js');
+        const { render } = await import('/static/widget/md.js');
         const tools = { copy() {}, labels: { copy: 'Copy' } };
         const [grown, whole] = [document.createElement('div'), document.createElement('div')];
         for (let end = 1; end <= text.length; end++) render(grown, text.slice(0, end), tools);

@@ -399,8 +399,8 @@ def test_every_rare_word_has_its_german(desk: Desk, file: str) -> None:
     page = desk.chat()
     script = """async (file) => {
         const [path, name, part] = file.split(' ');
-        const en = (await import(`/static/w/${path}`))[name];
-        const de = (await import('/static/w/more-de.js')).MORE[part];
+        const en = (await import(`/static/widget/${path}`))[name];
+        const de = (await import('/static/widget/more-de.js')).MORE[part];
         const holes = (text) => (text.match(/\\{\\w+\\}/g) ?? []).sort().join();
         const keys = new Set([...Object.keys(en), ...Object.keys(de)]);
         return [...keys].filter((key) => !en[key] || !de[key] || holes(en[key]) !== holes(de[key]));
@@ -577,8 +577,8 @@ def test_what_comes_late_takes_no_key_from_who_writes(desk: Desk) -> None:
     asked(page)
     held: list[Route] = []
     box, more = page.get_by_role("textbox", name="Message"), page.get_by_role("button", name="Menu")
-    page.route("**/w/menu.js", lambda route: held.append(route))
-    with page.expect_request("**/w/menu.js"):
+    page.route("**/widget/menu.js", lambda route: held.append(route))
+    with page.expect_request("**/widget/menu.js"):
         page.locator(".gauge").click()
     more.click()
     box.focus()
@@ -596,8 +596,8 @@ def test_room_for_an_opinion_that_comes_late_closes_no_menu(desk: Desk) -> None:
     page = desk.chat()
     asked(page)
     held: list[Route] = []
-    page.route("**/w/menu.js", lambda route: held.append(route))
-    with page.expect_request("**/w/menu.js"):
+    page.route("**/widget/menu.js", lambda route: held.append(route))
+    with page.expect_request("**/widget/menu.js"):
         page.get_by_role("button", name="Poor answer").click()
     page.get_by_role("button", name="Menu").click()
     held[0].continue_()

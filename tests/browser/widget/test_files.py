@@ -263,8 +263,8 @@ def test_files_speak_german_too(desk: Desk) -> None:
 def test_both_languages_have_the_same_words(desk: Desk) -> None:
     page = desk.chat()
     script = """async () => {
-        const { FILE_WORDS: en } = await import('/static/w/attach-words.js');
-        const { MORE: { files: de } } = await import('/static/w/more-de.js');
+        const { FILE_WORDS: en } = await import('/static/widget/attach-words.js');
+        const { MORE: { files: de } } = await import('/static/widget/more-de.js');
         return Object.keys(en).sort().join() === Object.keys(de).sort().join();
     }"""
     assert page.evaluate(script)

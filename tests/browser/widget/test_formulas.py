@@ -66,7 +66,7 @@ def test_what_is_drawn_of_made_up_formulas_is_all_of_them_and_nothing_else(desk:
 
 def test_endless_formulas_end(desk: Desk) -> None:
     script = r"""async () => {
-        const { formula } = await import("/static/w/math.js");
+        const { formula } = await import("/static/widget/math.js");
         const parts = ["\\frac", "{", "\\sqrt[", "a^", "_", "\\left(", "\\begin{matrix}", "&", "\\cases"];
         return parts.filter((one) => formula(one.repeat(5000 / one.length), false));
     }"""

@@ -272,8 +272,8 @@ def test_a_code_opens_the_conversation_in_another_browser(desk: Desk, stub: Stub
 def test_every_word_of_keeping_has_its_german(desk: Desk) -> None:
     page = desk.chat()
     script = """async () => {
-        const { KEEP_WORDS: en } = await import('/static/w/keep.js');
-        const { MORE: { keep: de } } = await import('/static/w/more-de.js');
+        const { KEEP_WORDS: en } = await import('/static/widget/keep.js');
+        const { MORE: { keep: de } } = await import('/static/widget/more-de.js');
         return Object.keys(en).filter((key) => !de[key]).concat(Object.keys(de).filter((key) => !en[key]));
     }"""
     assert page.evaluate(script) == []
@@ -290,7 +290,7 @@ def test_a_code_brings_the_full_page_its_cookie(desk: Desk, stub: Stub) -> None:
     page.evaluate(
         """async () => {
             const chat = { options: { page: true, site: 'default' }, store: { get: () => '' } };
-            const { reach } = await import('/static/w/rare.js');
+            const { reach } = await import('/static/widget/rare.js');
             const body = JSON.stringify({ code: 'AAAA', site: 'default', page: true });
             const headers = { 'Content-Type': 'application/json' };
             await reach(chat, 'api/v1/recover', { method: 'POST', headers, body });

@@ -141,7 +141,7 @@ def test_an_answer_that_came_while_the_line_was_away_stands_below_its_question(d
     page = desk.chat()
     shown = page.evaluate(
         """async () => {
-          const { Conversation } = await import('/static/w/state.js');
+          const { Conversation } = await import('/static/widget/state.js');
           const chat = new Conversation({ changed() {}, said() {}, gap() {} });
           const asked = (n) => ({ t: "msg", event_seq: 2 * n - 1, mid: `q${n}`, cid: `c${n}`, role: "person",
             text: `question ${n}`, turn: n });
@@ -163,7 +163,7 @@ def test_an_answer_never_stands_above_its_question(desk: Desk, stub: Stub) -> No
     """The state that a welcome tells is newer than its events: its draft may be ahead of the question."""
     page = desk.chat()
     script = """async () => {
-        const { Conversation } = await import('/static/w/state.js');
+        const { Conversation } = await import('/static/widget/state.js');
         const chat = new Conversation({ changed() {}, said() {}, gap() {} });
         const said = (event_seq, role, turn) =>
             ({ t: 'msg', event_seq, mid: `m${event_seq}`, role, turn, text: `${role} ${turn}` });

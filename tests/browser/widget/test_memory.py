@@ -314,8 +314,8 @@ def test_a_line_says_what_the_tool_is_looking_at(desk: Desk, stub: Stub) -> None
 def test_every_word_of_the_sheet_has_its_german(desk: Desk) -> None:
     page = desk.chat()
     script = """async () => {
-        const { WORDS: en } = await import('/static/w/sheet-words.js');
-        const { MORE: { sheet: de } } = await import('/static/w/more-de.js');
+        const { WORDS: en } = await import('/static/widget/sheet-words.js');
+        const { MORE: { sheet: de } } = await import('/static/widget/more-de.js');
         const holes = (text) => (text.match(/\\{\\w+\\}/g) ?? []).sort().join();
         const keys = new Set([...Object.keys(en), ...Object.keys(de)]);
         return [...keys].filter((key) => !en[key] || !de[key] || holes(en[key]) !== holes(de[key]));

@@ -43,8 +43,8 @@ def hebrew(desk: Desk) -> Desk:
         more = f'{german},he:()=>import("./i18n-he.js")'
         route.fulfill(body=body.replace(german, more), headers=headers)
 
-    desk.context.route("**/w/main.js", taught)
-    desk.context.route("**/w/i18n-he.js", lambda route: route.fulfill(path=WORDS, headers=headers))
+    desk.context.route("**/widget/main.js", taught)
+    desk.context.route("**/widget/i18n-he.js", lambda route: route.fulfill(path=WORDS, headers=headers))
     return desk
 
 

@@ -13,7 +13,11 @@ from tests.browser.widget.stub import FILES, Stub
 from tests.browser.widget.test_chat import complete, log, say
 from web.server.pages import PACKED, STATIC, File
 
-OURS = [*sorted((STATIC / "w").glob("*.js")), *sorted((STATIC / "shared").glob("*.js")), STATIC / "widget.js"]
+OURS = [
+    *sorted((STATIC / "widget").glob("*.js")),
+    *sorted((STATIC / "shared").glob("*.js")),
+    STATIC / "widget.js",
+]
 SENT = sorted((STATIC / PACKED).rglob("*.js"))
 FORBIDDEN = re.compile(
     r"\.innerHTML|\.outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|"
@@ -81,8 +85,8 @@ def test_german_is_spoken_where_german_is_asked_for(desk: Desk) -> None:
 def test_every_word_has_its_german(desk: Desk) -> None:
     page = desk.chat()
     script = """async () => {
-        const { EN } = await import('/static/w/i18n.js');
-        const { words } = await import('/static/w/i18n-de.js');
+        const { EN } = await import('/static/widget/i18n.js');
+        const { words } = await import('/static/widget/i18n-de.js');
         const holes = (text) => (text.match(/\\{\\w+\\}/g) ?? []).sort().join();
         const keys = new Set([...Object.keys(EN), ...Object.keys(words)]);
         return [...keys].filter((key) => !EN[key] || !words[key] || holes(EN[key]) !== holes(words[key]));
@@ -181,14 +185,16 @@ def test_a_page_whose_chat_stays_closed_loads_only_the_launcher(desk: Desk, stub
     page = desk.shop()
     expect(page.get_by_role("button", name="Open chat")).to_be_visible()
     fetched = asked(stub)
-    assert list(fetched) == ["/widget.js", "w/main.js"]
+    assert list(fetched) == ["/widget.js", "widget/main.js"]
     assert sum(fetched.values()) <= 5_960, fetched
 
 
 @pytest.mark.browser
 def test_the_launcher_stands_there_before_anything_else_has_come(desk: Desk, stub: Stub) -> None:
     def waits(route: Route) -> None:
-        if holding and not route.request.url.endswith(("/shop", "/host.css", "/widget.js", "/w/main.js")):
+        if holding and not route.request.url.endswith(
+            ("/shop", "/host.css", "/widget.js", "/widget/main.js")
+        ):
             held.append(route)
         else:
             route.continue_()
@@ -212,7 +218,7 @@ def test_the_open_chat_is_one_more_file_and_small(desk: Desk, stub: Stub) -> Non
     page = desk.shop("?open=1")
     expect(page.locator(".gauge")).to_be_visible()
     fetched = asked(stub)
-    assert list(fetched) == ["/widget.js", "w/main.js", "w/chat.js"]
+    assert list(fetched) == ["/widget.js", "widget/main.js", "widget/chat.js"]
     # All that an ordinary conversation needs before its first answer; the bound goes up for a promise only,
     # last by 400 bytes for choices, for where a conversation was cut, and for one that is not begun yet.
     # More than 32,000 it may never be.
@@ -229,14 +235,14 @@ def test_the_first_message_brings_how_answers_are_drawn(desk: Desk, stub: Stub) 
     expect(page.get_by_role("button", name="Answer again")).to_be_visible()
     expect(log(page).locator(".plain")).to_have_count(0)
     came = asked(stub)
-    assert set(came) - before == {"w/md.js", "w/words.js"}
+    assert set(came) - before == {"widget/md.js", "widget/words.js"}
     assert sum(came.values()) <= 31_700, came
 
 
 @pytest.mark.browser
 def test_an_answer_can_be_read_where_its_drawing_does_not_load(desk: Desk) -> None:
     desk.tolerated = ("Failed to load resource", "net::ERR_FAILED")
-    desk.context.route("**/w/md.js", lambda route: route.abort())
+    desk.context.route("**/widget/md.js", lambda route: route.abort())
     page = desk.shop("?open=1")
     say(page, "md")
     expect(log(page).get_by_text("Here is **what I found**")).to_be_visible()
@@ -245,7 +251,7 @@ def test_an_answer_can_be_read_where_its_drawing_does_not_load(desk: Desk) -> No
 @pytest.mark.browser
 def test_the_full_page_is_three_files(desk: Desk, stub: Stub) -> None:
     desk.chat()
-    assert sorted(asked(stub)) == ["w/chat.js", "w/main.js", "w/page.js"]
+    assert sorted(asked(stub)) == ["widget/chat.js", "widget/main.js", "widget/page.js"]
 
 
 @pytest.mark.control("S15", "S17")
@@ -288,8 +294,8 @@ def test_widget_and_dashboard_share_their_colours() -> None:
         return dict(found)
 
     shared = values((STATIC / "shared" / "tokens.css").read_text())
-    sheet = (STATIC / "w" / "styles.js").read_text()
+    sheet = (STATIC / "widget" / "styles.js").read_text()
     mine = values(sheet.split("const TOKENS")[1].split("`;")[0])
-    mine |= values((STATIC / "w" / "shares.js").read_text().split(".popover {")[1].split("}")[0])
+    mine |= values((STATIC / "widget" / "shares.js").read_text().split(".popover {")[1].split("}")[0])
     assert {"--fg", "--history"} <= mine.keys()
     assert mine.items() <= shared.items()

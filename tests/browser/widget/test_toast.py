@@ -161,8 +161,8 @@ def test_the_toast_does_not_move_for_who_wants_rest(desk: Desk, stub: Stub) -> N
 def test_every_word_of_the_toast_has_its_german(desk: Desk, stub: Stub) -> None:
     page = desk.chat()
     script = """async () => {
-        const { TOAST_WORDS: en } = await import('/static/w/toast.js');
-        const { MORE: { toast: de } } = await import('/static/w/more-de.js');
+        const { TOAST_WORDS: en } = await import('/static/widget/toast.js');
+        const { MORE: { toast: de } } = await import('/static/widget/more-de.js');
         return Object.keys(en).sort().join() === Object.keys(de).sort().join();
     }"""
     assert page.evaluate(script)

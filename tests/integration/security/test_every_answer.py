@@ -38,7 +38,7 @@ def _paths(server: Server) -> list[tuple[str, str]]:
 
 
 def _filled(path: str) -> str:
-    path = path.replace("{path}", "w/main.js").replace("{digest}", "abc").replace("{name}", "help")
+    path = path.replace("{path}", "widget/main.js").replace("{digest}", "abc").replace("{name}", "help")
     return path.replace("{id}", "x").replace("{operator}", "x").replace("{login}", "x")
 
 

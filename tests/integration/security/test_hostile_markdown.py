@@ -96,7 +96,7 @@ LOOK = """(root) => [...document.querySelectorAll(root + ' *')].flatMap((one) =>
     ...(one.localName === 'a' && one.host !== location.host && !/noopener/.test(one.rel) ? [one.rel] : []),
 ])""".replace("ACTIVE", ACTIVE)
 DRAW = """async (texts) => {
-    const { render } = await import('/static/w/md.js');
+    const { render } = await import('/static/widget/md.js');
     const tools = { copy() {}, labels: { copy: 'Copy' } };
     const room = document.createElement('div');
     room.id = 'room';

@@ -30,7 +30,7 @@ from web.rest.operation import Reply, Room
 from web.security import HttpRefusal
 
 room = Room()
-PAGES = Path(__file__).resolve().parents[2] / "static" / "dash"
+PAGES = Path(__file__).resolve().parents[2] / "static" / "dashboard"
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{20,200}")
 _NEXT = re.compile(r"/dashboard(/[A-Za-z0-9/_-]*)?(\?[A-Za-z0-9=&_.%+-]*)?")
 

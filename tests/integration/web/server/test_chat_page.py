@@ -15,7 +15,7 @@ async def test_the_chat_page_makes_the_browser_a_visitor(server: Server) -> None
         page = await answer.text()
         cookie = answer.cookies["evertalk_visitor"]
     assert answer.headers["Cache-Control"] == "no-store"
-    assert f"static-{server.parts.files.digest}/w/page.js" in page
+    assert f"static-{server.parts.files.digest}/widget/page.js" in page
     assert cookie["httponly"]
     assert cookie["samesite"] == "Lax"
     assert not cookie["secure"], "Safari drops secure cookies on loopback http"
@@ -63,19 +63,19 @@ async def test_each_site_has_its_own_cookie(server: Server) -> None:
 
 async def test_files_under_their_digest_are_kept_for_ever(server: Server) -> None:
     digest = server.parts.files.digest
-    async with server.client.get(f"{server.url}/static-{digest}/w/main.js") as answer:
+    async with server.client.get(f"{server.url}/static-{digest}/widget/main.js") as answer:
         assert answer.status == 200
         assert answer.content_type == "text/javascript"
         assert answer.headers["Cache-Control"] == "public, max-age=31536000, immutable"
         assert answer.headers["Access-Control-Allow-Origin"] == "*"
         assert answer.headers["Cross-Origin-Resource-Policy"] == "cross-origin"
-    async with server.client.get(f"{server.url}/static-0123456789abcdef/w/main.js") as answer:
+    async with server.client.get(f"{server.url}/static-0123456789abcdef/widget/main.js") as answer:
         assert answer.status == 200
         assert answer.headers["Cache-Control"] == "no-cache"
 
 
 async def test_an_unchanged_file_is_not_sent_twice(server: Server) -> None:
-    for path in ("/widget.js", "/static/w/main.js"):
+    for path in ("/widget.js", "/static/widget/main.js"):
         async with server.client.get(server.url + path) as answer:
             etag = answer.headers["ETag"]
             assert answer.headers["Cache-Control"] == "no-cache"
@@ -91,14 +91,14 @@ async def test_the_loader_names_the_newest_modules(server: Server) -> None:
         f"{server.url}/widget.js", headers={"Accept-Encoding": "identity"}
     ) as answer:
         text = await answer.text()
-    assert f"static-{server.parts.files.digest}/w/main.js" in text
+    assert f"static-{server.parts.files.digest}/widget/main.js" in text
     assert "Content-Encoding" not in answer.headers
 
 
 async def test_nothing_outside_the_folder_can_be_reached(server: Server) -> None:
     for path in (
         "/static/",
-        "/static/w",
+        "/static/widget",
         "/static/..%2f__main__.py",
         "/static/%2Fetc%2Fpasswd",
         "/static/nope.js",

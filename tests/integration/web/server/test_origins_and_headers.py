@@ -146,7 +146,8 @@ async def test_the_operators_own_list_holds_for_all_sites(starter: Starter) -> N
 @pytest.mark.parametrize(
     "path",
     [
-        "/chat", "/widget.js", "/static/w/main.js", "/healthz", "/readyz", "/nothing", "/api/v1/commands",
+        "/chat", "/widget.js", "/static/widget/main.js", "/healthz", "/readyz", "/nothing",
+        "/api/v1/commands",
         "/api/v1/nothing", "/static/../../pyproject.toml", "/static/%2e%2e/%2e%2e/pyproject.toml", "/ws",
         "/chat?site=../x", "/api/v1/compactions/x/messages", "/dashboard", "/",
     ],

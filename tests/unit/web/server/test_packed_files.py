@@ -55,30 +55,30 @@ def test_the_packages_are_pinned_and_name_no_host() -> None:
 
 def test_the_widget_is_served_packed_and_its_sources_stay_readable() -> None:
     files = Files()
-    for name in ("w/main.js", "w/chat.js", "w/page.js", "widget.js"):
+    for name in ("widget/main.js", "widget/chat.js", "widget/page.js", "widget.js"):
         source, small = files.get(name), files.get(name, packed=True)
         assert source is not None
         assert small is not None
         assert source.body == (STATIC / name).read_bytes()
         assert small.body == (DIST / name).read_bytes()
         assert b"/**" not in small.body
-    assert files.get("dash/main.js", packed=True) == files.get("dash/main.js")
-    assert files.get("dist/w/main.js") is files.get("dist/w/main.js", packed=True) is None
+    assert files.get("dashboard/main.js", packed=True) == files.get("dashboard/main.js")
+    assert files.get("dist/widget/main.js") is files.get("dist/widget/main.js", packed=True) is None
 
 
 def test_a_packed_file_stands_before_its_source_and_changes_the_digest(tmp_path: Path) -> None:
-    (tmp_path / "w").mkdir()
-    (tmp_path / "dist/w").mkdir(parents=True)
-    (tmp_path / "widget.js").write_text('import("static/w/main.js");')
-    (tmp_path / "w/main.js").write_text("export const long = 1;")
-    (tmp_path / "dist/w/main.js").write_text("export{a as long};")
+    (tmp_path / "widget").mkdir()
+    (tmp_path / "dist/widget").mkdir(parents=True)
+    (tmp_path / "widget.js").write_text('import("static/widget/main.js");')
+    (tmp_path / "widget/main.js").write_text("export const long = 1;")
+    (tmp_path / "dist/widget/main.js").write_text("export{a as long};")
     first = Files(tmp_path)
-    small = first.get("w/main.js", packed=True)
+    small = first.get("widget/main.js", packed=True)
     assert small is not None
     assert small.body == b"export{a as long};"
     assert first.widget is not None
-    assert first.widget.body.decode() == f'import("static-{first.digest}/w/main.js");'
-    (tmp_path / "w/main.js").write_text("export const long = 1; // no browser gets this one")
+    assert first.widget.body.decode() == f'import("static-{first.digest}/widget/main.js");'
+    (tmp_path / "widget/main.js").write_text("export const long = 1; // no browser gets this one")
     assert Files(tmp_path).digest == first.digest
-    (tmp_path / "dist/w/main.js").write_text("export{b as long};")
+    (tmp_path / "dist/widget/main.js").write_text("export{b as long};")
     assert Files(tmp_path).digest != first.digest

@@ -33,7 +33,7 @@ async function wear() {
   while (next) {
     const { look, language, theme } = next;
     next = null;
-    const { Widget } = await import("../w/main.js");
+    const { Widget } = await import("../widget/main.js");
     await widget?.shutdown();
     localStorage.removeItem("evertalk:preview:site");
     document.documentElement.dataset.theme = theme;
