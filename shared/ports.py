@@ -120,10 +120,8 @@ DASHBOARD = -1
 TURN_DUE: Mapping[str, Any] = {"t": "due"}
 """Some turn waits for a process of another channel; whoever hears it looks at once."""
 
-PERSON_TYPES: Mapping[str, Any] = {"t": "typing"}
-"""With the `session`: somebody writes in it; for operators who look at it."""
-OPERATOR_TYPES: Mapping[str, Any] = {"t": "typing"}
-"""In a session: the human who has it writes; for the screens of the person."""
+TYPING: Mapping[str, Any] = {"t": "typing"}
+"""To a session: the human who has it writes. To the dashboard, with the `session`: its person does."""
 
 TELEGRAM_CHAT_MOVED: Mapping[str, Any] = {"t": "moved"}
 """Some place leads to another session now; screens look whether it is theirs."""

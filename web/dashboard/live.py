@@ -12,7 +12,7 @@ from aiohttp import web
 
 from shared.adapters.postgres.dashboard.job_queries import LIVE_TOPICS
 from shared.core.values.errors import StorageUnavailable
-from shared.ports import DASHBOARD, PERSON_TYPES
+from shared.ports import DASHBOARD, TYPING
 from shared.runtime.tasks import BackgroundTasks
 from web.dashboard.access import HEADERS, AuthedRequest
 from web.rest.operation import Reply, Room
@@ -195,7 +195,7 @@ class Live:
             if where == DASHBOARD and message.get("t") == PROGRESS:
                 self._tell_progress(message)
                 continue
-            if where == DASHBOARD and message.get("t") == PERSON_TYPES["t"]:
+            if where == DASHBOARD and message.get("t") == TYPING["t"]:
                 for follower in self._followers:
                     follower.tell_typing(str(message.get("session"))[:MOST_STAGE_CHARS])
                 continue

@@ -22,7 +22,7 @@ from shared.core.session.events import (
     ToolRunning,
 )
 from shared.core.values.errors import StorageUnavailable
-from shared.ports import ALL_PROCESSES, DASHBOARD, PERSON_TYPES, TELEGRAM_CHAT_MOVED, TURN_DUE
+from shared.ports import ALL_PROCESSES, DASHBOARD, TELEGRAM_CHAT_MOVED, TURN_DUE, TYPING
 from shared.runtime.tasks import BackgroundTasks
 from web.protocol import wire
 from web.server.draft import Draft, Pieces
@@ -315,7 +315,7 @@ class Hub:
 
     def typing(self, public_id: str) -> None:
         """Operators who look at this conversation are told; nobody else."""
-        self._tell_others(DASHBOARD, {**PERSON_TYPES, "session": public_id})
+        self._tell_others(DASHBOARD, {**TYPING, "session": public_id})
 
     def ask_for(self, session_id: int, turn: int) -> None:
         """Whoever has the whole text so far shows it to all screens."""

@@ -264,23 +264,20 @@ class CallbackQueryHandler:
         """One of what a command offers now; what it no longer offers does nothing."""
         texts = get_chat_texts(place)
         name, _, mark = press.word.partition("=")
+        table = commands_for(channel="telegram", audience=self._desk.audience)
+        if name not in CHOSEN_BY_BUTTON.intersection(command.name for command in table):
+            await self._voice.answer_callback(pressed.callback_id, texts.unknown_button)
+            return
         run = partial(
             self._commands.run,
             session_id=place.session_id, address_id=place.address_id, name=name, channel="telegram",
             audience=self._desk.audience, language=texts.language,
         )  # fmt: skip
-        args: str | None = None
-        if name not in {one.name for one in commands_for(channel="telegram", audience=self._desk.audience)}:
-            pass
-        elif name == "forget":
-            args = mark if mark == "yes" or mark.isdecimal() else None
-        elif name in CHOSEN_BY_BUTTON:
-            offered = (await run()).choices
-            args = next((one.args for one in offered if choice_mark(name, one.args) == mark), None)
-        if args is None:
+        offered = {choice_mark(one.args): one.args for one in (await run()).choices}
+        if mark not in offered:
             await self._voice.answer_callback(pressed.callback_id, texts.unknown_button)
             return
-        outcome = await run(args=args)
+        outcome = await run(args=offered[mark])
         await self._voice.answer_callback(pressed.callback_id)
         buttons = build_choice_buttons(place, name, outcome.choices)
         await self._put(place, pressed, outcome.result, keyboard=buttons)

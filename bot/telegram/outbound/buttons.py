@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 SWITCH_SETTINGS = ("notices", "drafts", "rich")
 """Settings of a chat that are on or off."""
 BUTTONS_PER_ROW = 4
-CHOSEN_BY_BUTTON = frozenset({"mode", "model", "forget"})
-"""Commands whose choices stand as buttons below what they say."""
+CHOSEN_BY_BUTTON = frozenset({"mode", "model"})
+"""Commands whose choices stand as buttons below what they say. Notes have buttons by id in the list of
+`/memory`: a number below an old preview would erase another note for good."""
 ON_BY_DEFAULT = frozenset({"notices"})
 
 
@@ -105,18 +106,18 @@ def build_reminder_buttons(place: ChatRow, waiting: Sequence[Reminder]) -> Inlin
 def build_choice_buttons(
     place: ChatRow, command: str, choices: Sequence[Choice]
 ) -> InlineKeyboardMarkup | None:
-    """What a command offers: short labels side by side, names below each other."""
-    made = [
-        _button(place, 0, one.label, ButtonAction.CHOOSE, f"{command}={choice_mark(command, one.args)}")
-        for one in choices
-    ]
-    width = BUTTONS_PER_ROW if command == "forget" else 1
-    return build_keyboard([made[start : start + width] for start in range(0, len(made), width)])
+    """The names that a command offers, below each other."""
+    return build_keyboard(
+        [
+            [_button(place, 0, one.label, ButtonAction.CHOOSE, f"{command}={choice_mark(one.args)}")]
+            for one in choices
+        ]
+    )
 
 
-def choice_mark(command: str, args: str) -> str:
-    """Names may be longer than a button can say, and in any script; numbers and yes are said as they are."""
-    return args if command == "forget" else sha256(args.encode()).hexdigest()[:12]
+def choice_mark(name: str) -> str:
+    """Names may be longer than a button can say, and in any script."""
+    return sha256(name.encode()).hexdigest()[:12]
 
 
 def build_erase_buttons(place: ChatRow) -> InlineKeyboardMarkup | None:

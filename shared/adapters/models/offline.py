@@ -160,10 +160,8 @@ def _chat(request: ModelRequest, words: str) -> str:
     texts = [*request.system, *(block for block in blocks if isinstance(block, Text | ToolResult))]
     bare = [part for one in texts for part in (*(body for _, body in _TAGGED.findall(one.text)),
                                                _TAGGED.sub(" ", one.text))]  # fmt: skip
-    wanted, own = (
-        _keywords(asked[-1]),
-        {*_sentences(words), *_sentences(base_rules()), *_sentences(default_manners())},
-    )
+    wanted = _keywords(asked[-1])
+    own = set(_sentences(f"{words}\n{base_rules()}\n{default_manners()}"))
     lines = [re.sub(r"\s*\(#\d[^()]*\)$", "", line) for text in bare for line in _sentences(text)]
     said = [one.text for one in _said((0, "tool", line) for line in reversed(lines) if line not in own)]
     best = max(said, key=lambda line: len(wanted & _keywords(line)), default="")

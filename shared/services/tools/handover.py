@@ -30,8 +30,8 @@ from shared.core.values.messages import Block, Text
 from shared.core.values.tokens import estimate_blocks
 from shared.ports import (
     ALL_PROCESSES,
-    OPERATOR_TYPES,
     TURN_DUE,
+    TYPING,
     Announcer,
     TokenCounter,
     ToolContext,
@@ -220,7 +220,7 @@ class HandoverService:
     async def say_typing(self, session_id: int, *, operator_id: int) -> None:
         """Every screen of the person shows it for some seconds. Raises NotTaken, TakenByOther."""
         await self._store.check_taken(session_id, operator_id=operator_id)
-        await self._announcer.announce(session_id, OPERATOR_TYPES)
+        await self._announcer.announce(session_id, TYPING)
 
     async def _store_after_running_answer(self, store: Callable[[], Awaitable[Reply]]) -> Reply:
         loop = asyncio.get_running_loop()

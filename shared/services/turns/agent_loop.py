@@ -382,11 +382,10 @@ class AgentLoop:
     async def load_request_limits(self, state: SessionState) -> RequestLimits:
         prepared = await self._next_request(state)
         left_out = leaves_out(prepared.policy, channel=prepared.channel, ratio=prepared.ratio)
-        window = prepared.budget.window
         return RequestLimits(
             hard=prepared.budget.hard,
-            fixed=round(prepared.ratio * prepared.built.fixed),
-            recall=round(prepared.ratio * self._requests.recall_limit(state.agent_config, window)),
+            fixed=prepared.budget.fixed,
+            recall=prepared.budget.recall,
             left_out=left_out,
         )
 

@@ -238,18 +238,6 @@ async def test_everything_is_forgotten_by_a_button_and_only_after_it_was_shown(
     assert await house.one("SELECT count(*) FROM notes WHERE text LIKE 'Ada drinks%' AND id = $1", note) == 0
 
 
-async def test_what_may_be_forgotten_is_chosen_by_buttons(house: TelegramHouse, number: int) -> None:
-    ada = await talks(house, number)
-    boat, dog = await keep(house, ada.id, "Ada has a red boat.", "Ada has a dog called Bertil.")
-    await ada.command("forget", "Ada has")
-    screen = await ada.sees("red boat")
-    asked = screen.answers[-1]
-    assert asked.buttons[:2] == ["1", "2"]
-    await ada.tap(asked.buttons[0], message_id=asked.message_id)
-    await ada.sees("Erased for good: 1 note.")
-    assert [await kept(house, note) for note in (boat, dog)].count(False) == 1
-
-
 async def test_a_mode_is_chosen_by_a_button_and_a_forged_one_changes_nothing(
     house: TelegramHouse, number: int
 ) -> None:
@@ -263,3 +251,12 @@ async def test_a_mode_is_chosen_by_a_button_and_a_forged_one_changes_nothing(
     chosen = "SELECT s.mode FROM sessions s JOIN addresses a ON a.session_id = s.id WHERE a.chat = $1"
     await house.until(f"SELECT ({chosen}) = 'brief'", str(ada.id))
     assert screen.answers[-1].message_id == asked.message_id
+    address = await house.one("SELECT id FROM addresses WHERE chat = $1", str(ada.id))
+    await keep(house, ada.id, "Ada has a red boat.")
+    await ada.command("forget", "boat")
+    await ada.sees("red boat")
+    for word in ("mode=000000000000", "forget=yes", "forget=1", "retry=1"):
+        await ada.forge_tap(asked.message_id, f"v1:choose:{address}:0:{word}")
+    await house.until("SELECT count(*) = 0 FROM telegram_updates WHERE handled_at IS NULL")
+    assert await house.one(chosen, str(ada.id)) == "brief"
+    assert await house.one("SELECT count(*) FROM notes WHERE text = 'Ada has a red boat.'") == 1

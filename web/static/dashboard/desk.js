@@ -24,6 +24,7 @@ export function operatorDesk({ id, me, say, signal, reload, taken }) {
   const types = h("p", { class: "muted small types", role: "status" });
   let drawn = "";
   let writes = 0;
+  let said = "";
 
   follow({
     changed() {}, moved() {},
@@ -77,6 +78,9 @@ export function operatorDesk({ id, me, say, signal, reload, taken }) {
   /** @param {any} session */
   function update(session) {
     const held = session.handover;
+    const now = JSON.stringify([session.turns, held?.waits_since]);
+    if (now !== said) { clearTimeout(writes); show(types); }
+    said = now;
     composer.update(held);
     const next = JSON.stringify(held);
     if (next === drawn) return;

@@ -56,6 +56,17 @@ def test_a_tail_above_half_the_budget_shrinks_but_never_below_two_turns() -> Non
     assert planned(view(exchanges(9, tokens=1_400)), 26_000).through_turn == 7
 
 
+def test_room_is_left_for_what_a_question_brings_back() -> None:
+    """What is hidden may be recalled from then on: the next compaction is not due at once."""
+    state, roomy = view(exchanges(40, tokens=200)), replace(budget(), recall=1_500)
+    made = plan_compaction(state, budget=roomy, policy=STEADY, now_tokens=17_000)
+    assert isinstance(made, CompactionPlan)
+    bare = planned(state, 17_000)
+    assert made.stays + made.summary_limit <= roomy.beside + STEADY.land_at * roomy.conversation
+    assert made.summary_limit < bare.summary_limit or made.through_turn > bare.through_turn
+    assert why_not_committed(made, made.summary_limit, budget=roomy, policy=STEADY, force=False) is None
+
+
 @pytest.mark.parametrize("ratio", [1.0, 1.43])
 def test_what_was_written_is_measured_before_it_is_committed(ratio: float) -> None:
     made = planned(view(exchanges(20, tokens=200)), round(8_500 * ratio), ratio=ratio)
