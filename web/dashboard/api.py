@@ -45,7 +45,7 @@ SessionId = Annotated[UUID, told("the public id of a conversation")]
 SummaryId = Annotated[UUID, told("the public id of a summary")]
 
 Me = TypedDict("Me", {
-    "name": str, "display_name": str, "role": str, "has_password": bool, "by_provider": bool,
+    "name": str, "display_name": str, "picture": str, "role": str, "has_password": bool, "by_provider": bool,
     "can_run_commands": bool,
 })  # fmt: skip
 Overview = TypedDict("Overview", {
@@ -82,6 +82,7 @@ async def me(visit: AuthedRequest) -> Reply:
     return {
         "name": who.name,
         "display_name": who.display_name,
+        "picture": who.picture,
         "role": who.role,
         "has_password": who.has_password,
         "by_provider": who.by_provider,

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import base64
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, NotRequired
 from uuid import UUID
 
+from aiohttp import web
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from shared.core.identity.operators import Role
+from shared.core.identity.operators import MOST_PICTURE_BYTES, Role
+from shared.core.values.files import picture_mime
 from web.dashboard.access import AuthedRequest
 from web.dashboard.requests import FORM_BYTES
 from web.rest.kinds import DONE, Success, told
 from web.rest.operation import Reply, Room
+from web.server.pages import FOR_EVER
 
 if TYPE_CHECKING:
     from shared.adapters.postgres.people.operator_admin import Invitation, OperatorAdmin
@@ -44,6 +48,9 @@ Invited = TypedDict("Invited", {
 ChangedOperator = TypedDict("ChangedOperator", {
     "id": UUID, "name": str, "role": Role, "locked": bool, "version": int,
 })  # fmt: skip
+Picture = TypedDict("Picture", {
+    "picture": Annotated[str, Field(description="its key: it stands at /pictures/{key}")],
+})  # fmt: skip
 Ended = TypedDict("Ended", {"ended": int})
 
 
@@ -73,6 +80,52 @@ async def set_display_name(
     """What people see of oneself; empty takes it back."""
     await _roster(visit).show_as(visit.operator.operator_id, display_name, by=visit.operator.name)
     return DONE
+
+
+@room.on("PUT /me/picture", Picture, role="viewer", body="NewPicture", most_bytes=2 * MOST_PICTURE_BYTES)
+async def set_picture(
+    visit: AuthedRequest,
+    *,
+    picture: Annotated[
+        str,
+        told("a JPEG, PNG, GIF or WebP file of at most 40 kB"),
+        Field(json_schema_extra={"contentEncoding": "base64"}),
+    ],
+) -> Reply:
+    """Set what people see beside one's name from the next word on.
+
+    Beside former words the name stands alone then.
+    """
+    try:
+        content = base64.b64decode(picture, validate=True)
+    except ValueError:
+        content = b""
+    return {
+        "picture": await _roster(visit).set_picture(
+            visit.operator.operator_id, content, by=visit.operator.name
+        )
+    }
+
+
+@room.on("DELETE /me/picture", Success, role="viewer")
+async def remove_picture(visit: AuthedRequest) -> Reply:
+    """Let people see the name alone."""
+    await _roster(visit).set_picture(visit.operator.operator_id, None, by=visit.operator.name)
+    return DONE
+
+
+@room.page("GET /pictures/{key:[0-9a-f]{32}}", anyone=True)
+async def show_picture(visit: AuthedRequest) -> web.StreamResponse:
+    """What people see of an operator; the key changes with it."""
+    content = await _roster(visit).picture(visit.request.match_info["key"])
+    mime = content and picture_mime(content)
+    if not content or not mime:
+        raise web.HTTPNotFound
+    headers = {
+        "Cache-Control": FOR_EVER, "Cross-Origin-Resource-Policy": "cross-origin",
+        "Content-Security-Policy": "sandbox; default-src 'none'",
+    }  # fmt: skip
+    return web.Response(body=content, content_type=mime, headers=headers)
 
 
 @room.on("GET /operators", Operators, role="admin")

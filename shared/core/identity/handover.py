@@ -164,15 +164,23 @@ class AskedTooOften(BadInput):
 
 
 def event_payload(
-    state: State, *, name: str = "", reason: str = "", asked_by: Asker | None = None
+    state: State, *, name: str = "", picture: str = "", reason: str = "", asked_by: Asker | None = None
 ) -> dict[str, Any]:
-    """The `handover` event. A reason of the assistant is for operators: only the person's own is shown."""
+    """The `handover` event; `picture` is a key.
+
+    A reason of the assistant is for operators: only the person's own is shown.
+    """
     payload: dict[str, Any] = {"state": state}
     if state == "human":
-        payload["name"] = name or NAMELESS
+        payload |= shown_operator(name, picture)
     if state == "waiting" and reason and asked_by == "person":
         payload["reason"] = reason
     return payload
+
+
+def shown_operator(name: str, picture: str) -> dict[str, str]:
+    """What people see of an operator, in events."""
+    return {"name": name or NAMELESS} | ({"picture": picture} if picture else {})
 
 
 def shortened_reason(words: str) -> str:

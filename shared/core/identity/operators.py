@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from shared.core.values.errors import BadInput, EvertalkError
+from shared.core.values.files import picture_mime
 
 Role = Literal["viewer", "operator", "admin"]
 ROLES: tuple[Role, ...] = ("viewer", "operator", "admin")
@@ -14,6 +15,8 @@ ROLES: tuple[Role, ...] = ("viewer", "operator", "admin")
 MOST_NAME_CHARS = 64
 INVITATION_HOURS = 24
 MOST_DISPLAY_CHARS = 60
+MOST_PICTURE_BYTES = 40_960
+"""A face of 256 pixels square; the table of pictures takes no more either."""
 _NAME = re.compile(r"[\w][\w.@+ \-]*")
 _TAKEN_BY_THE_PROGRAM = frozenset({"nobody", "command line", "identity provider", "retention", "person"})
 """The audit log calls others so; names of keys have a colon, which no operator's has."""
@@ -90,6 +93,15 @@ def check_display_name(name: str) -> str:
     if len(name) > MOST_DISPLAY_CHARS or not name.isprintable():
         raise BadOperator(advice=f"A name that people see has at most {MOST_DISPLAY_CHARS} printable signs.")
     return name
+
+
+def check_picture(content: bytes) -> bytes:
+    """What people may see beside the name. Raises BadOperator."""
+    if not 0 < len(content) <= MOST_PICTURE_BYTES or picture_mime(content) is None:
+        raise BadOperator(
+            advice=f"A picture is a JPEG, PNG, GIF or WebP file of at most {MOST_PICTURE_BYTES // 1024} kB."
+        )
+    return content
 
 
 def check_role(role: str) -> Role:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import os
 import re
 from collections.abc import AsyncIterator
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from PIL import Image
 from playwright.async_api import Browser, FilePayload, Page, Route, expect
 
 from shared.config.settings import load_settings
@@ -51,6 +53,12 @@ async def one_who_waits(house: House) -> Page:
     return visitor
 
 
+def picture(wide: int, high: int) -> bytes:
+    found = io.BytesIO()
+    Image.effect_noise((wide, high), 90).convert("RGB").save(found, "PNG")
+    return found.getvalue()
+
+
 def line(page: Page) -> Any:
     return page.get_by_role("group", name="Who has this conversation")
 
@@ -64,6 +72,9 @@ async def test_who_asks_is_seen_taken_answered_and_given_back(house: House) -> N
     await desk.get_by_label("Display name").fill("Mrs. Berger")
     await desk.get_by_role("button", name="Set the name").click()
     await expect(desk.get_by_text("People see you as Mrs. Berger.")).to_be_visible()
+    portrait = FilePayload(name="me.png", mimeType="image/png", buffer=picture(900, 600))
+    await desk.get_by_label("Picture", exact=True).set_input_files(portrait)
+    await expect(desk.get_by_role("img", name="Your picture")).to_be_visible()
     await desk.goto(f"{house.url}/dashboard")
     await expect(desk).to_have_title("Overview · Evertalk")
     visitor = await one_who_waits(house)
@@ -88,6 +99,7 @@ async def test_who_asks_is_seen_taken_answered_and_given_back(house: House) -> N
     await expect(visitor.locator("article").last).to_contain_text("I look for it.")
     await expect(visitor.get_by_text("is writing…")).to_have_count(0)
     await expect(visitor.locator("article").last).to_contain_text("Mrs. Berger")
+    await expect(visitor.locator("article").last.locator("img.face")).to_have_js_property("naturalWidth", 256)
     await visitor.reload()
     await expect(visitor.get_by_text("You are talking with Mrs. Berger.")).to_be_visible()
     await expect(visitor.locator("article").last).to_contain_text("Mrs. Berger")

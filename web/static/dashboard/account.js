@@ -3,6 +3,7 @@ import { ask, keepFresh } from "./net.js";
 import { card, h, problem, repaintTimes, show, skeleton } from "./parts.js";
 import { secondFactor } from "./factor.js";
 import { loginList } from "./logins.js";
+import { pictureForm } from "./picture.js";
 
 const MAY = { viewer: "reads everything, changes nothing", operator: "reads, answers people and runs commands", admin: "may do everything, and lets others in" };
 
@@ -41,7 +42,7 @@ export function accountPage({ root, me, say, entitle, signal }) {
   const failed = (error) => { if (!signal.aborted) { shown = ""; show(logins, problem(error, () => load().catch(failed))); } };
 
   show(root, h("div", { class: "page-head" }, h("div", null, h("h1", null, "Account"), h("p", { class: "facts" }, h("span", null, `${me.name} · ${me.role}`), h("span", null, MAY[/** @type {keyof typeof MAY} */ (me.role)] ?? "")))),
-    card("The name that people see", [nameForm(me, say, signal)]),
+    card("The name that people see", [nameForm(me, say, signal), pictureForm(me, say, signal)]),
     card("Open logins", [logins, note]), card("Password", [me.by_provider ? h("p", { class: "muted" }, "You log in by your organisation's identity provider; a password is changed there.") : passwordForm(me, say, signal, () => load(true).catch(failed))]),
     !me.by_provider && card("Second factor", [secondFactor(say, signal, () => { load(true).catch(failed); })]));
   load().catch(failed);

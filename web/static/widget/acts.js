@@ -24,7 +24,7 @@ const AGAIN = "M20 12a8 8 0 1 1-2.6-5.9M20 3v5h-5";
 const THUMB = "M7 11v9H3v-9zM7 19c3 1.5 9 2 11 1 2-2 3-7 2-9s-4-1-6-1c1-3 1-6-1-7-2 4-4 6-6 7";
 const ACTS_LOOK = /* css */ `
 .quiet svg { display: block; } [data-thumb="-1"] svg { transform: rotate(180deg); } .quiet[aria-pressed="true"] { color: var(--accent); } [data-thumb][aria-pressed="true"] svg { fill: currentColor; fill-opacity: .25; }
-.operator .body { padding: 8px 13px; background: var(--soft); border-radius: 16px; border-start-start-radius: 4px; align-self: flex-start; max-width: 92%; } .who { align-self: flex-start; font-size: 12.5px; font-weight: 640; color: var(--accent); margin-bottom: 2px; }
+.operator .body { padding: 8px 13px; background: var(--soft); border-radius: 16px; border-start-start-radius: 4px; align-self: flex-start; max-width: 92%; } .face { width: 22px; height: 22px; border-radius: 50%; object-fit: cover; vertical-align: middle; margin-inline-end: 6px; } .who { align-self: flex-start; font-size: 12.5px; font-weight: 640; color: var(--accent); margin-bottom: 2px; }
 .mark { display: flex; align-items: center; gap: 10px; } .mark bdi { text-align: center; } .mark::before, .mark::after { content: ""; flex: 1; min-width: 16px; height: 1px; background: var(--line); }
 .earlier { margin-bottom: 8px; } summary { display: inline-flex; align-items: center; gap: 8px; cursor: pointer; border-radius: var(--radius-s); margin-inline-start: -8px; } .earlier > .md { margin-top: 6px; padding-inline-start: 11px; border-inline-start: 3px solid var(--line); color: var(--muted); }
 .opinion { scroll-margin: 16px; display: grid; gap: 8px; margin-top: 6px; } .opinion textarea { height: auto; padding: 8px 10px; border: 1px solid var(--line); border-radius: var(--radius-s); background: var(--soft); resize: vertical; } .opinion textarea:focus-visible { outline: 2px solid var(--accent); outline-offset: -1px; }
@@ -112,7 +112,7 @@ export function adorn(chat) {
   /** @param {Item} item @param {HTMLElement} article @param {HTMLElement} body */
   function under(item, article, body) {
     const mine = item.role === "assistant" && item.text && item.mid;
-    if (item.role === "operator" && !article.querySelector(".who")) article.prepend(h("bdi", { class: "who" }, item.name || t("somebody")));
+    if (item.role === "operator" && !article.querySelector(".who")) article.prepend(h("span", { class: "who" }, face(item), h("bdi", null, item.name || t("somebody"))));
     former(item, article, body);
     const newest = item === chat.chat.newest();
     return {
@@ -151,9 +151,13 @@ export function adorn(chat) {
   }
 
   /** @param {Item} item @param {HTMLElement} line */
-  const mark = (item, line) => show(line, h("bdi", null, t(item.cut ? `cut_${item.cut}` : "joined", { name: item.name || t("somebody") })));
+  const mark = (item, line) => show(line, face(item), h("bdi", null, t(item.cut ? `cut_${item.cut}` : "joined", { name: item.name || t("somebody") })));
   return { under, mark, working };
 }
+
+/** Who answers, if they show themselves. A page may forbid pictures of others; the name stands alone then. @param {Item} item */
+const face = ({ picture }) => picture && h("img", { class: "face", src: new URL(`../../pictures/${picture}`, import.meta.url).href, alt: "", width: 22, height: 22,
+  onerror: (/** @type {Event} */ event) => /** @type {HTMLElement} */ (event.target).remove() });
 
 /** The server says why a person did not come in English and by a code. @param {Item} item @returns {string | undefined} */
 const told = ({ role, error }) => (role === "notice" && /^handover_/.test(error) && t(error) !== error ? t(error) : undefined);

@@ -9,7 +9,7 @@
  * @property {string} [at] @property {number | null} [turn] @property {boolean} [partial] @property {any} [error]
  * @property {"sending" | "failed" | "sent" | "draft"} [status] @property {boolean} [queued] @property {string} [advice]
  * @property {number} [retryAfter] @property {boolean} [refused] @property {number} [order] @property {number} [sentAt] @property {number} [attempt]
- * @property {number} [seq] @property {string} [name] @property {number} [feedback] @property {boolean} [waiting] @property {{mid?: string, text: string, at?: string}[]} [earlier]
+ * @property {number} [seq] @property {string} [name] @property {string} [picture] @property {number} [feedback] @property {boolean} [waiting] @property {{mid?: string, text: string, at?: string}[]} [earlier]
  * @property {number} [after] @property {number} [until] of a gap: what is not here lies after the one event and before the other
  * @property {boolean} [failed] @property {boolean} [busy] @property {number} [tall] how high it was drawn
  * @property {any[]} [attachments] @property {any} [card] @property {string} [command] @property {boolean} [success] @property {boolean} [pending]
@@ -160,7 +160,7 @@ export class Conversation {
     const values = {
       mid: event.mid, role: event.role, text: event.text ?? "", at: event.at, turn: event.turn ?? null,
       partial: Boolean(event.partial), error: event.error ?? null, status: "sent", refused: false, attachments: event.attachments,
-      waiting: event.waiting, seq: event.event_seq, name: event.name, feedback: event.feedback ?? 0,
+      waiting: event.waiting, seq: event.event_seq, name: event.name, picture: event.picture, feedback: event.feedback ?? 0,
     };
     const former = event.replaces && this.items.find((item) => item.mid === event.replaces);
     if (former) {
@@ -208,7 +208,7 @@ export class Conversation {
   /** From the assistant to a person and back. @param {any} event */
   hand(event) {
     this.handover = event.state === "bot" ? null : event;
-    if (event.state === "human") this.place({ key: `h${event.event_seq}`, kind: "mark", rev: 1, name: event.name, at: event.at });
+    if (event.state === "human") this.place({ key: `h${event.event_seq}`, kind: "mark", rev: 1, name: event.name, picture: event.picture, at: event.at });
   }
 
   /** The place after the last message that a summary covers; the top of what is here when all of them are older. @param {any} event */

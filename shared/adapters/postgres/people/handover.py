@@ -36,6 +36,7 @@ from shared.core.identity.handover import (
     Told,
     Untold,
     event_payload,
+    shown_operator,
 )
 from shared.core.values.errors import LeaseLost
 from shared.core.values.messages import Block, blocks_to_json
@@ -88,10 +89,12 @@ class PostgresHandovers(PoolStore):
                 await _record(connection, session, operator_id, "take")
                 return moved
             await connection.execute(_TAKE, there["id"], operator_id, name)
-            shown: str = await connection.fetchval(_SHOWN_NAME, operator_id) or NAMELESS
-            event_seq = await _tell(connection, session_id, event_payload("human", name=shown))
+            shown = await _shown(connection, operator_id)
+            told = {"state": "human", **shown_operator(**shown)}
+            event_seq = await _tell(connection, session_id, told)
             await _record(connection, session, operator_id, "take")
-        return Moved(session_id=session_id, state="human", name=shown, event_seq=event_seq)
+        name = shown["name"] or NAMELESS
+        return Moved(session_id=session_id, state="human", name=name, event_seq=event_seq)
 
     @store_method
     async def release(
@@ -136,12 +139,12 @@ class PostgresHandovers(PoolStore):
                 return Reply(session_id=session_id, **dict(before), repeated=True)
             there = await connection.fetchrow(_OPEN, session_id)
             there = _refuse_others(there, operator_id)
-            name = there["shown_name"] or NAMELESS
+            shown = shown_operator(there["shown_name"], there["shown_picture"])
             place = await _place_of_reply(connection, session, there)
             row = place and await connection.fetchrow(
                 *_REPLY(
                     session_id=session_id, **place, blocks=blocks_to_json(blocks), tokens=tokens, key=key,
-                    cid=cid, payload={"cid": cid, "name": name},
+                    cid=cid, payload={"cid": cid, **shown},
                 )
             )  # fmt: skip
             if row is not None:
@@ -276,12 +279,11 @@ async def _begin(
         operator_id=operator_id, name=name,
     )  # fmt: skip
     await connection.execute(*begun)
-    shown_name = operator and await connection.fetchval(_SHOWN_NAME, operator_id)
-    shown = (shown_name or NAMELESS) if operator else ""
+    shown = await _shown(connection, operator_id) if operator else {}
     state: Literal["waiting", "human"] = "human" if operator else "waiting"
-    payload = event_payload(state, name=shown, reason=new.reason, asked_by=new.asked_by)
+    payload = event_payload(state, **shown, reason=new.reason, asked_by=new.asked_by)
     event_seq = await _tell(connection, session_id, payload)
-    return Moved(session_id=session_id, state=state, name=shown, event_seq=event_seq)
+    return Moved(session_id=session_id, state=state, name=payload.get("name", ""), event_seq=event_seq)
 
 
 async def _end(connection: Connection, session: Record, there: Record, by: End) -> Moved:
@@ -297,6 +299,12 @@ async def _end(connection: Connection, session: Record, there: Record, by: End) 
         )
     event_seq = await _tell(connection, session_id, event_payload("bot"))
     return Moved(session_id=session_id, state="bot", event_seq=event_seq, bot_has_turn=waits)
+
+
+async def _shown(connection: Connection, operator_id: int | None) -> dict[str, str]:
+    row = await connection.fetchrow(_SHOWN, operator_id)
+    assert row is not None
+    return dict(row)
 
 
 async def _tell(
@@ -343,10 +351,16 @@ SELECT id, public_id, archived_at, turn_epoch, answered_turn, next_turn, held_af
 """
 """A message, a claim or an answer waits for the end of this, and then reads the row as it is."""
 
-_SHOWN_NAME = "SELECT display_name FROM operators WHERE id = $1"
-_WITH_NAME = f"SELECT h.*, ({_SHOWN_NAME.replace('$1', 'h.operator_id')}) AS shown_name FROM handovers h"
-_OPEN = f"{_WITH_NAME} WHERE session_id = $1 AND ended_at IS NULL"
-_BY_KEY = f"{_WITH_NAME} WHERE call_key = $1"
+_SHOWN = """
+SELECT o.display_name AS name, coalesce(p.key, '') AS picture
+  FROM operators o LEFT JOIN operator_pictures p ON p.operator_id = o.id WHERE o.id = $1
+"""
+_SHOWN_AS = """
+SELECT h.*, coalesce(o.display_name, '') AS shown_name, coalesce(p.key, '') AS shown_picture FROM handovers h
+  LEFT JOIN operators o ON o.id = h.operator_id LEFT JOIN operator_pictures p ON p.operator_id = o.id
+"""
+_OPEN = f"{_SHOWN_AS} WHERE h.session_id = $1 AND h.ended_at IS NULL"
+_BY_KEY = f"{_SHOWN_AS} WHERE h.call_key = $1"
 _ASKED_LATELY = """
 SELECT count(*) FROM handovers
  WHERE session_id = $1 AND asked_by <> 'operator' AND asked_at > now() - interval '1 hour'

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import secrets
 from collections.abc import Mapping
@@ -22,6 +23,7 @@ from shared.adapters.postgres.schema.administration import (
     LoginPlace,
     LoginTries,
     Operator,
+    OperatorPicture,
     OperatorSession,
     OperatorStep,
 )
@@ -36,6 +38,7 @@ from shared.core.identity.operators import (
     UnknownOperator,
     check_display_name,
     check_operator_name,
+    check_picture,
     check_role,
 )
 
@@ -77,6 +80,29 @@ class OperatorAdmin(AdminStore):
         async with self._begin() as session:
             await session.exec(change)
             await session.audit("operator.display_name", by=by, about=by)
+
+    @store_method
+    async def set_picture(self, operator_id: int, content: bytes | None, *, by: str) -> str:
+        """What people see beside the name from the next word on, and its key; raises BadOperator."""
+        key = "" if content is None else hashlib.sha256(check_picture(content)).hexdigest()[:32]
+        async with self._begin() as session:
+            if content is None:
+                await session.exec(
+                    delete(OperatorPicture).where(col(OperatorPicture.operator_id) == operator_id)
+                )
+            else:
+                values = {"operator_id": operator_id, "key": key, "content": content}
+                new = insert(OperatorPicture).values(values)
+                await session.exec(new.on_conflict_do_update(index_elements=["operator_id"], set_=values))
+            await session.audit("operator.picture", by=by, about=by)
+        return key
+
+    @store_method
+    async def picture(self, key: str) -> bytes | None:
+        found: bytes | None = await self._pool.fetchval(
+            "SELECT content FROM operator_pictures WHERE key = $1 LIMIT 1", key
+        )
+        return found
 
     @store_method
     async def invite(self, name: str, role: str, *, by: str) -> Invitation:

@@ -55,6 +55,8 @@ class SignedIn:
     role: Role
     has_password: bool
     display_name: str = ""
+    picture: str = ""
+    """The key of what people see beside the name."""
     """What people see."""
     by_provider: bool = False
     """Known to an identity provider, which alone lets them in."""
@@ -216,6 +218,8 @@ class Operators:
         row = await self._pool.fetchrow(
             f"""WITH found AS (
                   SELECT s.token_hash, s.seen_at, o.id, o.name, o.role, o.display_name,
+                         coalesce((SELECT p.key FROM operator_pictures p WHERE p.operator_id = o.id), '')
+                           AS picture,
                          o.password_hash IS NOT NULL AS has_password, o.issuer IS NOT NULL AS by_provider
                     FROM operator_sessions s JOIN operators o ON o.id = s.operator_id
                    WHERE s.token_hash = $1 AND s.expires_at > now() AND o.disabled_at IS NULL
@@ -233,6 +237,7 @@ class Operators:
         return SignedIn(
             operator_id=row["id"], name=row["name"], role=row["role"], has_password=row["has_password"],
             by_provider=row["by_provider"], display_name=row["display_name"],
+            picture=row["picture"],
         )  # fmt: skip
 
     @store_method

@@ -195,6 +195,7 @@ ACTIONS: Mapping[str, Action] = {
     "alert_sends": Keep(why="states of messages to operators"),
     "leases": Keep(why="about processes"),
     "operators": Keep(why="operators are not people who talk"),
+    "operator_pictures": Keep(why="operators are not people who talk"),
     "operator_factors": Keep(why="operators are not people who talk; sealed keys and hashes"),
     "operator_steps": Keep(why="operators are not people who talk"),
     "operator_sessions": Keep(why="operators are not people who talk"),

@@ -123,6 +123,7 @@ RULES: Mapping[str, Rule] = {
     "telegram_bots": Stays(told="configuration"),
     "telegram_access": Stays(told="until an operator changes it"),
     "operators": Stays(told="configuration"),
+    "operator_pictures": Stays(told="configuration"),
     "operator_factors": Stays(told="configuration, encrypted"),
     "operator_steps": _expired("token_hash"),
     "api_keys": Sweep(

@@ -136,6 +136,19 @@ class Operator(SQLModel, table=True):
     """What people see; nobody but operators learns a login name."""
 
 
+class OperatorPicture(SQLModel, table=True):
+    """What people see of an operator beside the name, found by a key that tells nothing but its content."""
+
+    __tablename__ = "operator_pictures"
+    __table_args__ = (
+        CheckConstraint("key = left(encode(sha256(content), 'hex'), 32)", name="operator_picture_key"),
+        CheckConstraint("octet_length(content) BETWEEN 1 AND 40960", name="operator_picture_size"),
+    )
+    operator_id: int = field(big(key=True, to="operators.id"))
+    key: str = field(words())
+    content: bytes = field(digest())
+
+
 class OperatorSession(SQLModel, table=True):
     """A browser in which an operator is logged in."""
 

@@ -52,6 +52,8 @@ SELECT v.event_seq, v.kind, v.seq, v.turn_no, v.payload, v.at, e.author, e.block
 _RUNNING = """
 SELECT t.turn_no, t.state, j.id AS job_id, h.state AS held, h.asked_by, h.reason,
        (SELECT o.display_name FROM operators o WHERE o.id = h.operator_id) AS shown_name,
+       coalesce((SELECT p.key FROM operator_pictures p WHERE p.operator_id = h.operator_id), '')
+         AS shown_picture,
        coalesce(h.taken_at, h.asked_at) AS held_at, coalesce(j.started_at, now()) AS started_at,
        ARRAY (SELECT te.seq FROM turn_entries te JOIN entries e USING (session_id, seq)
                WHERE te.session_id = s.id AND te.turn_no > s.answered_turn + (t.state = 'claimed')::int
@@ -190,8 +192,9 @@ class PostgresEvents:
             state["run"] = {"turn": row["turn_no"], "state": run_state}
         if row["held"] is not None:
             told = event_payload(
-                row["held"], name=row["shown_name"] or "", reason=row["reason"], asked_by=row["asked_by"]
-            )
+                row["held"], name=row["shown_name"] or "", picture=row["shown_picture"],
+                reason=row["reason"], asked_by=row["asked_by"],
+            )  # fmt: skip
             state["handover"] = {**told, "at": iso(row["held_at"])}
         if row["job_id"] is not None:
             state["compaction"] = {

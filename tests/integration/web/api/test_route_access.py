@@ -82,6 +82,7 @@ async def request_of(server: Server, one: Operation, people: Crowd) -> tuple[str
         **{key: {"settings": {}} for key in ("changeSite", "checkSite")},
         **{key: {"name": "default"} for key in ("makeAgent", "makeSite")},
         "setDisplayName": {"display_name": "Anna"},
+        "setPicture": {"picture": "iVBORw0KGgo="},
         "allowOrigin": {"origin": "https://shop.example"},
     }
     sent: dict[str, Any] = {"params": given}

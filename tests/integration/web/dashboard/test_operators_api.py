@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 from uuid import uuid4
@@ -127,6 +128,35 @@ async def test_everybody_ends_their_own_logins_and_no_other(dashboard: Dashboard
     assert (await grace.get("/me"))["name"] == "Grace"
     await grace.http.close()
     await second.http.close()
+
+
+async def test_a_picture_is_shown_to_all_until_another_takes_its_place(dashboard: Dashboard) -> None:
+    first, second = (b"\x89PNG\r\n\x1a\n" + bytes(60), b"\xff\xd8\xff" + bytes(40_957))
+    keys = []
+    for content in (first, second):
+        body = {"picture": base64.b64encode(content).decode()}
+        status, told = await ask(dashboard, "PUT", "/me/picture", body)
+        assert status == 200
+        keys.append(told["picture"])
+        assert (await dashboard.get("/me"))["picture"] == told["picture"]
+    async with aiohttp.ClientSession() as nobody:
+        async with nobody.get(f"{dashboard.url}/pictures/{keys[0]}") as gone:
+            assert gone.status == 404
+        async with nobody.get(f"{dashboard.url}/pictures/{keys[1]}") as shown:
+            assert (shown.status, await shown.read()) == (200, second)
+            assert shown.headers["X-Content-Type-Options"] == "nosniff"
+            assert shown.headers["Content-Type"] == "image/jpeg"
+            assert "immutable" in shown.headers["Cache-Control"]
+    for wrong in (b"", b"GIF", b"<svg/>", first + bytes(40_960)):
+        body = {"picture": base64.b64encode(wrong).decode()}
+        status, told = await ask(dashboard, "PUT", "/me/picture", body)
+        assert (status, told["code"]) == (400, "bad_operator")
+    assert (await ask(dashboard, "PUT", "/me/picture", {"picture": "no base64 ÿ"}))[0] == 400
+    assert (await dashboard.get("/me"))["picture"] == keys[1]
+    assert (await ask(dashboard, "DELETE", "/me/picture"))[0] == 200
+    assert (await dashboard.get("/me"))["picture"] == ""
+    actions = await dashboard.pool.fetch("SELECT action FROM audit WHERE action = 'operator.picture'")
+    assert len(actions) == 3
 
 
 @pytest.mark.control("S13")
