@@ -12,6 +12,7 @@ from shared.adapters.models.token_counter import VocabularyCounter
 from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.people.handover import PostgresHandovers
 from shared.core.identity.handover import Moved, Reply
+from shared.ports import Announcer
 from shared.runtime.crash_points import ignore_crash_point
 from shared.services.tools.handover import HandoverService
 
@@ -29,9 +30,18 @@ class Unheard:
 class AtTheDesk:
     """One operator and one conversation."""
 
-    def __init__(self, pool: asyncpg.Pool[asyncpg.Record], session_id: int, operator_id: int) -> None:
+    def __init__(
+        self,
+        pool: asyncpg.Pool[asyncpg.Record],
+        session_id: int,
+        operator_id: int,
+        announcer: Announcer | None = None,
+    ) -> None:
         self._desk = HandoverService(
-            PostgresHandovers(pool), Unheard(), VocabularyCounter(), crash_point=ignore_crash_point
+            PostgresHandovers(pool),
+            announcer or Unheard(),
+            VocabularyCounter(),
+            crash_point=ignore_crash_point,
         )
         self._session_id, self._operator_id = session_id, operator_id
 
@@ -41,12 +51,17 @@ class AtTheDesk:
     async def record_reply(self, text: str, *, cid: str) -> Reply:
         return await self._desk.reply(self._session_id, operator_id=self._operator_id, cid=cid, text=text)
 
+    async def say_typing(self) -> None:
+        await self._desk.say_typing(self._session_id, operator_id=self._operator_id)
+
     async def release(self) -> Moved:
         return await self._desk.release(self._session_id, operator_id=self._operator_id)
 
 
 @asynccontextmanager
-async def at_the_desk(database_url: str, chat: int) -> AsyncIterator[AtTheDesk]:
+async def at_the_desk(
+    database_url: str, chat: int, announcer: Announcer | None = None
+) -> AsyncIterator[AtTheDesk]:
     """For the conversation of a chat."""
     pool = await open_pool(database_url, size=2)
     try:
@@ -56,6 +71,6 @@ async def at_the_desk(database_url: str, chat: int) -> AsyncIterator[AtTheDesk]:
                VALUES ('login ' || $1, 'operator', 'Anna') RETURNING id""",
             str(chat),
         )
-        yield AtTheDesk(pool, session_id, operator_id)
+        yield AtTheDesk(pool, session_id, operator_id, announcer)
     finally:
         await pool.close()

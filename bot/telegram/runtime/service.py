@@ -37,7 +37,7 @@ from bot.telegram.outbound.delivery_context import DeliveryContext
 from bot.telegram.outbound.delivery_texts import ChatDeliveryTexts
 from bot.telegram.outbound.handover_notices import HandoverNotices
 from bot.telegram.outbound.native_drafts import AnswerForm
-from bot.telegram.outbound.notifier import Notifier
+from bot.telegram.outbound.notifier import Notifier, get_chat_target
 from bot.telegram.outbound.summary_notices import SummaryNotices
 from bot.telegram.runtime.bot_runner import BotRunner, make_steady_clock
 from bot.telegram.runtime.lease_guard import LeaseGuard
@@ -47,7 +47,7 @@ from shared.bootstrap.app import App
 from shared.config.bots import BotConfig
 from shared.config.settings import Settings
 from shared.core.values.errors import StorageUnavailable
-from shared.ports import TURN_DUE
+from shared.ports import TURN_DUE, TYPING
 from shared.runtime.tasks import BackgroundTasks
 from shared.services.admin.alert_sender import SEND_SECONDS, AlertSender
 
@@ -155,10 +155,21 @@ class TelegramService:
             runner.wake()
 
     async def _listen(self) -> None:
-        """A turn of one of our chats may wait behind one that another channel has just answered."""
+        """A turn of one of our chats may wait behind one that another channel has just answered; and a human
+        who has the conversation writes."""
         async for _, message in self._app.announcer.listen():
             if message.get("t") == TURN_DUE["t"]:
                 self._answering.wake()
+            elif message.get("t") == TYPING["t"] and isinstance(address := message.get("address"), int):
+                self._tasks.start(self._show_typing(address))
+
+    async def _show_typing(self, address_id: int) -> None:
+        try:
+            place = await self._stores.telegram_chats.place(address_id)
+        except StorageUnavailable:
+            return  # It is passing: the next key pressed says it again.
+        if place is not None and not place.unreachable and place.bot_id in self._held():
+            await self._senders[place.bot_id].send_typing(get_chat_target(place))
 
     def _held(self) -> list[int]:
         return [bot_id for bot_id, runner in self._runners.items() if runner.is_serving]

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from shared.core.commands.commands import BadArguments
-from shared.core.commands.texts.memory import MemoryTexts
 from shared.core.context.memory import BadNote, note_from, search_stems
 from shared.core.context.notes import NewNote, NoteResult, NotesFound, NoteSource
 from shared.services.commands.command_call import (
@@ -20,6 +19,8 @@ from shared.services.commands.command_call import (
 
 LISTED = 20
 _NUMBER = re.compile(r"[1-9][0-9]{0,3}")
+_NOTES = re.compile(r"#[0-9]{1,18}( #[0-9]{1,18})*")
+"""What a button below a preview says: a number below an older one would name another note."""
 _YES = frozenset({"yes", "ja"})
 _OWN_IMPORTANCE = 8
 _WHAT_CHARS = 300
@@ -84,6 +85,8 @@ class MemoryCommands:
                 return await self._confirmed(call, number=None)
             case [number] if _NUMBER.fullmatch(number):
                 return await self._confirmed(call, number=int(number))
+            case _ if _NOTES.fullmatch(call.args):
+                return await self._erase(call, [int(one[1:]) for one in words])
             case _:
                 return await self._preview(call)
 
@@ -94,21 +97,20 @@ class MemoryCommands:
         if not found.notes:
             return False, texts.nothing_about(call.args)
         await self._shown(call, "forget", found)
-        choices = [Choice(label=f"{number}", args=f"{number}") for number in range(1, len(found.notes) + 1)]
-        every = Choice(label=call.texts.erase_these, args="yes")
+        marks = [f"#{note.id}" for note in found.notes]
+        choices = [Choice(label=f"{number}", args=mark) for number, mark in enumerate(marks, 1)]
+        every = Choice(label=call.texts.erase_these, args=" ".join(marks))
         words = texts.preview(found.notes, total=found.total)
         return True, Offering(words, [*(choices if len(choices) > 1 else []), every])
 
     async def _confirmed(self, call: CommandInvocation, *, number: int | None) -> CommandReply:
-        texts = call.texts.memory
         ids = await self._notes.take_list(call.session_id, call.address_id or 0, number=number)
-        if ids is None:
-            return False, texts.no_list
-        erased = await self._notes.erase(await self._notes.load_owner(call.session_id), ids)
-        return True, self._report(texts, erased)
+        return (False, call.texts.memory.no_list) if ids is None else await self._erase(call, ids)
 
-    def _report(self, texts: MemoryTexts, erased: int) -> str:
-        return " ".join([texts.erased(erased), texts.stays, texts.everything_too])
+    async def _erase(self, call: CommandInvocation, ids: Sequence[int]) -> CommandReply:
+        texts = call.texts.memory
+        erased = await self._notes.erase(await self._notes.load_owner(call.session_id), ids)
+        return True, " ".join([texts.erased(erased), texts.stays, texts.everything_too])
 
     async def _shown(self, call: CommandInvocation, purpose: str, found: NotesFound) -> None:
         await self._notes.store_list(

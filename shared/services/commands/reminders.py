@@ -22,7 +22,8 @@ from shared.services.commands.command_call import (
 )
 from shared.services.tools.reminders import resolve_zone
 
-_VERB = re.compile(r"(?:(cancel)|(pause)|(resume))\s+([1-9][0-9]{0,3})", re.IGNORECASE)
+_VERB = re.compile(r"(?:(cancel)|(pause)|(resume))\s+([1-9][0-9]{0,3}|#[0-9]{1,18})", re.IGNORECASE)
+"""A button says a reminder's id: a number below an older list would name another one."""
 
 
 class ReminderCommandStore(Protocol):
@@ -72,8 +73,9 @@ class ReminderCommands:
         waiting = [self._shown(one) for one in found if one.state == "pending"]
         failed = [self._shown(one) for one in found if one.state == "failed"]
         words = texts.reminders(waiting, failed) if waiting or failed else texts.no_reminders
+        ids = [one.id for one in found if one.state == "pending"]
         choices = [
-            Choice(label=texts.reminder_choice(verb=verb, number=number), args=f"{verb} {number}")
+            Choice(label=texts.reminder_choice(verb=verb, number=number), args=f"{verb} #{ids[number - 1]}")
             for number, one in enumerate(waiting, 1)
             for verb in _possible(one)
         ]
@@ -88,11 +90,11 @@ class ReminderCommands:
                 "/reminders is sent alone, or with cancel, pause or resume and a number: /reminders cancel 2"
             )
         verb: ReminderVerb = "cancel" if meant[1] else "pause" if meant[2] else "resume"
-        number = int(meant[4])
         waiting = [
             one for one in await self._store.list_for_session(call.session_id) if one.state == "pending"
         ]
-        found = waiting[number - 1] if number <= len(waiting) else None
+        named = {f"#{one.id}": one for one in waiting} | {f"{n}": one for n, one in enumerate(waiting, 1)}
+        found = named.get(meant[4])
         success, words = await self._change(call, verb, found)
         # The numbers may be others now.
         return success, await self._render(call, after=words) if success else words

@@ -95,7 +95,7 @@ class HandoverServiceStore(Protocol):
     ) -> Reply: ...
     async def list_handovers(self, state: Literal["waiting", "human"] | None = None) -> Sequence[Listed]: ...
     async def find_session(self, public_id: UUID) -> int | None: ...
-    async def check_taken(self, session_id: int, *, operator_id: int) -> None: ...
+    async def place_of_taken(self, session_id: int, *, operator_id: int) -> tuple[str, int]: ...
 
 
 class AskHumanTool:
@@ -218,9 +218,11 @@ class HandoverService:
         return reply
 
     async def say_typing(self, session_id: int, *, operator_id: int) -> None:
-        """Every screen of the person shows it for some seconds. Raises NotTaken, TakenByOther."""
-        await self._store.check_taken(session_id, operator_id=operator_id)
+        """Every screen and the chat of the person show it for some seconds. Raises NotTaken, TakenByOther."""
+        channel, address_id = await self._store.place_of_taken(session_id, operator_id=operator_id)
         await self._announcer.announce(session_id, TYPING)
+        if channel != "web":
+            await self._announcer.announce(ALL_PROCESSES, {**TYPING, "address": address_id})
 
     async def _store_after_running_answer(self, store: Callable[[], Awaitable[Reply]]) -> Reply:
         loop = asyncio.get_running_loop()

@@ -14,6 +14,7 @@ from shared.adapters.postgres.people.account_links import PostgresAccountLinks
 from shared.core.context.notes import NewNote
 from shared.core.identity.people import Joined
 from shared.ports import ToolContext, ToolSpec
+from shared.services.commands.command_service import CommandResult
 from tests.kit.app_driver import Visit, running_app, settings_for, visit
 from tests.kit.fakes.messages_api.harness import RunningFake
 
@@ -354,3 +355,24 @@ async def test_notes_of_a_party_that_was_merged_go_on_with_the_other(
     assert "Otto collects stamps" in await prompted(provider)
     assert "Otto collects stamps" in (await command(guest, "memory"))[1]
     assert (await command(guest, "remember", "Otto collects stamps from Norway!"))[1].startswith("I know")
+
+
+async def test_a_button_below_an_older_preview_erases_the_note_that_it_stood_for(guest: Visit) -> None:
+    async def run(name: str, args: str) -> CommandResult:
+        return await guest.app.commands.run(
+            session_id=guest.session_id, address_id=guest.address_id, name=name, args=args
+        )
+
+    for text in ("Anna drinks green tea.", "The tea stands in the kitchen.", "The boat leaks."):
+        await run("remember", text)
+    older = await run("forget", "tea")
+    await run("forget", "boat")
+    shown = [line for line in older.result.splitlines() if "1." in line]
+    assert [one.label for one in older.choices] == ["1", "2", "Erase these"]
+    assert "Erased" in (await run("forget", older.choices[0].args)).result
+    kept = [row["text"] for row in await guest.app.pool.fetch("SELECT text FROM notes WHERE text <> ''")]
+    assert len(kept) == 2
+    assert "The boat leaks." in kept
+    assert not [text for text in kept if text in shown[0]]
+    await run("forget", older.choices[2].args)
+    assert await guest.one("SELECT array_agg(text) FROM notes WHERE text <> ''") == ["The boat leaks."]

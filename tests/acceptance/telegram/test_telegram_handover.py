@@ -11,6 +11,7 @@ import asyncpg
 import pytest
 
 from shared.adapters.postgres.operations.invariants import check_invariants
+from shared.adapters.redis.announcer import RedisAnnouncer
 from tests.kit.fakes.bot_api import Person, running_bot_api
 from tests.kit.operator_driver import at_the_desk
 from tests.kit.telegram.bot_process import TelegramHouse, telegram_house
@@ -79,6 +80,20 @@ async def test_the_operator_writes_and_the_assistant_goes_on_afterwards(
     texts = (await ada.screen()).texts
     assert sum("tomorrow" in text for text in texts) == 1
     assert sum("answers here again" in text for text in texts) == 1
+
+
+async def test_the_chat_shows_that_the_operator_writes(house: TelegramHouse, number: int) -> None:
+    ada = await talks(house, number)
+    announcer = RedisAnnouncer(house.redis_url)
+    async with at_the_desk(house.database_url, ada.id, announcer) as desk:
+        await desk.take_over()
+        assert not (await ada.screen()).is_typing
+        await desk.say_typing()
+        await ada.sees(lambda screen: screen.is_typing)
+        await desk.record_reply("It arrives tomorrow.", cid="r1")
+        await ada.sees("It arrives tomorrow.")
+        await desk.release()
+    await announcer.close()
 
 
 async def test_nobody_coming_is_said_in_the_chat(house: TelegramHouse, number: int) -> None:

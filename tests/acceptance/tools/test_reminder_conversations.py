@@ -183,7 +183,8 @@ async def test_the_list_shows_what_waits_and_one_of_it_can_be_cancelled(
         return done.result
 
     shown = await guest.app.commands.run(session_id=guest.session_id, address_id=None, name="reminders")
-    assert [(one.label, one.args) for one in shown.choices] == [("Cancel 1", "cancel 1")]
+    number = await guest.app.pool.fetchval("SELECT id FROM reminders")
+    assert [(one.label, one.args) for one in shown.choices] == [("Cancel 1", f"cancel #{number}")]
     await guest.app.pool.execute("UPDATE reminders SET repeat = 'week/1/mon/09:00'")
     shown = await guest.app.commands.run(
         session_id=guest.session_id, address_id=None, name="reminders", args="pause 1", language="de"
@@ -196,7 +197,8 @@ async def test_the_list_shows_what_waits_and_one_of_it_can_be_cancelled(
     assert "no such reminder" in await said("cancel 2")
     assert "/reminders cancel 2" in await said("please")
     nothing = "No reminders wait. Ask me in your own words to remind you of something."
-    assert await said("cancel 1") == f"Cancelled: “call Anna about the boat”\n\n{nothing}"
+    assert "no such reminder" in await said(f"cancel #{number + 1}")
+    assert await said(f"cancel #{number}") == f"Cancelled: “call Anna about the boat”\n\n{nothing}"
     assert await said() == nothing
     await comes_due(guest)
     assert await looked(guest) == "I will remind you."

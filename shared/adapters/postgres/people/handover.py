@@ -188,9 +188,12 @@ class PostgresHandovers(PoolStore):
         return tuple(Listed(**{**dict(row), **{name: str(row[name]) for name in ids}}) for row in rows)
 
     @store_method
-    async def check_taken(self, session_id: int, *, operator_id: int) -> None:
-        """Raises NotTaken, TakenByOther."""
-        _refuse_others(await self._pool.fetchrow(_OPEN, session_id), operator_id)
+    async def place_of_taken(self, session_id: int, *, operator_id: int) -> tuple[str, int]:
+        """The channel and the address that the operator's next words go to. Raises NotTaken, TakenByOther."""
+        there = _refuse_others(await self._pool.fetchrow(_OPEN, session_id), operator_id)
+        place = await self._pool.fetchrow(_PLACE, session_id, there["address_id"])
+        assert place is not None
+        return place["channel"], place["address_id"]
 
     @store_method
     async def find_session(self, public_id: UUID) -> int | None:
