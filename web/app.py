@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -14,8 +14,6 @@ from shared.adapters.postgres.db.wellness import storage_limiter
 from shared.bootstrap.foundation import SystemClock
 from shared.bootstrap.stores import Stores
 from shared.config.settings import Settings
-from shared.core.commands.commands import COMMANDS
-from shared.core.commands.texts import LANGUAGES, command_texts, described
 from shared.runtime.crash_points import CrashPoint
 from shared.runtime.tasks import BackgroundTasks
 from shared.services.admin.context_inspector import ContextInspector
@@ -31,7 +29,7 @@ from web.auth.visitors import Visitors
 from web.chat.socket_chat import chat
 from web.dashboard.access import DESK, guarded
 from web.operations import DESCRIPTION, FOR_VISITORS, scope_of
-from web.parts import PARTS, Commanding, CommandShown, Handler, ModelShown, Parts, Talking
+from web.parts import PARTS, Commanding, Handler, ModelShown, Parts, Talking
 from web.rest.calls import open_doors
 from web.security import MAX_BODY_BYTES, guard
 from web.server.hub import Announcements, Hub
@@ -82,7 +80,6 @@ def make_parts(
     *,
     model: ModelShown,
     limits: ClientLimits | None = None,
-    command_table: Sequence[CommandShown] | None = None,
 ) -> Parts:
     """`limits` for everybody replaces the usual ones, those of a person's own machine too."""
     settings, tasks = services.settings, BackgroundTasks()
@@ -99,7 +96,6 @@ def make_parts(
         settings=settings,
         conversation=services.sessions,
         commands=services.commands,
-        command_table=web_commands() if command_table is None else command_table,
         model=model,
         exporting=DataExporter(store=stores.export, clock=SystemClock()),
         stores=stores,
@@ -170,22 +166,6 @@ def make_web_app(services: Services, parts: Parts) -> web.Application:
 def screens(app: web.Application) -> dict[str, int]:
     """Open ones, by kind."""
     return {"chat": app[PARTS].hub.screens, "desk": app[DESK].open_streams()}
-
-
-def web_commands() -> tuple[CommandShown, ...]:
-    return tuple(
-        CommandShown(
-            name=command.name,
-            description=command.description,
-            args=command.args,
-            public="public" in command.audiences,
-            arguments=command.arguments,
-            translated={language: described(command, language) for language in LANGUAGES},
-            sections={language: command_texts(language).sections[command.section] for language in LANGUAGES},
-        )
-        for command in COMMANDS
-        if "web" in command.channels and command.who == "person"
-    )
 
 
 def start_parts(parts: Parts, *, counts: Counts | None = None) -> None:

@@ -28,7 +28,7 @@ async def describe(call: Call) -> Reply:
     if not kept:
         from web.rest.openapi import document
 
-        kept.append(to_json(await asyncio.to_thread(document, OPERATIONS, call.parts.command_table)))
+        kept.append(to_json(await asyncio.to_thread(document, OPERATIONS)))
     headers = {"Cache-Control": "no-store", **await cross_origin_headers(call.request)}
     return web.json_response(text=kept[0], headers=headers)
 

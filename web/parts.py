@@ -10,9 +10,9 @@ from aiohttp import web
 
 from shared.bootstrap.stores import Stores
 from shared.config.settings import Settings
-from shared.core.commands.arguments import Argument, arguments_schema
-from shared.core.commands.commands import Audience
+from shared.core.commands.commands import Audience, Command, commands_for
 from shared.core.session.events import Accepted, ContextMeasured, Inbound
+from shared.locales import catalogue
 from shared.ports import StorageLimiter
 from shared.runtime.crash_points import CrashPoint
 from shared.runtime.tasks import BackgroundTasks
@@ -77,33 +77,15 @@ def audience_of(word: str) -> Audience:
     return "personal" if word == "personal" else "public"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommandShown:
-    """A command as lists show it."""
-
-    name: str
-    description: str
-    args: str = ""
-    public: bool = False
-    """Allowed where an operator's visitors talk."""
-    translated: Mapping[str, str] = field(default_factory=dict)
-    """Descriptions by language, two letters."""
-    arguments: tuple[Argument, ...] = ()
-    sections: Mapping[str, str] = field(default_factory=dict)
-    """What it stands among in a list, by language."""
-
-    def entry(self, language: str = "", *, typed: bool = False) -> dict[str, Any]:
-        """`typed` for programs, which give arguments by name."""
-        description = self.translated.get(language[:2].lower(), self.description)
-        entry: dict[str, Any] = {"name": self.name, "description": description}
-        if self.args:
-            entry["args"] = self.args
-        if not typed:
-            entry["section"] = self.sections.get(language[:2].lower(), self.sections.get("en", ""))
-        if typed:
-            entry["arguments"] = arguments_schema(self.arguments)
-            entry["required"] = [one.name for one in self.arguments if one.required]
-        return entry
+def list_entry(command: Command, language: str = "", *, typed: bool = False) -> dict[str, Any]:
+    """A command as lists show it; `typed` for programs, which give arguments by name."""
+    entry: dict[str, Any] = {"name": command.name, "description": command.describe(language)}
+    if command.args:
+        entry["args"] = command.args
+    if not typed:
+        return {**entry, "section": catalogue("commands", language).say(f"section_{command.section}")}
+    required = [one.name for one in command.arguments if one.required]
+    return {**entry, "arguments": command.schema(), "required": required}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +107,6 @@ class Parts:
     settings: Settings
     conversation: Talking
     commands: Commanding
-    command_table: Sequence[CommandShown]
     model: ModelShown
     exporting: DataExporter
     stores: Stores
@@ -159,14 +140,10 @@ class Parts:
             "streams": self.stream_windows, "keys": self.key_windows, **self.uploads.windows,
         }  # fmt: skip
 
-    def commands_for(self, audience: str, *, site: Site | None = None) -> list[CommandShown]:
+    def commands_for(self, audience: str, *, site: Site | None = None) -> tuple[Command, ...]:
         """What this audience may ask for here; nobody is offered a human who is not there."""
-        human = self.settings.has_handover and (site is None or site.config.handover)
-        return [
-            one
-            for one in self.command_table
-            if (one.public or audience != "public") and (human or one.name != "human")
-        ]
+        humans = self.settings.has_handover and (site is None or site.config.handover)
+        return commands_for(channel="web", audience=audience_of(audience), humans=humans)
 
     def wait_of_newcomer(self, request: web.Request) -> float:
         """0 when one more may begin who was never here, else the seconds until then."""

@@ -84,7 +84,7 @@ ANSWERS: dict[str, dict[str, object]] = {
     "slowly": {"text": SLOW_ANSWER, "pace_ms": 150},
     "leisurely": {"text": SLOW_ANSWER, "pace_ms": 500},
 }
-UNCERTAIN = get_texts("en").uncertain
+UNCERTAIN = get_texts("en").say("uncertain")
 TOLD_SECONDS = 5.0
 GONE_SECONDS = 30.0
 SECONDS_TO_END = 15.0

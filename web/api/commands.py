@@ -14,12 +14,13 @@ from pydantic import ConfigDict, Field, with_config
 from typing_extensions import TypedDict
 
 from shared.core.commands.arguments import typed_words
+from shared.core.commands.commands import Command
 from shared.core.values.errors import EvertalkError, StorageUnavailable, UnknownSession
 from web.auth.api_key_auth import API, ONLY_IN_PERSON, known_as, reached_by_key, record
 from web.auth.visitors import Known
 from web.chat.socket_session import COMMAND_SECONDS, UnknownCommand, result_payload
 from web.dashboard.access import DESK, signed_in
-from web.parts import PARTS, CommandShown, Parts, audience_of
+from web.parts import PARTS, Parts, audience_of
 from web.protocol import wire
 from web.rest.arguments import Json, Shape
 from web.rest.calls import Call, nobody_known
@@ -192,7 +193,7 @@ async def _any_session(request: web.Request, session_id: Any) -> Known:
     return await known_as(request, reached)
 
 
-def _offered(parts: Parts, name: str, asker: Asker) -> CommandShown:
+def _offered(parts: Parts, name: str, asker: Asker) -> Command:
     if name in ONLY_IN_PERSON and (asker.key or asker.operator is not None):
         raise HttpRefusal(403, "only_in_person", "Only the person whose conversation it is may do that.")
     for command in parts.commands_for(asker.audience, site=asker.known.site):

@@ -29,6 +29,6 @@ async def export(call: Call, *, wanted: Format = "md") -> Reply:
     exporting = call.parts.exporting
     headers = {**HEADERS, "Cache-Control": "no-store", **await cross_origin_headers(call.request)}
     return await send_file(
-        call.request, exporting.stream(call.session_id, kind), name=exporting.build_file_name(kind),
-        kind=MIME[kind], headers=headers,
+        call.request, exporting.stream(call.session_id, kind, language=call.language),
+        name=exporting.build_file_name(kind), kind=MIME[kind], headers=headers,
     )  # fmt: skip

@@ -9,9 +9,10 @@ from uuid import UUID
 from typing_extensions import TypedDict
 
 from shared.adapters.postgres.people.api_keys import ApiKey
+from shared.core.commands import commands
 from web.auth.api_key_auth import KEY, ONLY_IN_PERSON
 from web.auth.visitors import Site
-from web.parts import CommandShown, Parts
+from web.parts import Parts, list_entry
 from web.rest.arguments import BadField
 from web.rest.calls import Call
 from web.rest.kinds import Limit, Thing, read_mid, told
@@ -41,10 +42,10 @@ async def list_commands(call: Call) -> Reply:
         offered = parts.commands_for(known.audience, site=known.site)
     else:
         offered = await _for_anyone(parts, request.get(KEY))
-    return {"commands": [command.entry(call.language, typed=True) for command in offered]}
+    return {"commands": [list_entry(command, call.language, typed=True) for command in offered]}
 
 
-async def _for_anyone(parts: Parts, key: ApiKey | None) -> list[CommandShown]:
+async def _for_anyone(parts: Parts, key: ApiKey | None) -> tuple[commands.Command, ...]:
     """What everybody may; for a key, what its site allows."""
     site = None
     if key is not None and key.site is not None:
@@ -52,7 +53,7 @@ async def _for_anyone(parts: Parts, key: ApiKey | None) -> list[CommandShown]:
         site = (await parts.visitors.sites()).get(key.site, Site(audience="public"))
     public = "public" in (parts.settings.profile, site.audience if site is not None else "")
     offered = parts.commands_for("public" if public else "personal", site=site)
-    return [one for one in offered if key is None or one.name not in ONLY_IN_PERSON]
+    return tuple(one for one in offered if key is None or one.name not in ONLY_IN_PERSON)
 
 
 @room.on(

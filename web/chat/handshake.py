@@ -12,7 +12,7 @@ from shared.config.sites import build_public_config
 from shared.core.values.errors import BadInput, StorageUnavailable
 from web.auth.visitors import Known, NobodyYet, Site, UnknownToken, describe
 from web.chat.socket_session import STEP_SECONDS, Closed, away
-from web.parts import Parts
+from web.parts import Parts, list_entry
 from web.protocol import wire
 from web.server.hub import Subscriber
 from web.server.rate_limits import ClientLimits
@@ -138,7 +138,7 @@ def welcome_nobody(parts: Parts, nobody: NobodyYet, locale: str) -> wire.Frame:
 def _offers(parts: Parts, site: Site, audience: str, locale: str) -> dict[str, Any]:
     return {
         "audience": audience,
-        "commands": [one.entry(locale) for one in parts.commands_for(audience, site=site)],
+        "commands": [list_entry(one, locale) for one in parts.commands_for(audience, site=site)],
         "model": {"name": "" if audience == "public" else parts.model.name, "offline": parts.model.offline},
         "files": parts.uploads.offered(site, audience),
     }

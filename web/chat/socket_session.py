@@ -11,7 +11,7 @@ import structlog
 
 from shared.core.commands.arguments import typed_words
 from shared.core.commands.commands import nearest_commands
-from shared.core.commands.texts import command_texts
+from shared.core.commands.texts import did_you_mean
 from shared.core.values.errors import (
     BadInput,
     EvertalkError,
@@ -19,6 +19,7 @@ from shared.core.values.errors import (
     SessionMoved,
     StorageUnavailable,
 )
+from shared.locales import catalogue
 from web.auth.site_tokens import BadIdentity, StillAnswering
 from web.auth.visitors import Known, UnknownSite, UnknownToken
 from web.chat.message_intake import check_messages, inbound_of, store, tell
@@ -281,7 +282,7 @@ class SocketSession:
         offered = {one.name: one for one in self._parts.commands_for(known.audience, site=known.site)}
         if name not in offered:
             nearest = nearest_commands(name, offered)
-            raise UnknownCommand(name, advice=command_texts(self._language).did_you_mean(nearest))
+            raise UnknownCommand(name, advice=did_you_mean(nearest, catalogue("commands", self._language)))
         for value in () if isinstance(args, str) else args.values():
             wire.clean(value if isinstance(value, str) else "")
         words = args if isinstance(args, str) else typed_words(name, offered[name].arguments, args)

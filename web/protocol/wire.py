@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Never
 
-from shared.core.commands.public_messages import PUBLIC_ADVICE, advice_for_public
+from shared.core.commands.public_messages import advice_for_public
 from shared.core.memory.search import MessageHit
 from shared.core.session.client_payloads import iso
 from shared.core.session.events import Accepted, ContextMeasured, Organizing, RunEnded
@@ -360,7 +360,7 @@ def for_public(frame: Mapping[str, Any]) -> Mapping[str, Any]:
     if frame["t"] in HIDDEN_FROM_PUBLIC:
         return hidden(frame["event_seq"])
     if frame["t"] == "msg" and "error" in frame:
-        return {**frame, "text": advice_for_public(frame["error"], frame.get("text", ""))}
+        return {**frame, "text": advice_for_public(frame["error"]) or frame.get("text", "")}
     return frame
 
 
@@ -381,8 +381,8 @@ def judged(cid: str, mid: str, *, repeated: bool) -> Frame:
 
 def error(failure: EvertalkError, *, cid: str | None = None, public: bool = False) -> Frame:
     """Only what a person may see: the kind of error and advice, never the reason."""
-    advice = advice_for_public(failure.code, failure.advice) if public else failure.advice
-    plain = public and failure.code in PUBLIC_ADVICE
+    plain = advice_for_public(failure.code) if public else ""
+    advice = plain or failure.advice
     frame: Frame = {
         "t": "error",
         "code": failure.code,

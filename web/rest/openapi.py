@@ -7,8 +7,8 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from shared.core.commands.commands import commands_for
 from shared.core.identity.api_keys import SCOPES
-from web.parts import CommandShown
 from web.rest.arguments import Untitled, arguments_of, model_of
 from web.rest.kinds import Error
 from web.rest.operation import JSON, Operation
@@ -47,8 +47,10 @@ _OF = {
     "schema": {"type": "string", "format": "uuid"},
 }  # fmt: skip
 
+_COMMANDS = commands_for(channel="web", audience="personal")
 
-def document(operations: Sequence[Operation], commands: Sequence[CommandShown]) -> dict[str, Any]:
+
+def document(operations: Sequence[Operation]) -> dict[str, Any]:
     """Every model is made for it, which takes a moment."""
     described = [one for one in operations if one.group]
     bodies = {one: kind for one in described if (kind := _body_of(one)) is not None}
@@ -59,12 +61,12 @@ def document(operations: Sequence[Operation], commands: Sequence[CommandShown]) 
     schemas = {number: schema for (number, _), schema in found.items()}
     components = shared["$defs"]
     if "CommandCall" in components:
-        _add_arguments(components["CommandCall"]["properties"], commands)
+        _add_arguments(components["CommandCall"]["properties"])
     paths: dict[str, dict[str, Any]] = {}
     for one in described:
         place, method = paths.setdefault(one.path, {}), one.method.lower()
         body = schemas.get(id(bodies[one])) if one in bodies else None
-        told = _operation(one, schemas, body, commands)
+        told = _operation(one, schemas, body)
         place[method] = _together(place[method], told) if method in place else told
     return {
         "openapi": VERSION,
@@ -96,9 +98,7 @@ def _body_of(one: Operation) -> Any:
     return model_of.__wrapped__(one, body=True) if inside else None
 
 
-def _operation(
-    one: Operation, schemas: Mapping[int, Schema], body: Schema | None, commands: Sequence[CommandShown]
-) -> dict[str, Any]:
+def _operation(one: Operation, schemas: Mapping[int, Schema], body: Schema | None) -> dict[str, Any]:
     described: dict[str, Any] = {
         "operationId": one.name,
         "summary": one.told,
@@ -107,7 +107,7 @@ def _operation(
         "security": _security(one),
         "responses": {**_answers(one, schemas), **_refusals(one, body)},
     }
-    if parameters := _parameters(one, commands):
+    if parameters := _parameters(one):
         described["parameters"] = parameters
     if one.takes != JSON:
         body = {"type": "string", "format": "binary"}
@@ -150,7 +150,7 @@ def _security(one: Operation) -> list[dict[str, list[str]]]:
     return [*ways, {"operator": [one.role]}] if one.role else ways
 
 
-def _parameters(one: Operation, commands: Sequence[CommandShown]) -> list[dict[str, Any]]:
+def _parameters(one: Operation) -> list[dict[str, Any]]:
     asked = {each.wire_name: each.place for each in arguments_of(one) if each.place != "body"}
     parameters: list[dict[str, Any]] = [_OF] if one.names_session else []
     if not asked:
@@ -159,7 +159,7 @@ def _parameters(one: Operation, commands: Sequence[CommandShown]) -> list[dict[s
     for name, place in asked.items():
         shape = _given(schema["properties"][name])
         if (one.name, place) == ("runCommand", "path"):
-            shape["enum"] = [command.name for command in commands]
+            shape["enum"] = [command.name for command in _COMMANDS]
         words = shape.pop("description", "")
         parameters.append({"name": name, "in": place, "description": words, "schema": shape})
         if place == "path":
@@ -195,14 +195,13 @@ def _refusals(one: Operation, body: Schema | None) -> dict[str, Any]:
     return {str(status): {"description": _REFUSED[status], "content": error} for status in sorted(statuses)}
 
 
-def _add_arguments(fields: dict[str, Schema], commands: Sequence[CommandShown]) -> None:
+def _add_arguments(fields: dict[str, Schema]) -> None:
     """One shape for all: which arguments are whose, `GET /api/v1/commands` says and each description here."""
-    for command in commands:
-        for argument in command.arguments:
-            kind = argument.schema()
+    for command in _COMMANDS:
+        for name, kind in command.schema().items():
             told = f"/{command.name}: {kind.pop('description')}"
-            known = fields.get(argument.name)
-            fields[argument.name] = (
+            known = fields.get(name)
+            fields[name] = (
                 {**kind, "description": told}
                 if known is None
                 else {"type": known["type"], "description": f"{known['description']}; {told}"}

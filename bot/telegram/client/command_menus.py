@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from shared.core.commands.commands import Audience, Command, commands_for
-from shared.core.commands.texts import described
+from shared.locales import ENGLISH, list_languages
 
 Scope = Literal["all_private_chats", "all_group_chats", "all_chat_administrators"]
 """`type` of the Bot API's BotCommandScope."""
@@ -28,6 +28,11 @@ class CommandMenu:
     """Names without the slash, and descriptions."""
 
 
+def list_menu_languages() -> tuple[str, ...]:
+    """Telegram knows languages by two letters: of those that share them, the first is shown."""
+    return ("", *dict.fromkeys(language[:2] for language in list_languages() if language != ENGLISH))
+
+
 def build_command_menus(audience: Audience, *, humans: bool = True) -> tuple[CommandMenu, ...]:
     table = commands_for(channel="telegram", audience=audience, humans=humans)
     in_groups = tuple(command for command in table if command.name not in _HIDDEN_IN_GROUPS)
@@ -39,9 +44,9 @@ def build_command_menus(audience: Audience, *, humans: bool = True) -> tuple[Com
     return tuple(
         CommandMenu(scope=scope, language=language, commands=_entries(commands, language))
         for scope, commands in shown.items()
-        for language in ("", "de")
+        for language in list_menu_languages()
     )
 
 
 def _entries(commands: tuple[Command, ...], language: str) -> tuple[tuple[str, str], ...]:
-    return tuple((command.name, described(command, language)) for command in commands)
+    return tuple((command.name, command.describe(language)) for command in commands)

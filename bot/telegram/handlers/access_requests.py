@@ -15,9 +15,10 @@ from bot.telegram.inbound.updates import CallbackQuery, ChatRef, MessageAuthor
 from bot.telegram.outbound.buttons import build_access_buttons
 from bot.telegram.outbound.keyboards import ButtonAction, ButtonPress
 from bot.telegram.outbound.notifier import Notifier
-from bot.telegram.texts import Texts, get_texts
+from bot.telegram.texts import escape_markdown, get_texts, say_hello_to_group
 from shared.adapters.postgres.telegram.access import AccessRow
 from shared.core.values.errors import StorageUnavailable
+from shared.locales import Catalogue
 
 log = structlog.get_logger(__name__)
 
@@ -48,7 +49,8 @@ class AccessRequests:
             username = sender.username if where.is_private else ""
             for owner in await self._list_deciders():
                 texts = await self._texts_of(owner)
-                words = texts.asks_for_access(name=name, username=username, code=decision.args["code"])
+                who = escape_markdown(name) + (f" (@{escape_markdown(username)})" if username else "")
+                words = texts.say("asks_for_access", who=who, code=decision.args["code"])
                 buttons = build_access_buttons(texts, where.chat_id)
                 await self._voice.send(ChatTarget(chat_id=owner), words, keyboard=buttons)
         except StorageUnavailable as error:
@@ -59,7 +61,7 @@ class AccessRequests:
         texts, owner = get_texts(pressed.sender.language_code), pressed.sender.user_id
         theirs = pressed.chat is not None and pressed.chat.chat_id == owner
         if not theirs or owner not in await self._list_deciders():
-            await self._voice.answer_callback(pressed.callback_id, texts.others_button)
+            await self._voice.answer_callback(pressed.callback_id, texts.say("others_button"))
             return
         texts = await self._texts_of(owner)
         guest = -press.subject if press.word == "group" else press.subject
@@ -70,11 +72,12 @@ class AccessRequests:
         words = ""
         if row is None:
             row = await self._access.find(self._desk.bot_id, guest)
-            words = texts.decided_before if row is not None else texts.unknown_button
+            words = texts.say("decided_before" if row is not None else "unknown_button")
         await self._voice.answer_callback(pressed.callback_id, words)
         if row is not None and pressed.message_id is not None and pressed.accessible:
-            told = texts.let_in if row.state == "allowed" else texts.kept_out
-            await self._voice.edit(ChatTarget(chat_id=owner), pressed.message_id, told(name=row.name))
+            key = "let_in" if row.state == "allowed" else "kept_out"
+            told = texts.say(key, name=escape_markdown(row.name))
+            await self._voice.edit(ChatTarget(chat_id=owner), pressed.message_id, told)
 
     async def tell_decision(self, row: AccessRow) -> None:
         """However it was decided: here, on the dashboard or in a shell. A crash in between tells it again."""
@@ -83,14 +86,14 @@ class AccessRequests:
             if row.state != "allowed":
                 await self._leave(row.chat_id)
         elif row.chat_id > 0:
-            await self._voice.send(where, texts.allowed if row.state == "allowed" else texts.refused)
+            await self._voice.send(where, texts.say("allowed" if row.state == "allowed" else "refused"))
         elif row.state == "allowed":
             identity = self._desk.identity
             await self._voice.send(
-                where, texts.hello_group(username=identity.username, hears_all=identity.hears_all)
+                where, say_hello_to_group(texts, username=identity.username, hears_all=identity.hears_all)
             )
         else:
-            await self._voice.send(where, texts.left_group)
+            await self._voice.send(where, texts.say("left_group"))
             await self._leave(row.chat_id)
         await self._access.decision_told(row.bot_id, row.chat_id)
 
@@ -113,7 +116,7 @@ class AccessRequests:
         owners = [chat for chat in await self._access.owners(self._desk.bot_id) if chat > 0]
         return owners or list(self._alert_chats)
 
-    async def _texts_of(self, chat_id: int) -> Texts:
+    async def _texts_of(self, chat_id: int) -> Catalogue:
         for place in await self._desk.stores.telegram_chats.places_of_chat(self._desk.bot_id, chat_id):
             return get_chat_texts(place)
         return get_texts(self._languages.get(chat_id, "en"))

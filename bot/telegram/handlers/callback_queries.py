@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
 from bot.telegram.client.group_admins import GroupAdmins
 from bot.telegram.handlers.access_requests import AccessRequests
-from bot.telegram.handlers.command_handler import BotCommandRunner, list_reminders
+from bot.telegram.handlers.command_handler import BotCommandResult, BotCommandRunner, list_reminders
 from bot.telegram.handlers.memory_list import MemoryList
-from bot.telegram.handlers.quick_actions import CONTINUE_PROMPT, SHORTEN_PROMPT, QuickActions
+from bot.telegram.handlers.quick_actions import QuickActions
 from bot.telegram.handlers.search_results import SearchResults
-from bot.telegram.inbound.bot_context import BotContext, get_chat_texts
+from bot.telegram.inbound.bot_context import BotContext, get_chat_texts, get_command_texts
 from bot.telegram.inbound.chat_access import ChatAccessPolicy
 from bot.telegram.inbound.updates import CallbackQuery
 from bot.telegram.outbound.buttons import (
+    CHOOSE,
     CHOSEN_BY_BUTTON,
     SWITCH_SETTINGS,
     build_choice_buttons,
+    build_language_buttons,
     build_reminder_buttons,
     build_settings_buttons,
     choice_mark,
@@ -30,6 +31,8 @@ from bot.telegram.outbound.uncertain_notices import UncertainNotices
 from bot.telegram.texts import get_texts
 from shared.adapters.postgres.telegram.chats import ChatRow
 from shared.core.commands.commands import commands_for
+from shared.core.session.rendering import translate_headings
+from shared.locales import list_languages
 
 if TYPE_CHECKING:
     from aiogram.types import InlineKeyboardMarkup
@@ -109,17 +112,17 @@ class CallbackQueryHandler:
         texts = get_texts(pressed.sender.language_code)
         press = parse_callback_data(pressed.data)
         if press is None:
-            await self._voice.answer_callback(pressed.callback_id, texts.unknown_button)
+            await self._voice.answer_callback(pressed.callback_id, texts.say("unknown_button"))
             return
         if press.action in _ACCESS_ACTIONS:
             await self._requests.handle_press(press, pressed)
             return
         place = await self._desk.stores.telegram_chats.place(press.address_id)
         if place is None or not self._is_theirs(place, pressed) or not await self._door.can_press(pressed):
-            await self._voice.answer_callback(pressed.callback_id, texts.others_button)
+            await self._voice.answer_callback(pressed.callback_id, texts.say("others_button"))
             return
         if not await self._may(place, press, pressed):
-            await self._voice.answer_callback(pressed.callback_id, texts.others_button)
+            await self._voice.answer_callback(pressed.callback_id, texts.say("others_button"))
             return
         if press.action in _ANSWER_ACTIONS and pressed.message_id is not None:
             await self._delivery.uncertain.handle_answer_press(place, press.subject, pressed.message_id)
@@ -146,7 +149,8 @@ class CallbackQueryHandler:
             case ButtonAction.REGENERATE | ButtonAction.ANSWER_EDITED:
                 await self._again(place, press, pressed)
             case ButtonAction.CONTINUE | ButtonAction.SHORTER:
-                words = CONTINUE_PROMPT if press.action is ButtonAction.CONTINUE else SHORTEN_PROMPT
+                key = "prompt_longer" if press.action is ButtonAction.CONTINUE else "prompt_shorter"
+                words = get_chat_texts(place).say(key)
                 await self._wishes.send_message(place, words, update_id=pressed.update_id)
                 await self._voice.answer_callback(pressed.callback_id)
             case ButtonAction.VIEW_SUMMARY:
@@ -183,13 +187,13 @@ class CallbackQueryHandler:
             case ButtonAction.KEEP_ALL:
                 await self._keep_all(place, pressed)
             case _:
-                await self._voice.answer_callback(pressed.callback_id, get_chat_texts(place).unknown_button)
+                await self._out_of_date(place, pressed)
 
     async def _stop(self, place: ChatRow, pressed: CallbackQuery) -> None:
         texts = get_chat_texts(place)
         stopping = await self._conversation.stop(place.session_id)
         await self._voice.answer_callback(
-            pressed.callback_id, texts.stopping if stopping else texts.nothing_to_stop
+            pressed.callback_id, texts.say("stopping" if stopping else "nothing_to_stop")
         )
 
     async def _bring(self, place: ChatRow, press: ButtonPress, pressed: CallbackQuery) -> None:
@@ -203,40 +207,36 @@ class CallbackQueryHandler:
         )
         if found.what == "brought":
             self._delivery.deliver_soon(found.session_id, found.turn)
-        words = {"brought": texts.bringing, "before": texts.brought_before, "gone": texts.unknown_button}
-        await self._voice.answer_callback(pressed.callback_id, words[found.what])
+        keys = {"brought": "bringing", "before": "brought_before", "gone": "unknown_button"}
+        await self._voice.answer_callback(pressed.callback_id, texts.say(keys[found.what]))
 
     async def _again(self, place: ChatRow, press: ButtonPress, pressed: CallbackQuery) -> None:
         texts = get_chat_texts(place)
         asked = await self._wishes.retry(place, update_id=pressed.update_id, turn=press.subject or None)
         await self._voice.answer_callback(
-            pressed.callback_id, texts.answering_again if asked else texts.unknown_button
+            pressed.callback_id, texts.say("answering_again" if asked else "unknown_button")
         )
         if press.action is ButtonAction.ANSWER_EDITED and pressed.message_id is not None:
             await self._voice.delete(get_chat_target(place), pressed.message_id)
 
     async def _view(self, place: ChatRow, press: ButtonPress, pressed: CallbackQuery) -> None:
-        texts = get_chat_texts(place)
         summary = await self._desk.stores.telegram_chats.newest_summary(place.session_id)
         if summary is None or summary.link_id != press.subject:
-            await self._voice.answer_callback(pressed.callback_id, texts.unknown_button)
+            await self._out_of_date(place, pressed)
             return
         await self._voice.answer_callback(pressed.callback_id)
+        text = translate_headings(summary.text, get_command_texts(place))
         await self._voice.send(
-            get_chat_target(place), f"{texts.summary_title}\n\n{summary.text}", silent=True
+            get_chat_target(place), f"{get_chat_texts(place).say('summary_title')}\n\n{text}", silent=True
         )
 
     async def _undo(self, place: ChatRow, press: ButtonPress, pressed: CallbackQuery) -> None:
         """Of the newest summary only; pressed twice, the second press finds nothing left to undo."""
-        texts = get_chat_texts(place)
         summary = await self._desk.stores.telegram_chats.newest_summary(place.session_id)
         if summary is None or summary.link_id != press.subject:
-            await self._voice.answer_callback(pressed.callback_id, texts.unknown_button)
+            await self._out_of_date(place, pressed)
             return
-        outcome = await self._commands.run(
-            session_id=place.session_id, address_id=place.address_id, name="undo",
-            channel="telegram", audience=self._desk.audience, language=texts.language,
-        )  # fmt: skip
+        outcome = await self._run(place, "undo")
         words = outcome.result
         await self._voice.answer_callback(pressed.callback_id)
         if outcome.success:
@@ -246,59 +246,53 @@ class CallbackQueryHandler:
 
     async def _remind(self, place: ChatRow, press: ButtonPress, pressed: CallbackQuery) -> None:
         """Of one that waits still, by the number that it has now."""
-        texts = get_chat_texts(place)
         ids = [one.id for one in await list_reminders(self._desk, place)]
         if press.subject not in ids or press.word not in ("cancel", "pause", "resume"):
-            await self._voice.answer_callback(pressed.callback_id, texts.unknown_button)
+            await self._out_of_date(place, pressed)
             return
-        outcome = await self._commands.run(
-            session_id=place.session_id, address_id=place.address_id, name="reminders",
-            args=f"{press.word} {ids.index(press.subject) + 1}", channel="telegram",
-            audience=self._desk.audience, language=texts.language,
-        )  # fmt: skip
+        outcome = await self._run(place, "reminders", f"{press.word} {ids.index(press.subject) + 1}")
         await self._voice.answer_callback(pressed.callback_id)
         buttons = build_reminder_buttons(place, await list_reminders(self._desk, place))
         await self._put(place, pressed, outcome.result, keyboard=buttons)
 
     async def _choose(self, place: ChatRow, press: ButtonPress, pressed: CallbackQuery) -> None:
         """One of what a command offers now; what it no longer offers does nothing."""
-        texts = get_chat_texts(place)
         name, _, mark = press.word.partition("=")
         table = commands_for(channel="telegram", audience=self._desk.audience)
         if name not in CHOSEN_BY_BUTTON.intersection(command.name for command in table):
-            await self._voice.answer_callback(pressed.callback_id, texts.unknown_button)
+            await self._out_of_date(place, pressed)
             return
-        run = partial(
-            self._commands.run,
-            session_id=place.session_id, address_id=place.address_id, name=name, channel="telegram",
-            audience=self._desk.audience, language=texts.language,
-        )  # fmt: skip
-        offered = {choice_mark(one.args): one.args for one in (await run()).choices}
+        offered = {choice_mark(one.args): one.args for one in (await self._run(place, name)).choices}
         if mark not in offered:
-            await self._voice.answer_callback(pressed.callback_id, texts.unknown_button)
+            await self._out_of_date(place, pressed)
             return
-        outcome = await run(args=offered[mark])
+        outcome = await self._run(place, name, offered[mark])
         await self._voice.answer_callback(pressed.callback_id)
         buttons = build_choice_buttons(place, name, outcome.choices)
         await self._put(place, pressed, outcome.result, keyboard=buttons)
 
     async def _forget_all(self, place: ChatRow, pressed: CallbackQuery) -> None:
         """Only after a preview a short while ago; pressed twice, nothing is asked any more."""
-        texts = get_chat_texts(place)
-        outcome = await self._commands.run(
-            session_id=place.session_id, address_id=place.address_id, name="forget", args="everything yes",
-            channel="telegram", audience=self._desk.audience, language=texts.language,
-        )  # fmt: skip
-        await self._voice.answer_callback(
-            pressed.callback_id, "" if outcome.success else texts.unknown_button
-        )
-        if outcome.success:
-            await self._put(place, pressed, outcome.result)
+        outcome = await self._run(place, "forget", "everything yes")
+        if not outcome.success:
+            await self._out_of_date(place, pressed)
+            return
+        await self._voice.answer_callback(pressed.callback_id)
+        await self._put(place, pressed, outcome.result)
 
     async def _keep_all(self, place: ChatRow, pressed: CallbackQuery) -> None:
         await self._forgetting.take_confirmation(place.session_id)
         await self._voice.answer_callback(pressed.callback_id)
-        await self._put(place, pressed, get_chat_texts(place).nothing_erased)
+        await self._put(place, pressed, get_chat_texts(place).say("nothing_erased"))
+
+    async def _out_of_date(self, place: ChatRow, pressed: CallbackQuery) -> None:
+        await self._voice.answer_callback(pressed.callback_id, get_chat_texts(place).say("unknown_button"))
+
+    async def _run(self, place: ChatRow, name: str, args: str = "") -> BotCommandResult:
+        return await self._commands.run(
+            session_id=place.session_id, address_id=place.address_id, name=name, args=args,
+            channel="telegram", audience=self._desk.audience, language=get_chat_texts(place).language,
+        )  # fmt: skip
 
     async def _put(
         self,
@@ -316,18 +310,23 @@ class CallbackQueryHandler:
     async def _set(self, place: ChatRow, press: ButtonPress, pressed: CallbackQuery) -> None:
         name, _, value = press.word.partition("=")
         known = (name in SWITCH_SETTINGS and name in self._offered) or (
-            name == "language" and value in ("en", "de")
+            name == "language" and value in (CHOOSE, *list_languages())
         )
         if not known:
-            await self._voice.answer_callback(pressed.callback_id, get_chat_texts(place).unknown_button)
+            await self._out_of_date(place, pressed)
+            return
+        if value == CHOOSE:
+            await self._voice.answer_callback(pressed.callback_id)
+            title = get_chat_texts(place).say("settings_title")
+            await self._put(place, pressed, title, keyboard=build_language_buttons(place))
             return
         change: dict[str, object] = {name: value if name == "language" else value == "on"}
         await self._desk.stores.telegram_chats.change_settings(place.address_id, change)
         changed = await self._desk.stores.telegram_chats.place(place.address_id) or place
         texts = get_chat_texts(changed)
-        await self._voice.answer_callback(pressed.callback_id, texts.saved)
+        await self._voice.answer_callback(pressed.callback_id, texts.say("saved"))
         if pressed.message_id is not None and pressed.accessible:
             buttons = build_settings_buttons(changed, offered=self._offered)
             await self._voice.edit(
-                get_chat_target(place), pressed.message_id, texts.settings_title, keyboard=buttons
+                get_chat_target(place), pressed.message_id, texts.say("settings_title"), keyboard=buttons
             )

@@ -11,7 +11,7 @@ from bot.telegram.client.group_admins import GroupAdmins
 from bot.telegram.handlers.memory_list import MemoryList
 from bot.telegram.handlers.quick_actions import QuickActions
 from bot.telegram.handlers.search_results import SearchResults
-from bot.telegram.inbound.bot_context import BotContext, get_chat_texts
+from bot.telegram.inbound.bot_context import BotContext, get_chat_texts, get_command_texts
 from bot.telegram.inbound.updates import IncomingMessage
 from bot.telegram.outbound.buttons import (
     CHOSEN_BY_BUTTON,
@@ -22,6 +22,7 @@ from bot.telegram.outbound.buttons import (
     build_summary_buttons,
 )
 from bot.telegram.outbound.notifier import Notifier, get_chat_target
+from bot.telegram.texts import explain_privacy, list_commands, say_hello
 from shared.adapters.postgres.telegram.chats import ChatRow
 from shared.core.commands.commands import (
     Audience,
@@ -31,7 +32,7 @@ from shared.core.commands.commands import (
     may_in_group,
     nearest_commands,
 )
-from shared.core.commands.texts import command_texts, described
+from shared.core.commands.texts import unknown_command
 from shared.core.privacy.export import ExportFormat
 from shared.core.tools.reminders import Reminder
 from shared.services.commands.command_call import Choice, ReportProgress
@@ -122,7 +123,7 @@ class TelegramCommandHandler:
             return
         if not spoken.chat.is_private and not await self._may(place, spoken, name):
             await self._voice.send(
-                get_chat_target(place), get_chat_texts(place).admins_only, reply_to=spoken.message_id
+                get_chat_target(place), get_chat_texts(place).say("admins_only"), reply_to=spoken.message_id
             )
             return
         own = self._own.get(name)
@@ -135,11 +136,9 @@ class TelegramCommandHandler:
         """Costs no call of a model. In a group it is another bot's, unless it names this one."""
         if not spoken.chat.is_private and not (spoken.command and spoken.command.is_for_this_bot):
             return
-        texts = command_texts(get_chat_texts(place).language)
         nearest = nearest_commands(name, [command.name for command in self._table()])
-        await self._voice.send(
-            get_chat_target(place), texts.unknown_command(name, nearest), reply_to=spoken.message_id
-        )
+        words = unknown_command(name, nearest, get_command_texts(place))
+        await self._voice.send(get_chat_target(place), words, reply_to=spoken.message_id)
 
     def _table(self) -> tuple[Command, ...]:
         return commands_for(channel="telegram", audience=self._desk.audience)
@@ -180,13 +179,15 @@ class TelegramCommandHandler:
             nonlocal told
             if not told:
                 told = True
-                await self._voice.send(get_chat_target(place), get_chat_texts(place).summarising, silent=True)
+                await self._voice.send(
+                    get_chat_target(place), get_chat_texts(place).say("summarising"), silent=True
+                )
 
         return tell
 
     async def _start(self, place: ChatRow, spoken: IncomingMessage) -> None:
-        words = get_chat_texts(place).hello(
-            name=spoken.sender.name, demo=self._demo, public=self._desk.public
+        words = say_hello(
+            get_chat_texts(place), name=spoken.sender.name, demo=self._demo, public=self._desk.public
         )
         await self._voice.send(get_chat_target(place), words)
 
@@ -196,11 +197,12 @@ class TelegramCommandHandler:
             return
         texts = get_chat_texts(place)
         rows = [
-            (f"/{command.name} {command.args}".rstrip(), described(command, texts.language))
+            (f"/{command.name} {command.args}".rstrip(), command.describe(texts.language))
             for command in self._table()
         ]
-        hint = "" if spoken.chat.is_private else texts.group_hint(hears_all=self._desk.identity.hears_all)
-        await self._voice.send(get_chat_target(place), texts.help(commands=rows, groups=hint))
+        hears_all = self._desk.identity.hears_all
+        hint = "" if spoken.chat.is_private else explain_privacy(texts, hears_all=hears_all)
+        await self._voice.send(get_chat_target(place), list_commands(texts, rows, groups=hint))
 
     async def _pin(self, place: ChatRow, spoken: IncomingMessage) -> None:
         await self.pin(place, spoken.reply_to_message_id, reply_to=spoken.message_id)
@@ -223,7 +225,7 @@ class TelegramCommandHandler:
         seq = None if message_id is None else await self._seq_of(place, message_id)
         texts = get_chat_texts(place)
         if message_id is not None and seq is None:
-            await self._voice.send(get_chat_target(place), texts.unknown_message, reply_to=reply_to)
+            await self._voice.send(get_chat_target(place), texts.say("unknown_message"), reply_to=reply_to)
             return
         outcome = await self._commands.run(
             session_id=place.session_id, address_id=place.address_id, name=name,
@@ -246,14 +248,14 @@ class TelegramCommandHandler:
         kind: ExportFormat = "json" if spoken.command.args.strip().casefold() == "json" else "md"
         said = await exporting.count_messages(place.session_id)
         if not said:
-            await self._voice.send(get_chat_target(place), texts.nothing_to_export)
+            await self._voice.send(get_chat_target(place), get_command_texts(place).say("nothing_to_export"))
             return
-        content = await exporting.export(place.session_id, kind)
+        content = await exporting.export(place.session_id, kind, language=texts.language)
         await self._voice.send_file(
             get_chat_target(place),
             name=exporting.build_file_name(kind),
             content=content,
-            caption=texts.export_caption(messages=said),
+            caption=texts.say("export_caption", count=said),
         )
 
     async def _memory(self, place: ChatRow, spoken: IncomingMessage) -> None:
@@ -262,11 +264,13 @@ class TelegramCommandHandler:
 
     async def _settings(self, place: ChatRow, spoken: IncomingMessage) -> None:
         buttons = build_settings_buttons(place, offered=self._offered)
-        await self._voice.send(get_chat_target(place), get_chat_texts(place).settings_title, keyboard=buttons)
+        await self._voice.send(
+            get_chat_target(place), get_chat_texts(place).say("settings_title"), keyboard=buttons
+        )
 
     async def _retry(self, place: ChatRow, spoken: IncomingMessage) -> None:
         if not await self._wishes.retry(place, update_id=spoken.update_id):
-            await self._voice.send(get_chat_target(place), get_chat_texts(place).nothing_to_retry)
+            await self._voice.send(get_chat_target(place), get_command_texts(place).say("nothing_to_retry"))
 
 
 async def list_reminders(desk: BotContext, place: ChatRow) -> list[Reminder]:

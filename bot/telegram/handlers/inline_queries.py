@@ -14,8 +14,7 @@ from bot.telegram.inbound.chat_access import Allowed, ChatAccessPolicy
 from bot.telegram.inbound.updates import ChatRef, InlineQuery
 from bot.telegram.markup import build_messages
 from bot.telegram.outbound.notifier import Notifier, get_chat_target
-from bot.telegram.texts import get_texts
-from bot.telegram.texts.markdown_text import escape_markdown
+from bot.telegram.texts import escape_markdown, get_texts
 from shared.adapters.postgres.telegram.chats import ChatRow
 from shared.adapters.postgres.turns.deliveries import EndedTurn
 from shared.core.session.events import Accepted, Inbound
@@ -77,7 +76,7 @@ class InlineQueryHandler:
     async def _handle(self, query: InlineQuery) -> None:
         place = await self._place_of(query)
         if place is None:
-            await self._offer(query, [], button=get_texts(query.sender.language_code).inline_start)
+            await self._offer(query, [], button=get_texts(query.sender.language_code).say("inline_start"))
             return
         words = " ".join(query.text.split())
         if len(words) < LEAST_CHARS:
@@ -98,7 +97,7 @@ class InlineQueryHandler:
         self._answer(place)
         ended = await self._wait(place.session_id, accepted.turn)
         if ended is None or ended.state != "answered":
-            await self._offer(query, [], button=texts.inline_later)
+            await self._offer(query, [], button=texts.say("inline_later"))
         else:
             await self._offer(query, [_article(ended, query.query_id)])
 

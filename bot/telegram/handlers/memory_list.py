@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
-from bot.telegram.inbound.bot_context import BotContext, get_chat_texts
+from bot.telegram.inbound.bot_context import BotContext, get_chat_texts, get_command_texts
 from bot.telegram.inbound.updates import CallbackQuery
 from bot.telegram.outbound.buttons import build_note_buttons
 from bot.telegram.outbound.keyboards import ButtonPress
 from bot.telegram.outbound.notifier import Notifier, get_chat_target
-from bot.telegram.texts import Markdown
+from bot.telegram.texts import Markdown, escape_markdown
 from shared.adapters.postgres.telegram.chats import ChatRow
-from shared.core.commands.texts import command_texts
+from shared.core.commands.texts import excerpt, note_list
 from shared.core.context.memory import search_stems
 from shared.core.context.notes import KeptNote, NoteResult, NotesFound, NoteSource
 
@@ -52,7 +52,6 @@ class MemoryList:
 
     async def show(self, place: ChatRow, words: str) -> None:
         """`/memory`: page by page, or the few that the words find."""
-        texts = command_texts(get_chat_texts(place).language).memory
         if not words:
             await self._draw(place, None, page=0)
             return
@@ -62,10 +61,11 @@ class MemoryList:
             limit=NOTES_PER_PAGE,
         )
         if not found.notes:
-            await self._voice.send(get_chat_target(place), texts.nothing_about(words))
+            told = get_command_texts(place).say("memory_nothing_about", words=excerpt(words))
+            await self._voice.send(get_chat_target(place), told)
             return
         await self._keep(place, found.notes)
-        body = self._listed(place, found.notes, more=texts.and_more(found.total - len(found.notes)))
+        body = self._listed(place, found.notes, more=found.total - len(found.notes))
         buttons = build_note_buttons(place, _numbered(found.notes), mark=SEARCH_MARK)
         await self._voice.send(get_chat_target(place), body, keyboard=buttons)
 
@@ -82,8 +82,14 @@ class MemoryList:
             await self._out_of_date(place, press, pressed)
             return
         await self._told(place, result)
-        await self._voice.answer_callback(pressed.callback_id, texts.forgotten)
-        await self._after(place, press, pressed, texts.put_away(text=note.text), undo=note.id)
+        await self._voice.answer_callback(pressed.callback_id, texts.say("note_put_away"))
+        await self._after(
+            place,
+            press,
+            pressed,
+            texts.say("put_away", words=escape_markdown(note.text, most=200)),
+            undo=note.id,
+        )
 
     async def restore(self, place: ChatRow, press: ButtonPress, pressed: CallbackQuery) -> None:
         texts, source = get_chat_texts(place), await self._source(place)
@@ -93,11 +99,11 @@ class MemoryList:
             await self._out_of_date(place, press, pressed)
             return
         await self._told(place, result)
-        await self._voice.answer_callback(pressed.callback_id, texts.back_again)
+        await self._voice.answer_callback(pressed.callback_id, texts.say("back_again"))
         await self._after(place, press, pressed, None, undo=None)
 
     async def _out_of_date(self, place: ChatRow, press: ButtonPress, pressed: CallbackQuery) -> None:
-        await self._voice.answer_callback(pressed.callback_id, get_chat_texts(place).unknown_button)
+        await self._voice.answer_callback(pressed.callback_id, get_chat_texts(place).say("unknown_button"))
         if press.word != SEARCH_MARK:
             await self._draw(place, pressed, page=_page_in(press))
 
@@ -127,7 +133,6 @@ class MemoryList:
         undo: int | None = None,
     ) -> None:
         """A page that is not there any more is the last one that is."""
-        texts = command_texts(get_chat_texts(place).language).memory
         whose = await self._notes.load_owner(place.session_id)
         asked = min(page, MAX_PAGES - 1)
         found = await self._notes.find(whose, (), limit=(asked + 1) * NOTES_PER_PAGE)
@@ -135,7 +140,7 @@ class MemoryList:
         at = max(min(asked, pages - 1), 0)
         shown = found.notes[at * NOTES_PER_PAGE :]
         await self._keep(place, found.notes)
-        body = self._listed(place, shown, first=at * NOTES_PER_PAGE + 1) if shown else texts.nothing
+        body = self._listed(place, shown, first=at * NOTES_PER_PAGE + 1)
         body = f"{body}\n\n{line}" if line else body
         buttons = build_note_buttons(
             place, _numbered(shown, first=at * NOTES_PER_PAGE + 1), mark=f"p{at}", undo=undo,
@@ -155,11 +160,12 @@ class MemoryList:
             )
 
     def _listed(
-        self, place: ChatRow, notes: Sequence[KeptNote], *, first: int = 1, more: Sequence[Markdown] = ()
+        self, place: ChatRow, notes: Sequence[KeptNote], *, first: int = 1, more: int = 0
     ) -> Markdown:
-        texts = command_texts(get_chat_texts(place).language).memory
-        rows = "\n".join(f"{number}. {texts.row(note)}" for number, note in enumerate(notes, first))
-        return "\n\n".join([texts.title, rows, *more])
+        texts = get_command_texts(place)
+        if not notes:
+            return texts.say("memory_nothing")
+        return note_list(texts.say("memory_title"), notes, texts, first=first, more=more)
 
     async def _keep(self, place: ChatRow, notes: Sequence[KeptNote]) -> None:
         """So that `/forget 3` means the third of what is seen."""

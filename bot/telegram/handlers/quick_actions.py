@@ -9,9 +9,6 @@ from shared.adapters.postgres.telegram.chats import ChatRow
 from shared.adapters.postgres.turns.edits import PostgresEdits
 from shared.core.session.events import Accepted, Inbound, InboxReceipt
 
-CONTINUE_PROMPT = "Please go on."
-SHORTEN_PROMPT = "Please say that again, in fewer words."
-
 
 class MessageAcceptor(Protocol):
     async def accept(self, inbound: Inbound) -> Accepted: ...

@@ -6,14 +6,14 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from bot.telegram.inbound.bot_context import BotContext, get_chat_texts
+from bot.telegram.inbound.bot_context import BotContext, get_chat_texts, get_command_texts
 from bot.telegram.inbound.updates import CallbackQuery, IncomingMessage
 from bot.telegram.outbound.buttons import build_search_buttons
 from bot.telegram.outbound.keyboards import ButtonPress
 from bot.telegram.outbound.notifier import Notifier, get_chat_target
 from bot.telegram.texts import Markdown
 from shared.adapters.postgres.telegram.chats import ChatRow
-from shared.core.commands.texts import command_texts
+from shared.core.commands.texts import excerpt
 from shared.core.memory.search import MessageHit, SearchKey
 from shared.services.commands.search import render_found, render_said
 
@@ -39,9 +39,11 @@ class SearchResults:
 
     async def show(self, place: ChatRow, spoken: IncomingMessage) -> None:
         assert spoken.command is not None
-        texts, words = command_texts(get_chat_texts(place).language), spoken.command.args.strip()
+        texts, words = get_command_texts(place), spoken.command.args.strip()
         if not words:
-            await self._voice.send(get_chat_target(place), texts.search_what, reply_to=spoken.message_id)
+            await self._voice.send(
+                get_chat_target(place), texts.say("search_what"), reply_to=spoken.message_id
+            )
             return
         body, keyboard = await self._list(place, words, None)
         await self._voice.send(get_chat_target(place), body, keyboard=keyboard, reply_to=spoken.message_id)
@@ -51,7 +53,9 @@ class SearchResults:
         asked = _ASKED.fullmatch(pressed.replied_text.strip())
         key = SearchKey.parse(f"{press.subject}-{press.word.replace('_', '-')}") if press.word else None
         if asked is None or pressed.message_id is None:
-            await self._voice.answer_callback(pressed.callback_id, get_chat_texts(place).unknown_button)
+            await self._voice.answer_callback(
+                pressed.callback_id, get_chat_texts(place).say("unknown_button")
+            )
             return
         await self._voice.answer_callback(pressed.callback_id)
         body, keyboard = await self._list(place, asked[1], key)
@@ -65,13 +69,13 @@ class SearchResults:
             place.session_id, session_id, press.subject, linked=not self._desk.public
         )
         if said is None:
-            await self._voice.answer_callback(pressed.callback_id, texts.unknown_button)
+            await self._voice.answer_callback(pressed.callback_id, texts.say("unknown_button"))
             return
         await self._voice.answer_callback(pressed.callback_id)
         found = await self._desk.stores.telegram_chats.find_messages(
             place.bot_id, place.chat_id, [(session_id, press.subject, said.turn)]
         )
-        words = render_said(said, command_texts(texts.language), self._timezone, whole=not found)
+        words = render_said(said, get_command_texts(place), self._timezone, whole=not found)
         await self._voice.send(
             get_chat_target(place), words, reply_to=next(iter(found.values()), None), silent=True
         )
@@ -79,12 +83,12 @@ class SearchResults:
     async def _list(
         self, place: ChatRow, words: str, before: SearchKey | None
     ) -> tuple[Markdown, InlineKeyboardMarkup | None]:
-        texts = command_texts(get_chat_texts(place).language)
+        texts = get_command_texts(place)
         found = await self._desk.stores.message_search.search(
             place.session_id, words, linked=not self._desk.public, before=before, limit=HITS_PER_LIST
         )
         if not found.hits and found.next is None:
-            return texts.nothing_found(words=words), None
+            return texts.say("nothing_found", words=excerpt(words)), None
         links = await self._links(place, found.hits)
         body = render_found(found, texts, self._timezone, links=links, more=False)
         return body, build_search_buttons(place, found, linked=bool(links), begun=before is None)

@@ -44,13 +44,20 @@ from bot.telegram.inbound.updates import (
 from bot.telegram.outbound.buttons import build_edit_buttons
 from bot.telegram.outbound.notifier import Notifier, get_chat_target
 from bot.telegram.outbound.uncertain_notices import UncertainNotices
-from bot.telegram.texts import Texts, get_texts
+from bot.telegram.texts import (
+    escape_markdown,
+    explain_failure,
+    explain_unreadable,
+    get_texts,
+    say_hello_to_group,
+)
 from shared.adapters.postgres.telegram.chats import ChatRow, MessageRow
 from shared.core.context.file_texts import file_words
 from shared.core.session.events import Accepted, Inbound, InboxReceipt
 from shared.core.values.errors import BadInput, EvertalkError, SessionMoved
 from shared.core.values.files import MOST_FILE_CHARS, Document, Picture
 from shared.core.values.messages import Block, Image, Text
+from shared.locales import Catalogue
 from shared.ports import TokenCounter
 
 log = structlog.get_logger(__name__)
@@ -158,7 +165,7 @@ class UpdateHandler:
         await self._stores.telegram_inbox.handled(self._desk.bot_id, gathered.update_ids, error=reason)
         spoken = gathered.first
         texts = get_texts(spoken.sender.language_code)
-        await self._voice.send(_reply_target(spoken.chat), texts.not_now)
+        await self._voice.send(_reply_target(spoken.chat), texts.say("not_now"))
 
     async def handle_update(self, incoming: IncomingUpdate) -> None:
         """Everything that is not a message. The reader ends the update when this returns, so that a crash
@@ -202,7 +209,7 @@ class UpdateHandler:
             await self._commanding.handle(place, spoken)
         except EvertalkError as error:
             log.warning("command_failed", command=name, code=error.code, reason=str(error))
-            await self._voice.send(get_chat_target(place), get_chat_texts(place).not_now)
+            await self._voice.send(get_chat_target(place), get_chat_texts(place).say("not_now"))
 
     # -- messages -------------------------------------------------------------------------------------
 
@@ -227,7 +234,9 @@ class UpdateHandler:
             await self._desk.api.call("setMessageReaction", wish)
         except (CallRefused, TelegramUnavailable) as error:
             log.info("sticker_reaction_failed", reason=str(error))
-            await self._voice.send(get_chat_target(place), get_chat_texts(place).cannot(kind="sticker"))
+            await self._voice.send(
+                get_chat_target(place), explain_unreadable(get_chat_texts(place), "sticker")
+            )
         await self._end(*gathered.update_ids)
 
     async def _find_begun(self, gathered: MessageBatch) -> MessageRow | None:
@@ -274,7 +283,7 @@ class UpdateHandler:
             await self._accept(await self._where_it_goes_on(place), gathered)
             return
         except BadInput as error:
-            words = texts.advice(code=error.code, advice=error.advice, public=self._desk.public)
+            words = explain_failure(texts, code=error.code, advice=error.advice, public=self._desk.public)
             await self._voice.send(get_chat_target(place), words)
             await self._end(*gathered.update_ids)
             return
@@ -287,20 +296,23 @@ class UpdateHandler:
             raise SessionMoved(f"session {place.session_id}")
         return now
 
-    async def _read_files(self, place: ChatRow, gathered: MessageBatch, texts: Texts) -> tuple[Block, ...]:
+    async def _read_files(
+        self, place: ChatRow, gathered: MessageBatch, texts: Catalogue
+    ) -> tuple[Block, ...]:
         """Pictures and texts for the model; what cannot be read is said in one line each."""
         blocks: list[Block] = []
         room = MOST_FILE_CHARS
         files = [media for media in gathered.media if media.file_id]
         if len(files) > MAX_FILES:
-            await self._voice.send(get_chat_target(place), texts.too_many_files)
+            await self._voice.send(get_chat_target(place), texts.say("too_many_files"))
         for media in files[:MAX_FILES]:
             match await self._files.read(media, sender=f"session:{place.session_id}"):
                 case Picture(bytes=body, mime=mime):
                     blocks.append(await self._picture(place, body, mime))
                 case Document(name=name, text=text, truncated=truncated):
                     if truncated or len(text) > room:
-                        await self._voice.send(get_chat_target(place), texts.file_shortened(name=name))
+                        words = texts.say("file_shortened", name=escape_markdown(name))
+                        await self._voice.send(get_chat_target(place), words)
                     blocks.append(Text(text=file_words(name, text[:room])))
                     room = max(0, room - len(text))
                 case CannotRead(reason=reason, name=name):
@@ -332,7 +344,7 @@ class UpdateHandler:
         if result == "last" and not self._is_old(spoken) and text.strip():
             await self._voice.send(
                 get_chat_target(place),
-                get_chat_texts(place).answer_again,
+                get_chat_texts(place).say("edited"),
                 keyboard=build_edit_buttons(place, known.turn),
                 silent=True,
                 reply_to=spoken.message_id,
@@ -395,21 +407,21 @@ class UpdateHandler:
             case Allowed():
                 return
 
-    def _told(self, texts: Texts, key: str, args: object) -> str:
+    def _told(self, texts: Catalogue, key: str, args: object) -> str:
         given = dict(args) if isinstance(args, dict) else {}
         match key:
             case "access_code" | "access_group_code":
-                return texts.pairing_code(code=str(given.get("code", "")))
+                return texts.say("pairing_code", code=str(given.get("code", "")))
             case "access_too_many_waiting":
-                return texts.pairing_full
+                return texts.say("pairing_full")
             case "access_owner":
-                return texts.owner_now
+                return texts.say("owner_now")
             case "access_group_welcome":
-                return texts.hello_group(
-                    username=self._desk.identity.username, hears_all=self._desk.identity.hears_all
+                return say_hello_to_group(
+                    texts, username=self._desk.identity.username, hears_all=self._desk.identity.hears_all
                 )
             case _:
-                return texts.refused
+                return texts.say("refused")
 
     async def _place_of(self, where: ChatRef, sender: MessageAuthor) -> ChatRow:
         place = await self._stores.telegram_chats.open(
@@ -453,18 +465,14 @@ def _reply_target(where: ChatRef) -> Spot:
     return Spot(chat_id=where.chat_id, thread_id=where.thread_id)
 
 
-def _unreadable_text(texts: Texts, reason: str, name: str, kind: str) -> str:
+def _unreadable_text(texts: Catalogue, reason: str, name: str, kind: str) -> str:
     match reason:
-        case "file_too_large":
-            return texts.file_too_large(name=name, limit_mb=20)
         case "cannot_hear" | "cannot_watch" | "cannot_see_sticker":
-            return texts.cannot(kind=kind)
-        case "file_locked":
-            return texts.file_locked(name=name)
+            return explain_unreadable(texts, kind)
         case "file_unavailable":
-            return texts.not_now
-        case _:
-            return texts.file_unreadable(name=name)
+            return texts.say("not_now")
+    key = reason if reason in ("file_too_large", "file_locked") else "file_unreadable"
+    return texts.say(key, name=escape_markdown(name), megabytes=20)
 
 
 def _rate_reaction(emojis: tuple[str, ...]) -> str | None:

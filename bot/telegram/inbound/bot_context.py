@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from bot.telegram.client.bot_api import BotApi
 from bot.telegram.client.sender import Sender
 from bot.telegram.inbound.updates import BotIdentity
-from bot.telegram.texts import Texts, get_texts
+from bot.telegram.texts import get_texts
 from shared.adapters.postgres.telegram.chats import ChatRow
 from shared.bootstrap.stores import Stores
 from shared.config.bots import BotConfig
 from shared.core.commands.commands import Audience
+from shared.locales import Catalogue, catalogue
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,9 +41,13 @@ class BotContext:
         return self.audience == "public"
 
 
-def get_chat_texts(place: ChatRow) -> Texts:
+def get_chat_texts(place: ChatRow) -> Catalogue:
     """In the language that the chat chose, or that its person's app speaks."""
     return get_texts(get_chat_language(place.settings))
+
+
+def get_command_texts(place: ChatRow) -> Catalogue:
+    return catalogue("commands", get_chat_language(place.settings))
 
 
 def get_chat_language(settings: Mapping[str, object]) -> str:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from bot.telegram.inbound.bot_context import get_chat_texts
 from bot.telegram.outbound.keyboards import Button, ButtonAction, ButtonPress, build_keyboard
-from bot.telegram.texts import Texts
 from shared.adapters.postgres.telegram.chats import ChatRow
 from shared.core.memory.search import MessagesFound
 from shared.core.tools.reminders import Reminder
+from shared.locales import Catalogue, list_languages, name_language
 from shared.services.commands.command_call import Choice
 
 if TYPE_CHECKING:
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 SWITCH_SETTINGS = ("notices", "drafts", "rich")
 """Settings of a chat that are on or off."""
 BUTTONS_PER_ROW = 4
+CHOOSE = "choose"
+"""In place of a language: show them all."""
 CHOSEN_BY_BUTTON = frozenset({"mode", "model"})
 """Commands whose choices stand as buttons below what they say. Notes have buttons by id in the list of
 `/memory`: a number below an old preview would erase another note for good."""
@@ -28,25 +30,26 @@ ON_BY_DEFAULT = frozenset({"notices"})
 
 def build_answer_buttons(place: ChatRow, turn: int, state: str) -> InlineKeyboardMarkup | None:
     """Stop while it is written; then what can be wished about it. Groups have no buttons to quarrel about."""
-    texts = get_chat_texts(place)
     if state == "running":
-        return _row(place, turn, (texts.stop, ButtonAction.STOP))
+        return _row(place, turn, ("stop", ButtonAction.STOP))
     if place.chat_id < 0:
         return None
     if state == "answered":
         return _row(
             place, turn,
-            (texts.regenerate, ButtonAction.REGENERATE),
-            (texts.shorter, ButtonAction.SHORTER),
-            (texts.longer, ButtonAction.CONTINUE),
+            ("regenerate", ButtonAction.REGENERATE),
+            ("shorter", ButtonAction.SHORTER),
+            ("longer", ButtonAction.CONTINUE),
         )  # fmt: skip
-    return _row(place, turn, (texts.regenerate, ButtonAction.REGENERATE))
+    return _row(place, turn, ("regenerate", ButtonAction.REGENERATE))
 
 
 def build_summary_buttons(place: ChatRow, link_id: int) -> InlineKeyboardMarkup | None:
-    texts = get_chat_texts(place)
     return _row(
-        place, link_id, (texts.view, ButtonAction.VIEW_SUMMARY), (texts.undo, ButtonAction.UNDO_SUMMARY)
+        place,
+        link_id,
+        ("view", ButtonAction.VIEW_SUMMARY),
+        ("undo", ButtonAction.UNDO_SUMMARY),
     )
 
 
@@ -67,9 +70,9 @@ def build_note_buttons(
     ]
     rows = [bins[start : start + BUTTONS_PER_ROW] for start in range(0, len(bins), BUTTONS_PER_ROW)]
     if undo is not None:
-        rows.append([_button(place, undo, texts.undo, ButtonAction.BRING_BACK, mark)])
-    ways = [(texts.previous, back), (texts.following, on), (texts.all_notes, 0 if all_notes else None)]
-    rows.append([_button(place, page, label, ButtonAction.PAGE) for label, page in ways if page is not None])
+        rows.append([_button(place, undo, texts.say("undo"), ButtonAction.BRING_BACK, mark)])
+    ways = [("previous", back), ("following", on), ("all_notes", 0 if all_notes else None)]
+    rows.append([_button(place, at, texts.say(key), ButtonAction.PAGE) for key, at in ways if at is not None])
     return build_keyboard(rows)
 
 
@@ -83,11 +86,11 @@ def build_search_buttons(
         for number, hit in enumerate(() if linked else found.hits, 1)
     ]
     rows = [numbers[start : start + BUTTONS_PER_ROW] for start in range(0, len(numbers), BUTTONS_PER_ROW)]
-    ways = [] if begun else [_button(place, 0, texts.previous, ButtonAction.SEARCH_ON)]
+    ways = [] if begun else [_button(place, 0, texts.say("previous"), ButtonAction.SEARCH_ON)]
     if found.next is not None:
         at, _, rest = str(found.next).partition("-")
         word = rest.replace("-", "_")
-        ways.append(_button(place, int(at), texts.following, ButtonAction.SEARCH_ON, word))
+        ways.append(_button(place, int(at), texts.say("following"), ButtonAction.SEARCH_ON, word))
     return build_keyboard([*rows, ways])
 
 
@@ -125,26 +128,30 @@ def build_erase_buttons(place: ChatRow) -> InlineKeyboardMarkup | None:
     texts = get_chat_texts(place)
     return build_keyboard(
         [
-            [_button(place, 0, texts.forget_all, ButtonAction.FORGET_ALL)],
-            [_button(place, 0, texts.cancel, ButtonAction.KEEP_ALL)],
+            [_button(place, 0, texts.say("forget_all"), ButtonAction.FORGET_ALL)],
+            [_button(place, 0, texts.say("cancel"), ButtonAction.KEEP_ALL)],
         ]
     )
 
 
 def build_edit_buttons(place: ChatRow, turn: int) -> InlineKeyboardMarkup | None:
-    texts = get_chat_texts(place)
-    return _row(place, turn, (texts.yes, ButtonAction.ANSWER_EDITED), (texts.no, ButtonAction.CLOSE))
+    return _row(
+        place,
+        turn,
+        ("edited_yes", ButtonAction.ANSWER_EDITED),
+        ("edited_no", ButtonAction.CLOSE),
+    )
 
 
 def build_uncertain_buttons(place: ChatRow, notice_id: int, round_number: int) -> InlineKeyboardMarkup | None:
     """Below the word that an answer may not have arrived."""
-    button = _button(place, notice_id, get_chat_texts(place).bring, ButtonAction.BRING, str(round_number))
-    return build_keyboard([[button]])
+    label = get_chat_texts(place).say("bring")
+    return build_keyboard([[_button(place, notice_id, label, ButtonAction.BRING, str(round_number))]])
 
 
-def build_access_buttons(texts: Texts, chat_id: int) -> InlineKeyboardMarkup | None:
+def build_access_buttons(texts: Catalogue, chat_id: int) -> InlineKeyboardMarkup | None:
     """Below the word to an owner that somebody wants in."""
-    rows = [(texts.allow, ButtonAction.LET_IN), (texts.deny, ButtonAction.KEEP_OUT)]
+    rows = [(texts.say("allow"), ButtonAction.LET_IN), (texts.say("deny"), ButtonAction.KEEP_OUT)]
     word = "group" if chat_id < 0 else ""
     return build_keyboard(
         [
@@ -167,17 +174,25 @@ def build_settings_buttons(place: ChatRow, *, offered: frozenset[str]) -> Inline
             _switch_button(
                 place,
                 name,
-                texts.setting(name=name, value=texts.on if is_setting_on(place, name) else texts.off),
+                texts.say(f"setting_{name}", value=texts.say("on" if is_setting_on(place, name) else "off")),
             )
         ]
         for name in SWITCH_SETTINGS
         if name in offered
     ]
-    other = "en" if texts.language == "de" else "de"
-    language = texts.setting(name="language", value="Deutsch" if texts.language == "de" else "English")
-    rows.append([_button(place, 0, language, ButtonAction.SETTING, f"language={other}")])
-    rows.append([_button(place, 0, texts.close, ButtonAction.CLOSE)])
+    language = texts.say("setting_language", value=name_language(texts.language))
+    rows.append([_button(place, 0, language, ButtonAction.SETTING, f"language={CHOOSE}")])
+    rows.append([_button(place, 0, texts.say("close"), ButtonAction.CLOSE)])
     return build_keyboard(rows)
+
+
+def build_language_buttons(place: ChatRow) -> InlineKeyboardMarkup | None:
+    """Each by the name that its people call it."""
+    ways = [
+        _button(place, 0, name_language(language), ButtonAction.SETTING, f"language={language}")
+        for language in list_languages()
+    ]
+    return build_keyboard([ways[at : at + 2] for at in range(0, len(ways), 2)])
 
 
 def is_setting_on(place: ChatRow, name: str) -> bool:
@@ -191,7 +206,9 @@ def _switch_button(place: ChatRow, name: str, label: str) -> Button:
 
 
 def _row(place: ChatRow, subject: int, *buttons: tuple[str, ButtonAction]) -> InlineKeyboardMarkup | None:
-    return build_keyboard([[_button(place, subject, label, action) for label, action in buttons]])
+    """Each by the key of its label."""
+    say = get_chat_texts(place).say
+    return build_keyboard([[_button(place, subject, say(key), action) for key, action in buttons]])
 
 
 def _button(place: ChatRow, subject: int, label: str, action: ButtonAction, word: str = "") -> Button:

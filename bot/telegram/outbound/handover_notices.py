@@ -22,6 +22,7 @@ from bot.telegram.inbound.bot_context import BotContext, get_chat_texts
 from bot.telegram.markup import render, split
 from bot.telegram.outbound.delivery_attempts import SendClaimedElsewhere
 from bot.telegram.outbound.notifier import get_chat_target
+from bot.telegram.texts import explain_failure
 from shared.adapters.postgres.people.handover import PostgresHandovers
 from shared.adapters.postgres.telegram.chats import ChatRow, PostgresTelegramChats
 from shared.core.identity.handover import ADVICE, Told, Untold
@@ -77,7 +78,7 @@ class HandoverNotices:
     async def _tell(self, one: Untold, place: ChatRow, sender: Sender) -> None:
         desk = self._desk_of(place.bot_id)
         public = desk is None or desk.public
-        words = get_chat_texts(place).advice(code=one.code, advice=ADVICE[one.code], public=public)
+        words = explain_failure(get_chat_texts(place), code=one.code, advice=ADVICE[one.code], public=public)
         try:
             outcome = await sender.send_text(
                 get_chat_target(place), split(render(words))[0], priority=Priority.NOTICE,

@@ -15,7 +15,7 @@ from bot.telegram.markup import (
     split,
 )
 from bot.telegram.outbound.delivery_context import DeliveryContext
-from bot.telegram.texts.markdown_text import escape_markdown
+from bot.telegram.texts import escape_markdown
 from shared.adapters.postgres.telegram.chats import ChatRow
 from shared.adapters.postgres.turns.deliveries import EndedTurn
 from shared.core.values.files import Attached

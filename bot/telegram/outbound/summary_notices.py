@@ -33,7 +33,7 @@ class SummaryNotices:
             return
         await desk.stores.telegram_chats.change_settings(place.address_id, {"noted": summary.link_id})
         if is_setting_on(now, "notices"):
-            words = get_chat_texts(now).summarised(messages=summary.messages)
+            words = get_chat_texts(now).say("summarised", count=summary.messages)
             await voice.send(
                 get_chat_target(now), words, keyboard=build_summary_buttons(now, summary.link_id), silent=True
             )

@@ -7,12 +7,13 @@ import time
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import structlog
 
 from bot.telegram.client.aiogram_loader import AiogramLoader
 from bot.telegram.client.bot_api import CallRefused, InvalidBotToken, TelegramUnavailable
-from bot.telegram.client.command_menus import build_command_menus
+from bot.telegram.client.command_menus import build_command_menus, list_menu_languages
 from bot.telegram.handlers.update_handler import UpdateHandler
 from bot.telegram.inbound.batching_driver import MessageBatcher
 from bot.telegram.inbound.bot_context import BotContext
@@ -21,7 +22,7 @@ from bot.telegram.inbound.polling import Poller
 from bot.telegram.inbound.update_parser import allowed_updates
 from bot.telegram.inbound.webhook import WebhookConfig, register_webhook
 from bot.telegram.runtime.lease_guard import LeaseGuard
-from bot.telegram.texts import LANGUAGES, get_texts
+from bot.telegram.texts import get_texts
 from shared.core.values.errors import StorageUnavailable
 from shared.ports import StorageLimiter
 from shared.runtime.crash_points import CrashPoint, ignore_crash_point
@@ -206,24 +207,29 @@ class BotRunner:
         await self._takes_in.wait()
         try:
             for menu in build_command_menus(self._desk.audience, humans=self._desk.humans):
-                await self._desk.api.call(
+                await self._set_profile(
                     "setMyCommands",
-                    {
-                        "commands": [{"command": name, "description": what} for name, what in menu.commands],
-                        "scope": {"type": menu.scope},
-                        "language_code": menu.language,
-                    },
+                    menu.language,
+                    commands=[{"command": name, "description": what} for name, what in menu.commands],
+                    scope={"type": menu.scope},
                 )
-            for language in LANGUAGES:
-                texts, code = get_texts(language), "" if language == "en" else language
-                await self._desk.api.call(
-                    "setMyDescription", {"description": texts.description, "language_code": code}
-                )
-                await self._desk.api.call(
-                    "setMyShortDescription", {"short_description": texts.about, "language_code": code}
-                )
+            for language in list_menu_languages():
+                say = get_texts(language).say
+                await self._set_profile("setMyDescription", language, description=say("description"))
+                await self._set_profile("setMyShortDescription", language, short_description=say("about"))
         except (CallRefused, TelegramUnavailable, InvalidBotToken) as error:
             log.warning("set_commands_failed", bot=self._desk.bot_id, reason=str(error))
+
+    async def _set_profile(self, method: str, language: str, **wish: Any) -> None:
+        """A call for each language is many: Telegram may ask to wait among them."""
+        while True:
+            try:
+                await self._desk.api.call(method, {**wish, "language_code": language})
+                return
+            except CallRefused as refused:
+                if not refused.retry_after_seconds:
+                    raise
+                await asyncio.sleep(refused.retry_after_seconds)
 
 
 def make_steady_clock() -> Callable[[], datetime]:

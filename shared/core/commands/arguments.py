@@ -25,7 +25,6 @@ class BadArguments(BadInput):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Argument:
     name: str
-    description: str
     kind: Literal["text", "flag", "number"] = "text"
     required: bool = False
     most_chars: int = TEXT_CHARS
@@ -42,20 +41,15 @@ class Argument:
 
     def schema(self) -> dict[str, Any]:
         """As JSON Schema."""
-        told: dict[str, Any] = {"description": self.description}
         match self.kind:
             case "flag":
-                return {"type": "boolean", **told}
+                return {"type": "boolean"}
             case "number":
-                return {"type": "integer", "minimum": 1, "maximum": 1_000_000_000, **told}
+                return {"type": "integer", "minimum": 1, "maximum": 1_000_000_000}
             case "text" if self.one_of:
-                return {"type": "string", "enum": list(self.one_of), **told}
+                return {"type": "string", "enum": list(self.one_of)}
             case _:
-                return {"type": "string", "maxLength": self.most_chars, **told}
-
-
-def arguments_schema(arguments: Sequence[Argument]) -> dict[str, Any]:
-    return {argument.name: argument.schema() for argument in arguments}
+                return {"type": "string", "maxLength": self.most_chars}
 
 
 def typed_words(command: str, arguments: Sequence[Argument], given: Mapping[str, Any]) -> str:
@@ -97,7 +91,7 @@ def _raw(command: str, given: Mapping[str, Any], *, takes_words: bool) -> str:
     if not isinstance(raw, str) or len(raw) > TEXT_CHARS:
         raise BadArguments(f"`{RAW}` is text of at most {TEXT_CHARS} characters.")
     if raw.strip() and not takes_words:
-        raise BadArguments(f"/{command} takes no arguments.")
+        raise BadArguments.said("takes_no_words", command=command)
     return raw
 
 

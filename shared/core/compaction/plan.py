@@ -82,6 +82,8 @@ class CompactionPlan:
 class NothingToCompact:
     reason: NoReason
     detail: str
+    sizes: tuple[int, ...] = ()
+    """Of what it would replace and of the summary, in tokens, where one was written and is longer."""
 
 
 def plan_compaction(
@@ -159,7 +161,8 @@ def why_not_committed(
     after = plan.stays + summary
     if summary > plan.replaced:
         detail = f"{plan.replaced:,} → {summary:,} tokens"
-        return NothingToCompact(reason="grows" if force else "gain_too_small", detail=detail)
+        reason: NoReason = "grows" if force else "gain_too_small"
+        return NothingToCompact(reason=reason, detail=detail, sizes=(plan.replaced, summary))
     lands = after - budget.beside <= floor(policy.land_at * budget.conversation)
     helps = _gains(plan.tokens_before, after, budget, policy) and (
         lands or summary_tokens <= policy.summary_least

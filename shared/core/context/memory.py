@@ -74,16 +74,14 @@ def as_new(note: KeptNote) -> NewNote:
 def note_text(raw: str) -> tuple[str, bool]:
     """The words as they may be kept, and whether a secret was taken out of them; raises BadNote."""
     if len(raw) > NOTE_CHARS:
-        raise BadNote(
-            f"The note has {len(raw):,} characters; {NOTE_CHARS} is the most. Keep one thing per note."
-        )
+        raise BadNote.said("note_too_long", count=len(raw), most=NOTE_CHARS)
     readable = storable(raw.replace("\x00", " "))
     text = " ".join(unicodedata.normalize("NFC", readable).split())
     if not text:
-        raise BadNote("The note has no words: say what to remember in one sentence.")
+        raise BadNote.said("note_empty")
     safe = redact(text)
     if safe != text and len(_WORD.findall(safe.replace(REDACTED, ""))) < _WORDS_BESIDE_A_SECRET:
-        raise BadNote("This is a password, a key or another secret, and such things are never kept.")
+        raise BadNote.said("note_secret")
     return safe, safe != text
 
 

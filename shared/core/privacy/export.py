@@ -12,8 +12,9 @@ from typing import Any, Literal
 from shared.core.context.build_context import plain_words
 from shared.core.session.client_payloads import iso
 from shared.core.session.ledger import ledger_from_json
-from shared.core.session.rendering import five_fields
+from shared.core.session.rendering import five_fields, translate_headings
 from shared.core.values.messages import blocks_from_json
+from shared.locales import Catalogue
 
 ExportFormat = Literal["md", "json"]
 SCHEMA = "evertalk-export"
@@ -150,7 +151,7 @@ def json_messages(messages: Sequence[Mapping[str, Any]], *, first: bool) -> str:
     return ("" if first else ",\n") + ",\n".join(map(dumped, messages))
 
 
-def markdown_start(head: ExportHead, *, at: datetime, verbatim: bool = False) -> str:
+def markdown_start(head: ExportHead, texts: Catalogue, *, at: datetime, verbatim: bool = False) -> str:
     """Front matter that YAML reads (JSON is YAML), then what is remembered.
 
     `verbatim` here and below: for a reader who did not write it, who trusts no mark in it.
@@ -166,7 +167,12 @@ def markdown_start(head: ExportHead, *, at: datetime, verbatim: bool = False) ->
     }
     lines = ["---", *(f"{name}: {_dumped_calm(value)}" for name, value in front.items()), "---", ""]
     if head.notes:
-        lines += ["## Remembered", "", *(_note(note, verbatim) for note in head.notes), ""]
+        lines += [
+            f"## {texts.say('export_remembered')}",
+            "",
+            *(_note(note, verbatim) for note in head.notes),
+            "",
+        ]
     for name, rows in head.more.items():
         if rows:
             lines += [f"## {name.capitalize()}", "", *(f"- {_dumped_calm(row)}" for row in rows), ""]
@@ -184,8 +190,10 @@ def _note(note: Mapping[str, Any], verbatim: bool) -> str:
     return f"- {text} ({note['kind']}, said by: {note['authority']}{where})"
 
 
-def markdown_session(session: ExportedSession, *, verbatim: bool = False) -> str:
-    lines = [f"# Conversation {session.public_id}", "", f"Begun {iso(session.created_at)}.", ""]
+def markdown_session(session: ExportedSession, texts: Catalogue, *, verbatim: bool = False) -> str:
+    title = texts.say("export_conversation", id=session.public_id)
+    begun = texts.say("export_begun", at=iso(session.created_at))
+    lines = [f"# {title}", "", begun, ""]
     for name, value in session.facts.items():
         if value:
             own = in_line(value) if verbatim and isinstance(value, str) else value
@@ -196,9 +204,10 @@ def markdown_session(session: ExportedSession, *, verbatim: bool = False) -> str
     for summary in session.summaries:
         if summary["in_use"]:
             first, last = summary["turns"]
-            text = str(summary["text"])
-            lines += [f"## Summary of turns {first} – {last}", "", fenced(text) if verbatim else text, ""]
-    return "\n".join([*lines, "## Messages", "", ""])
+            text = translate_headings(str(summary["text"]), texts)
+            title = texts.say("export_summary", first=first, last=last)
+            lines += [f"## {title}", "", fenced(text) if verbatim else text, ""]
+    return "\n".join([*lines, f"## {texts.say('export_messages')}", "", ""])
 
 
 def markdown_messages(messages: Sequence[Mapping[str, Any]], *, verbatim: bool = False) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 from shared.core.session.ledger import ItemKind, Ledger, LedgerItem, Section, Topic
 from shared.core.session.summary_formats import form_of, kind_of
 from shared.core.values.tokens import truncated
+from shared.locales import ENGLISH, Catalogue
 
 LEFT_OUT = "left out for room"
 ITEM_CHARS = 300
@@ -58,6 +59,7 @@ _SENTENCE_SHARE = 0.9
 """A text is cut behind a sentence where that keeps so much of what there is room for."""
 CUT_MARK = " …"
 _FENCE = "\n```"
+_HEADING = re.compile(r"^## (.+)$", re.MULTILINE)
 
 Count = Callable[[str], int]
 
@@ -81,6 +83,18 @@ def render_summary(ledger: Ledger) -> str:
     if ledger.identifiers:
         parts.append(f"## Exact names and numbers\n{' · '.join(ledger.identifiers)}")
     return "\n\n".join(parts)
+
+
+def translate_headings(summary: str, texts: Catalogue) -> str:
+    """For people: a summary is stored and sent to models with the English headings of its form."""
+    if texts.language == ENGLISH:
+        return summary
+
+    def translated(heading: re.Match[str]) -> str:
+        key = f"summary_{'_'.join(re.findall('[a-z]+', heading[1].lower()))}"
+        return f"## {texts.say(key)}" if key in texts else heading[0]
+
+    return _HEADING.sub(translated, summary)
 
 
 def fit_ledger(ledger: Ledger, limit: int, count: Count) -> Ledger:

@@ -33,10 +33,13 @@ Processes, adapters and channels add what only they can meet (a frame that is to
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Self
 
 from shared.core.values.model import Usage
 from shared.core.values.money import Shortage
+from shared.locales import catalogue
 
 
 class EvertalkError(Exception):
@@ -56,6 +59,15 @@ class BadInput(EvertalkError):
 
     code = "bad_input"
     advice = "That could not be read. Please send it again as plain text."
+    key = ""
+    """Of the advice in the catalogue of commands, which has it in every language; with its values."""
+    values: Mapping[str, str | int] = MappingProxyType({})
+
+    @classmethod
+    def said(cls, key: str, **values: str | int) -> Self:
+        made = cls(catalogue("commands", "").say(key, **values))
+        made.advice, made.key, made.values = str(made), key, values
+        return made
 
 
 class EmptyMessage(BadInput):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, get_args
 
 from shared.core.commands.commands import BadArguments
-from shared.core.commands.texts import LinkListed
+from shared.core.commands.texts import excerpt, numbered
 from shared.core.identity.people import (
     CODE_MINUTES,
     Joined,
@@ -17,6 +17,7 @@ from shared.core.identity.people import (
     UnlinkRefusal,
     shown_code,
 )
+from shared.locales import Catalogue
 from shared.ports import ALL_PROCESSES, TELEGRAM_CHAT_MOVED, Announcer
 from shared.runtime.crash_points import CrashPoint, ignore_crash_point
 from shared.services.commands.command_call import CommandHandler, CommandInvocation, CommandReply, Ephemeral
@@ -47,43 +48,44 @@ class AccountLinkCommands:
 
     async def _link(self, call: CommandInvocation) -> CommandReply:
         if call.address_id is None:
-            return False, call.texts.link_refusals["not_here"]
+            return False, call.texts.say("link_refused_not_here")
         if call.args:
             return await self._join(call, call.address_id)
         code = await self._people.issue_code(call.session_id, call.address_id)
-        refusal = call.texts.link_refusals.get(code)
-        if refusal is not None:
-            return False, refusal
+        if code in get_args(LinkRefusal):
+            return False, call.texts.say(f"link_refused_{code}")
         # A code that is stored in the log would be no secret of the one who asked for it.
-        return True, Ephemeral(call.texts.link_code(code=shown_code(code), minutes=CODE_MINUTES))
+        return True, Ephemeral(call.texts.say("link_code", code=shown_code(code), count=CODE_MINUTES))
 
     async def _join(self, call: CommandInvocation, address_id: int) -> CommandReply:
         joined = await self._people.link_account(call.session_id, address_id, call.args)
         if not isinstance(joined, Joined):
-            return False, call.texts.link_refusals[joined]
+            return False, call.texts.say(f"link_refused_{joined}")
         if joined.again:
-            return True, call.texts.linked_before
+            return True, call.texts.say("linked_before")
         self._crash_point("after_link")
         await self._announcer.announce(ALL_PROCESSES, TELEGRAM_CHAT_MOVED)
-        words = call.texts.linked(
-            channel=joined.other_channel, agent=joined.agent, other_agent=joined.other_agent
-        )
+        words = call.texts.say(f"linked_{_channel(joined.other_channel)}")
+        if joined.agent != joined.other_agent:
+            words = f"{words}\n\n{call.texts.say('linked_agent', agent=excerpt(joined.agent))}"
         return True, words
 
     async def _unlink(self, call: CommandInvocation) -> CommandReply:
         if call.address_id is None:
-            return False, call.texts.link_refusals["not_here"]
+            return False, call.texts.say("link_refused_not_here")
         links = await self._people.list_links(call.session_id)
         if not links:
-            return False, call.texts.not_linked
+            return False, call.texts.say("not_linked")
         meant = _find_link(call.args, links)
         if meant is None:
-            return False, call.texts.which_link([_listed(link) for link in links])
+            rows = numbered([_listed(link, call.texts) for link in links])
+            return False, f"{call.texts.say('which_link')}\n\n{rows}"
         parted = await self._people.unlink_account(call.session_id, call.address_id, meant.id)
         if not isinstance(parted, Parted):
-            return False, call.texts.link_refusals.get(parted, call.texts.not_linked)
+            refused = f"link_refused_{parted}"
+            return False, call.texts.say(refused if refused in call.texts else "not_linked")
         await self._announcer.announce(ALL_PROCESSES, TELEGRAM_CHAT_MOVED)
-        return True, call.texts.unlinked(channel=parted.channel, here=parted.is_caller)
+        return True, call.texts.say(f"unlinked_{'here' if parted.is_caller else _channel(parted.channel)}")
 
 
 def _find_link(args: str, links: Sequence[LinkShown]) -> LinkShown | None:
@@ -91,10 +93,17 @@ def _find_link(args: str, links: Sequence[LinkShown]) -> LinkShown | None:
     if not args:
         return links[0] if len(links) == 1 else None
     if not _NUMBER.fullmatch(args):
-        raise BadArguments("/unlink takes a number of its list, or nothing when there is only one.")
+        raise BadArguments.said("bad_unlink")
     number = int(args)
     return links[number - 1] if number <= len(links) else None
 
 
-def _listed(link: LinkShown) -> LinkListed:
-    return LinkListed(channel=link.channel, title=link.title, day=f"{link.linked_at:%Y-%m-%d}")
+def _listed(link: LinkShown, texts: Catalogue) -> str:
+    channel, day = texts.say(f"channel_{_channel(link.channel)}"), f"{link.linked_at:%Y-%m-%d}"
+    if link.title:
+        return texts.say("link_row_titled", channel=channel, title=excerpt(link.title), day=day)
+    return texts.say("link_row", channel=channel, day=day)
+
+
+def _channel(name: str) -> str:
+    return name if name in ("telegram", "web") else "elsewhere"

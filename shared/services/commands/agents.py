@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from shared.core.commands.texts import SettingsShown
+from shared.core.commands.texts import bullets, choices, escaped, excerpt
 from shared.core.context.agents import GOAL_CHARS, models_of, modes_of, one_line, with_chosen_model
 from shared.services.commands.command_call import (
     Choice,
@@ -56,26 +56,27 @@ class SettingsCommands:
         texts, words = call.texts, one_line(call.args)
         if not words:
             goal = (await self._store.load_chosen(call.session_id)).goal
-            return True, texts.goal(words=goal) if goal else texts.no_goal
+            return True, texts.say("goal", words=escaped(goal)) if goal else texts.say("no_goal")
         if words in _DASHES:
             await self._store.choose_goal(call.session_id, "")
-            return True, texts.goal_cleared
+            return True, texts.say("goal_cleared")
         if len(words) > GOAL_CHARS:
-            return False, texts.goal_too_long(chars=len(words), most=GOAL_CHARS)
+            return False, texts.say("goal_too_long", count=len(words), most=GOAL_CHARS)
         await self._store.choose_goal(call.session_id, words)
-        return True, texts.goal_set(words=words)
+        return True, texts.say("goal_set", words=escaped(words))
 
     async def _mode(self, call: CommandInvocation) -> CommandReply:
         chosen = await self._store.load_chosen(call.session_id)
         modes = list(modes_of(chosen.agent_config))
         if not call.args:
             now = _mode_now(chosen)
-            return True, _choose(call.texts.modes(mode=now, modes=modes), modes, now=now)
+            return True, _choose(call.texts.say("modes", mode=now, modes=choices(modes)), modes, now=now)
         found = modes[0] if call.args in _DASHES else _named(call.args, modes)
         if found is None:
-            return False, _choose(call.texts.mode_unknown(name=call.args, modes=modes), modes)
+            words = call.texts.say("mode_unknown", name=excerpt(call.args), modes=choices(modes))
+            return False, _choose(words, modes)
         await self._store.choose_mode(call.session_id, found)
-        return True, call.texts.mode_set(mode=found)
+        return True, call.texts.say("mode_set", mode=found)
 
     async def _model(self, call: CommandInvocation) -> CommandReply:
         chosen = await self._store.load_chosen(call.session_id)
@@ -83,23 +84,30 @@ class SettingsCommands:
         models = _offered(chosen, own)
         if not call.args:
             now = self._model_now(chosen)
-            return True, _choose(call.texts.models(model=now, models=models), models, now=now)
+            key = "models" if models else "models_only"
+            words = call.texts.say(key, model=choices([now]), models=choices(models))
+            return True, _choose(words, models, now=now)
         found = own if call.args in _DASHES else _named(call.args, models)
         if found is None:
-            return False, _choose(call.texts.model_unknown(name=call.args, models=models), models)
+            key = "model_unknown" if models else "model_unknown_no_choice"
+            words = call.texts.say(key, name=excerpt(call.args), models=choices(models))
+            return False, _choose(words, models)
         await self._store.choose_model(call.session_id, "" if found == own else found)
-        return True, call.texts.model_set(model=found)
+        return True, call.texts.say("model_set", model=choices([found]))
 
     async def _settings(self, call: CommandInvocation) -> CommandReply:
         chosen = await self._store.load_chosen(call.session_id)
-        shown = SettingsShown(
-            goal=chosen.goal,
-            mode=_mode_now(chosen),
-            modes=list(modes_of(chosen.agent_config)),
-            model=self._model_now(chosen),
-            models=_offered(chosen, self._requests.resolve_model(chosen.agent_config)),
-        )
-        return True, call.texts.settings(shown)
+        models = _offered(chosen, self._requests.resolve_model(chosen.agent_config))
+        say, modes = call.texts.say, choices(list(modes_of(chosen.agent_config)))
+        lines = [
+            say("settings_goal" if chosen.goal else "settings_no_goal", goal=escaped(one_line(chosen.goal))),
+            say("settings_mode", mode=_mode_now(chosen), modes=modes),
+            say(
+                "settings_models" if models else "settings_model",
+                model=choices([self._model_now(chosen)]), models=choices(models),
+            ),
+        ]  # fmt: skip
+        return True, f"{say('settings_head')}\n\n{bullets(lines)}"
 
     def _model_now(self, chosen: ChosenSettings) -> str:
         return self._requests.resolve_model(with_chosen_model(chosen.agent_config, chosen.model))

@@ -6,14 +6,18 @@ from datetime import datetime
 from typing import Protocol
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from shared.core.commands.texts import BudgetShown, LimitShown
-from shared.core.ops.session_stats import DaySpending
+from shared.core.commands.texts import bullets, excerpt
+from shared.core.ops.session_stats import DaySpending, ScopeSpending
 from shared.core.session.session_state import SessionState
 from shared.core.session.turns import Caps
 from shared.core.values.money import are_old
+from shared.locales import Catalogue
 from shared.ports import ChatModel, Clock
 from shared.services.commands.command_call import CommandHandler, CommandInvocation, CommandReply
 from shared.services.turns.request_builder import RequestBuilder
+
+NEARLY_USED = 80
+"""Percent of a limit from which on it is warned of."""
 
 
 class DailySpendingStore(Protocol):
@@ -52,22 +56,31 @@ class BudgetCommands:
         card = await self._model.load_card(self._requests.resolve_model(state.agent_config))
         prices = card.prices
         is_old = prices is not None and are_old(prices, self._clock.now().date())
-        shown = BudgetShown(
-            limits=tuple(
-                LimitShown(
-                    scope=one.scope,
-                    spent_usd=one.spent_micro / 1_000_000,
-                    cap_usd=one.cap_micro / 1_000_000,
-                )
-                for one in day.scopes
-            ),
-            session_usd=day.session_micro / 1_000_000,
-            unknown_calls=day.unknown_calls,
-            anew=_clock_time(day.anew_at, day.timezone or self._caps.timezone),
-            unpriced_model=card.name if prices is None and not card.offline else "",
-            old_price=prices.dated if prices is not None and is_old else "",
-        )
-        return True, call.texts.budget(shown)
+        lines = render_day(day, call.texts)
+        if day.scopes:
+            anew = _clock_time(day.anew_at, day.timezone or self._caps.timezone)
+            lines.append(call.texts.say("budget_anew", time=anew))
+        if prices is None and not card.offline:
+            lines.append(call.texts.say("budget_unpriced", model=excerpt(card.name)))
+        if prices is not None and is_old:
+            lines.append(call.texts.say("budget_old_price", date=excerpt(prices.dated)))
+        return True, f"{call.texts.say('budget_head')}\n\n{bullets(lines)}"
+
+
+def render_day(day: DaySpending, texts: Catalogue) -> list[str]:
+    """Each limit, and what the conversation has cost."""
+    lines = [_render_limit(one, texts) for one in day.scopes] or [texts.say("budget_no_limit")]
+    spent = texts.dollars(day.session_micro)
+    if day.unknown_calls:
+        return [*lines, texts.say("budget_spent_unknown", spent=spent, count=day.unknown_calls)]
+    return [*lines, texts.say("budget_spent", spent=spent)]
+
+
+def _render_limit(one: ScopeSpending, texts: Catalogue) -> str:
+    percent = 100 if one.cap_micro <= 0 else min(100, 100 * one.spent_micro // one.cap_micro)
+    sign = " ⛔" if percent >= 100 else " ⚠️" if percent >= NEARLY_USED else ""
+    spent, cap = texts.dollars(one.spent_micro), texts.dollars(one.cap_micro)
+    return texts.say(f"budget_{one.scope}", spent=spent, cap=cap, percent=percent) + sign
 
 
 def _clock_time(moment: datetime, timezone: str) -> str:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from shared.core.commands.commands import Audience, Channel, Command
-from shared.core.commands.texts import CommandTexts
 from shared.core.session.session_state import ChangeRefused
+from shared.locales import Catalogue
 
 ReportProgress = Callable[[str, int | None], Awaitable[None]]
 """`(message, percent)`"""
@@ -24,8 +24,7 @@ class CommandInvocation:
     args: str
     offered: Sequence[Command]
     progress: ReportProgress
-    language: str
-    texts: CommandTexts
+    texts: Catalogue
     cid: str | None = None
     """What the caller names this call, where it may come twice."""
 
@@ -69,4 +68,4 @@ class CommandGroup(Protocol):
 
 
 def build_refusal(call: CommandInvocation, refusal: ChangeRefused) -> CommandReply:
-    return False, call.texts.refusals.get(refusal.reason) or refusal.advice
+    return False, call.texts.say(f"refused_{refusal.reason}")

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, get_args
 
 from shared.core.commands.commands import (
     Audience,
     BadArguments,
     Channel,
     Command,
+    CommandSection,
     commands_for,
     nearest_commands,
 )
-from shared.core.commands.texts import command_texts, described
+from shared.core.commands.texts import bullets, command_help, unknown_command
+from shared.core.context.memory import BadNote
 from shared.core.session.rendering import shortened
 from shared.core.session.turns import Caps
 from shared.core.values.errors import OnHold
+from shared.locales import catalogue
 from shared.ports import Announcer, Doorbell
 from shared.services.commands.command_call import (
     Choice,
@@ -136,16 +139,15 @@ class CommandService:
             args=args.strip(),
             offered=self.list_offered(channel=channel, audience=audience),
             progress=progress or _no_progress,
-            language=language,
-            texts=command_texts(language),
+            texts=catalogue("commands", language),
             cid=cid,
         )
         try:
             success, words = await doer(call)
-        except BadArguments as error:
-            success, words = False, str(error)
+        except (BadArguments, BadNote) as error:
+            success, words = False, call.texts.say(error.key, **error.values) if error.key else str(error)
         except OnHold:
-            success, words = False, call.texts.on_hold
+            success, words = False, call.texts.say("on_hold")
         if isinstance(words, Ephemeral):
             return CommandResult(
                 command=name, success=success, result=str(words), error=None if success else str(words)
@@ -167,24 +169,25 @@ class CommandService:
         if asked := call.args.removeprefix("/").lower():
             table = {command.name: command for command in call.offered}
             if asked in table:
-                return True, call.texts.command_help(table[asked])
-            return False, call.texts.unknown_command(shortened(asked, 40), nearest_commands(asked, table))
+                return True, command_help(table[asked], call.texts)
+            nearest = nearest_commands(asked, table)
+            return False, unknown_command(shortened(asked, 40), nearest, call.texts)
         parts = []
-        for section, title in call.texts.sections.items():
+        for section in get_args(CommandSection):
             lines = [
-                f"- `{f'/{command.name} {command.args}'.rstrip()}` {described(command, call.language)}"
+                f"`{f'/{command.name} {command.args}'.rstrip()}` {command.describe(call.texts.language)}"
                 for command in call.offered
                 if command.section == section
             ]
-            parts += ["\n".join([f"**{title}**", "", *lines])] if lines else []
+            parts += [f"**{call.texts.say(f'section_{section}')}**\n\n{bullets(lines)}"] if lines else []
         return True, "\n\n".join(parts)
 
     async def _start(self, call: CommandInvocation) -> CommandReply:
-        return True, call.texts.hello
+        return True, call.texts.say("hello")
 
     async def _stop(self, call: CommandInvocation) -> CommandReply:
         stopped = await self._conversation.stop(call.session_id)
-        return True, call.texts.stopped if stopped else call.texts.nothing_to_stop
+        return True, call.texts.say("stopped" if stopped else "nothing_to_stop")
 
 
 async def _no_progress(_message: str, _percent: int | None) -> None:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from shared.core.commands.commands import compact_arguments
-from shared.core.commands.texts import CommandTexts
 from shared.core.context.selection import LeftOut
 from shared.core.session.backoff import MANUAL
 from shared.core.session.policy import ContradictoryPolicy
@@ -15,6 +14,7 @@ from shared.core.session.session import View
 from shared.core.session.session_state import ChangeRefused, CompactionStored, SessionState
 from shared.core.session.turns import JobOrder
 from shared.core.values.errors import EvertalkError, ModelError
+from shared.locales import Catalogue
 from shared.ports import Announcer, Doorbell
 from shared.services.commands.command_call import (
     CommandHandler,
@@ -27,12 +27,6 @@ from shared.services.turns.session_service import SessionService
 
 COMPACT_WAIT_SECONDS = 180.0
 _LOOK_SECONDS = 0.1
-_FLUSHED = {
-    "saved": "Saved to memory.",
-    "nothing": "It was read; nothing of it is worth keeping.",
-    "failed": "It did not work; what was not read yet is read later.",
-}
-_FLUSH_GOES_ON = "This takes a while; it goes on in the background."
 
 
 class HideLiveTurns(Protocol):
@@ -62,8 +56,6 @@ class Foreseen(Protocol):
     def possible(self) -> bool: ...
     @property
     def reason(self) -> str: ...
-    @property
-    def detail(self) -> str: ...
 
 
 class CompactionForecast(Protocol):
@@ -101,16 +93,16 @@ class ContextCommands:
         return await self._hide(
             call,
             self._store.start_new_conversation,
-            said=call.texts.fresh_start,
-            already=call.texts.new_already,
+            said=call.texts.say("fresh_start"),
+            already=call.texts.say("new_already"),
         )
 
     async def _separator(self, call: CommandInvocation) -> CommandReply:
         return await self._hide(
             call,
             self._store.insert_separator,
-            said=call.texts.separated,
-            already=call.texts.separated_already,
+            said=call.texts.say("separated"),
+            already=call.texts.say("separated_already"),
         )
 
     async def _hide(
@@ -147,7 +139,7 @@ class ContextCommands:
         if isinstance(done, ChangeRefused):
             return build_refusal(call, done)
         await self._announce(call, done)
-        return True, call.texts.undone(after=done.tokens_after)
+        return True, call.texts.say("undone", after=call.texts.thousands(done.tokens_after))
 
     async def _restore(self, call: CommandInvocation) -> CommandReply:
         state = await self._store.load_state(call.session_id)
@@ -158,7 +150,7 @@ class ContextCommands:
         if isinstance(done, ChangeRefused):
             return build_refusal(call, done)
         await self._announce(call, done)
-        return True, call.texts.restored(before=done.tokens_before, after=done.tokens_after)
+        return True, call.texts.say("restored", **_sizes(call.texts, done.tokens_before, done.tokens_after))
 
     async def _compact(self, call: CommandInvocation) -> CommandReply:
         wish = compact_arguments(call.args)
@@ -172,12 +164,14 @@ class ContextCommands:
         if job_id is None:
             job_id = await self._store.find_waiting_job(call.session_id, key)
         if job_id is None:
-            return False, call.texts.compact_running
+            return False, call.texts.say("compact_running")
         await self._doorbell.ring(job_id, 0)
-        await call.progress(call.texts.organizing, 0)
+        await call.progress(call.texts.say("organizing"), 0)
         ended = await self._wait_for_job(job_id)
         return (
-            (True, call.texts.compact_goes_on) if ended is None else describe_compaction(call.texts, *ended)
+            (True, call.texts.say("compact_goes_on"))
+            if ended is None
+            else describe_compaction(call.texts, *ended)
         )
 
     async def _nothing_to_compact(self, call: CommandInvocation, *, force: bool) -> str | None:
@@ -186,9 +180,7 @@ class ContextCommands:
             found = await self._forecast.estimate_compaction(call.session_id, force=force)
         except EvertalkError:
             return None
-        return (
-            None if found.possible else call.texts.nothing_compacted(reason=found.reason, detail=found.detail)
-        )
+        return None if found.possible else _nothing_compacted(call.texts, found.reason)
 
     async def _flush(self, call: CommandInvocation) -> CommandReply:
         """For operators: whoever asked hears what came of it, and no screen of the person does."""
@@ -200,14 +192,15 @@ class ContextCommands:
         if job_id is None:
             job_id = await self._store.find_waiting_job(call.session_id, key)
         if job_id is None:
-            return False, Ephemeral(call.texts.compact_running)
+            return False, Ephemeral(call.texts.say("compact_running"))
         await self._doorbell.ring(job_id, 0)
         ended = await self._wait_for_job(job_id)
         if ended is None:
-            return True, Ephemeral(_FLUSH_GOES_ON)
+            return True, Ephemeral(call.texts.say("flush_goes_on"))
         job_state, outcome = ended
-        words = _FLUSHED.get(str(outcome.get("outcome")) if job_state == "done" else "", _FLUSHED["failed"])
-        return job_state == "done", Ephemeral(words)
+        done = job_state == "done"
+        key = f"flush_{outcome.get('outcome') if done else ''}"
+        return done, Ephemeral(call.texts.say(key if key in call.texts else "flush_failed"))
 
     async def _wait_for_job(self, job_id: int) -> tuple[str, Mapping[str, Any]] | None:
         """How a job ended; None when that takes too long."""
@@ -230,14 +223,26 @@ def stays_hidden(view: View) -> bool:
     return view.head is not None and view.head.from_turn > 1
 
 
-def describe_compaction(texts: CommandTexts, state: str, outcome: Mapping[str, Any]) -> CommandReply:
+def describe_compaction(texts: Catalogue, state: str, outcome: Mapping[str, Any]) -> CommandReply:
     """What became of a compaction job, for the person who asked for it."""
     if state == "dead":
         advice = str(outcome.get("advice") or "") if texts.language == "en" else ""
-        return False, advice or texts.compact_failed
+        return False, advice or texts.say("compact_failed")
     if "nothing" in outcome:
-        reason, detail = str(outcome["nothing"]), str(outcome.get("detail") or "")
-        return True, texts.nothing_compacted(reason=reason, detail=detail)
+        return True, _nothing_compacted(texts, str(outcome["nothing"]), outcome.get("sizes") or ())
+    before, after = outcome["before"], outcome["after"]
+    key = "compacted" if after < before else "compacted_for_nothing"
     if outcome.get("kind") == "digest":
-        return True, texts.excerpted(turns=outcome["turns"], before=outcome["before"], after=outcome["after"])
-    return True, texts.compacted(turns=outcome["turns"], before=outcome["before"], after=outcome["after"])
+        key = "excerpted"
+    return True, texts.say(key, count=outcome["turns"], **_sizes(texts, before, after))
+
+
+def _nothing_compacted(texts: Catalogue, reason: str, sizes: Sequence[int] = ()) -> str:
+    key = f"nothing_compacted_{reason}"
+    if key not in texts or (reason == "grows" and not sizes):
+        return texts.say("nothing_compacted")
+    return texts.say(key, **dict(zip(("before", "after"), sizes, strict=False)))
+
+
+def _sizes(texts: Catalogue, before: int, after: int) -> dict[str, str]:
+    return {"before": texts.thousands(before), "after": texts.thousands(after)}

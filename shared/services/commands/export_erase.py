@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol
 
 from shared.core.commands.commands import BadArguments
+from shared.core.commands.texts import Markdown, bullets
 from shared.core.privacy.erasure import Preview, Report
+from shared.locales import Catalogue
 from shared.services.commands.command_call import (
     Choice,
     CommandHandler,
@@ -37,23 +40,36 @@ class EraseEverythingCommand:
                 return await self._ask(call)
             case "everything yes":
                 return await self._do(call)
-        return False, call.texts.forget_how
+        return False, call.texts.say("forget_how")
 
     async def _ask(self, call: CommandInvocation) -> CommandReply:
         preview = await self._forgetting.preview_erasure(call.session_id)
         if not preview.anything:
-            return True, call.texts.nothing_to_forget
-        words = call.texts.forget_preview(counts=preview.counts)
-        return True, Offering(words, [Choice(label=call.texts.erase_all, args="everything yes")])
+            return True, call.texts.say("nothing_to_forget")
+        say = call.texts.say
+        words = "\n\n".join(
+            [say("forget_preview_head"), _amounts(preview.counts, call.texts), say("forget_preview")]
+        )
+        return True, Offering(words, [Choice(label=call.texts.say("erase_all"), args="everything yes")])
 
     async def _do(self, call: CommandInvocation) -> CommandReply:
         if not await self._forgetting.take_confirmation(call.session_id):
-            return False, call.texts.forget_unasked
+            return False, call.texts.say("forget_unasked")
         actor = "person" if call.address_id is not None else "operator"
         report = await self._forgetting.erase_everything(call.session_id, actor)
         if not report.finished:
-            return True, call.texts.forgetting_goes_on
-        return True, call.texts.forgotten(counts=report.counts, telegram=call.channel == "telegram")
+            return True, call.texts.say("forgetting_goes_on")
+        told = ["forgotten", *(["forgotten_telegram"] if call.channel == "telegram" else [])]
+        rows = _amounts(report.counts, call.texts)
+        head = call.texts.say("forgotten_head") + (f"\n\n{rows}\n\n" if rows else " ")
+        return True, head + " ".join(map(call.texts.say, told))
+
+
+def _amounts(counts: Mapping[str, int], texts: Catalogue) -> Markdown:
+    names = ("entries", "links", "notes", "artifacts", "attachments", "pins")
+    return bullets(
+        [texts.say(f"forgettable_{name}", count=counts[name]) for name in names if counts.get(name)]
+    )
 
 
 class ExportCommand:
@@ -68,7 +84,7 @@ class ExportCommand:
 
     async def _export(self, call: CommandInvocation) -> CommandReply:
         if call.args.casefold() not in ("", "json"):
-            raise BadArguments("/export takes nothing, or the word json.")
+            raise BadArguments.said("bad_export")
         if not await self._store.count_messages(call.session_id):
-            return False, call.texts.nothing_to_export
-        return True, call.texts.export_ready
+            return False, call.texts.say("nothing_to_export")
+        return True, call.texts.say("export_ready")

@@ -25,8 +25,8 @@ class FeedbackCommands:
     async def _tell(self, call: CommandInvocation) -> CommandReply:
         """About the newest answer; operators read it beside that turn."""
         if not call.args:
-            return False, call.texts.feedback_how
+            return False, call.texts.say("feedback_how")
         if len(call.args) > FEEDBACK_CHARS:
-            raise BadArguments(call.texts.feedback_too_long(most=FEEDBACK_CHARS))
+            raise BadArguments.said("feedback_too_long", count=FEEDBACK_CHARS)
         told = await self._feedback.record_feedback(call.session_id, call.args, source=call.channel)
-        return told, call.texts.feedback_kept if told else call.texts.feedback_of_nothing
+        return told, call.texts.say("feedback_kept" if told else "feedback_of_nothing")

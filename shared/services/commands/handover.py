@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, Protocol
 
+from shared.core.commands.texts import excerpt
 from shared.core.identity.handover import (
     AskedTooOften,
     CannotHandOver,
@@ -39,7 +40,7 @@ class HandoverCommands:
         if call.args.strip().casefold() in _CANCEL_WORDS:
             return await self._take_back(call)
         if not self._enabled:
-            return False, call.texts.no_humans
+            return False, call.texts.say("no_humans")
         new = NewHandover(
             session_id=call.session_id,
             address_id=call.address_id,
@@ -49,17 +50,17 @@ class HandoverCommands:
         try:
             moved = await self._store.request_handover(new)
         except AskedTooOften:
-            return False, call.texts.human_too_often
+            return False, call.texts.say("human_too_often")
         except NobodyComes:
-            return False, call.texts.no_humans
+            return False, call.texts.say("no_humans")
         except CannotHandOver:
-            return False, call.texts.link_refusals["moved"]
+            return False, call.texts.say("link_refused_moved")
         await announce_handover(self._announcer, moved)
         if moved.state == "human":
-            return True, call.texts.human_is_here(name=moved.name)
-        return True, call.texts.human_asked if moved.event_seq else call.texts.human_asked_before
+            return True, call.texts.say("human_is_here", name=excerpt(moved.name))
+        return True, call.texts.say("human_asked" if moved.event_seq else "human_asked_before")
 
     async def _take_back(self, call: CommandInvocation) -> CommandReply:
         moved = await self._store.release(call.session_id, by="person")
         await announce_handover(self._announcer, moved)
-        return True, call.texts.human_taken_back if moved.event_seq else call.texts.human_not_asked
+        return True, call.texts.say("human_taken_back" if moved.event_seq else "human_not_asked")

@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from typing import Protocol
 
-from shared.core.commands.commands import BadArguments
-from shared.core.context.memory import BadNote, note_from, search_stems
+from shared.core.commands.texts import NOTE_SHOWN, excerpt, note_list
+from shared.core.context.memory import note_from, search_stems
 from shared.core.context.notes import NewNote, NoteResult, NotesFound, NoteSource
 from shared.services.commands.command_call import (
     Choice,
@@ -52,33 +52,31 @@ class MemoryCommands:
         return {"memory": self._memory, "remember": self._remember, "forget": self._forget}
 
     async def _memory(self, call: CommandInvocation) -> CommandReply:
-        texts, whose = call.texts.memory, await self._notes.load_owner(call.session_id)
+        texts, whose = call.texts, await self._notes.load_owner(call.session_id)
         stems = search_stems(_what(call)) if call.args else []
         found = await self._notes.find(whose, stems, limit=LISTED)
         if not found.notes:
-            return True, texts.nothing_about(call.args) if call.args else texts.nothing
+            return True, _nothing_about(call) if call.args else texts.say("memory_nothing")
         await self._shown(call, "list", found)
-        return True, texts.listed(found.notes, total=found.total)
+        body = note_list(texts.say("memory_title"), found.notes, texts, more=found.total - len(found.notes))
+        return True, f"{body}\n\n{texts.say('memory_how_to_forget')}"
 
     async def _remember(self, call: CommandInvocation) -> CommandReply:
-        texts = call.texts.memory
         if not call.args:
-            return False, texts.remember_what
-        try:
-            note = note_from({"text": call.args, "importance": _OWN_IMPORTANCE})
-        except BadNote as error:
-            raise BadArguments(error.advice) from error
+            return False, call.texts.say("remember_what")
+        note = note_from({"text": call.args, "importance": _OWN_IMPORTANCE})
         whose = await self._notes.load_owner(call.session_id)
         result = await self._notes.save(note, _asked_by_person(whose))
         if result.outcome == "known":
-            return True, texts.known_before
-        return True, " ".join([texts.noted(note.text), *([texts.left_out] if note.redacted else [])])
+            return True, call.texts.say("known_before")
+        keys = ["noted", *(["secret_left_out"] if note.redacted else [])]
+        return True, " ".join(call.texts.say(key, words=excerpt(note.text, most=NOTE_SHOWN)) for key in keys)
 
     async def _forget(self, call: CommandInvocation) -> CommandReply:
         words = call.args.casefold().split()
         match words:
             case []:
-                return False, call.texts.memory.forget_what
+                return False, call.texts.say("forget_what")
             case ["everything", *_]:
                 return await self._everything(call)
             case [yes] if yes in _YES:
@@ -92,25 +90,26 @@ class MemoryCommands:
 
     async def _preview(self, call: CommandInvocation) -> CommandReply:
         """Also what is out of date or put away: to erase is to erase all of it."""
-        texts, whose = call.texts.memory, await self._notes.load_owner(call.session_id)
+        texts, whose = call.texts, await self._notes.load_owner(call.session_id)
         found = await self._notes.find(whose, search_stems(_what(call)), limit=LISTED, everything=True)
         if not found.notes:
-            return False, texts.nothing_about(call.args)
+            return False, _nothing_about(call)
         await self._shown(call, "forget", found)
         marks = [f"#{note.id}" for note in found.notes]
         choices = [Choice(label=f"{number}", args=mark) for number, mark in enumerate(marks, 1)]
-        every = Choice(label=call.texts.erase_these, args=" ".join(marks))
-        words = texts.preview(found.notes, total=found.total)
-        return True, Offering(words, [*(choices if len(choices) > 1 else []), every])
+        every = Choice(label=texts.say("erase_these"), args=" ".join(marks))
+        words = note_list(texts.say("forget_title"), found.notes, texts, more=found.total - len(found.notes))
+        confirm = texts.say("forget_confirm" if len(found.notes) == 1 else "forget_confirm_all")
+        return True, Offering(f"{words}\n\n{confirm}", [*(choices if len(choices) > 1 else []), every])
 
     async def _confirmed(self, call: CommandInvocation, *, number: int | None) -> CommandReply:
         ids = await self._notes.take_list(call.session_id, call.address_id or 0, number=number)
-        return (False, call.texts.memory.no_list) if ids is None else await self._erase(call, ids)
+        return (False, call.texts.say("forget_no_list")) if ids is None else await self._erase(call, ids)
 
     async def _erase(self, call: CommandInvocation, ids: Sequence[int]) -> CommandReply:
-        texts = call.texts.memory
         erased = await self._notes.erase(await self._notes.load_owner(call.session_id), ids)
-        return True, " ".join([texts.erased(erased), texts.stays, texts.everything_too])
+        keys = ("notes_erased", "notes_erased_stays", "notes_erased_everything_too")
+        return True, " ".join(call.texts.say(key, count=erased) for key in keys)
 
     async def _shown(self, call: CommandInvocation, purpose: str, found: NotesFound) -> None:
         await self._notes.store_list(
@@ -124,3 +123,7 @@ def _what(call: CommandInvocation) -> str:
 
 def _asked_by_person(whose: NoteSource) -> NoteSource:
     return NoteSource(session_id=whose.session_id, party_id=whose.party_id, scope=whose.scope, by_person=True)
+
+
+def _nothing_about(call: CommandInvocation) -> str:
+    return call.texts.say("memory_nothing_about", words=excerpt(call.args))

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from shared.core.commands.commands import BadArguments
-from shared.core.commands.texts import PinShown
+from shared.core.commands.texts import Markdown, excerpt, numbered
 from shared.core.ops.session_stats import PinnedMessage
+from shared.locales import Catalogue
 from shared.services.commands.command_call import CommandHandler, CommandInvocation, CommandReply
 from shared.services.commands.usage import UsageStateStore
 from shared.services.turns.request_builder import RequestBuilder
@@ -49,16 +50,16 @@ class PinCommands:
         """`m12` is a message by its id; without one the newest answer is meant."""
         meant = _MID.fullmatch(call.args)
         if call.args and meant is None:
-            raise BadArguments("/pin takes a message's id, such as m12, or nothing for the newest answer.")
+            raise BadArguments.said("bad_pin")
         message = await self._pins.find_message(call.session_id, int(meant[1]) if meant else None)
         if message is None:
-            return False, call.texts.pin_unknown
+            return False, call.texts.say("pin_unknown")
         most = await self._most_tokens(call.session_id)
         result = await self._pins.pin(call.session_id, message.seq, most_tokens=most)
         if result == "pinned":
-            return True, call.texts.pinned(words=message.text)
-        texts = {"already": call.texts.pinned_before, "too_many": call.texts.pin_too_long}
-        return result == "already", texts.get(result, call.texts.pin_unknown)
+            return True, call.texts.say("pinned", words=excerpt(message.text))
+        keys = {"already": "pinned_before", "too_many": "pin_too_long"}
+        return result == "already", call.texts.say(keys.get(result, "pin_unknown"))
 
     async def _most_tokens(self, session_id: int) -> int:
         """All pins together hold at most the policy's share of the limit (engine.md, invariant 7)."""
@@ -71,17 +72,17 @@ class PinCommands:
     async def _unpin(self, call: CommandInvocation) -> CommandReply:
         pinned = await self._pins.list_pins(call.session_id)
         if not pinned:
-            return False, call.texts.no_pins
+            return False, call.texts.say("no_pins")
         if not call.args and len(pinned) > 1:
-            return False, f"{call.texts.which_pin}\n\n{call.texts.pins(_shown(pinned))}"
+            return False, f"{call.texts.say('which_pin')}\n\n{_listed(pinned, call.texts)}"
         meant = _find_pin(call.args, pinned)
         if meant is None or await self._pins.unpin(call.session_id, meant.seq) != "unpinned":
-            return False, call.texts.not_pinned
-        return True, call.texts.unpinned(words=meant.text)
+            return False, call.texts.say("not_pinned")
+        return True, call.texts.say("unpinned", words=excerpt(meant.text))
 
     async def _list(self, call: CommandInvocation) -> CommandReply:
         pinned = await self._pins.list_pins(call.session_id)
-        return True, call.texts.pins(_shown(pinned)) if pinned else call.texts.no_pins
+        return True, _listed(pinned, call.texts) if pinned else call.texts.say("no_pins")
 
 
 def _find_pin(args: str, pinned: Sequence[PinnedMessage]) -> PinnedMessage | None:
@@ -91,10 +92,11 @@ def _find_pin(args: str, pinned: Sequence[PinnedMessage]) -> PinnedMessage | Non
     if found := _MID.fullmatch(args):
         return next((one for one in pinned if one.seq == int(found[1])), None)
     if not _NUMBER.fullmatch(args):
-        raise BadArguments("/unpin takes a number of the list that /pins shows.")
+        raise BadArguments.said("bad_unpin")
     number = int(args)
     return pinned[number - 1] if number <= len(pinned) else None
 
 
-def _shown(pinned: Sequence[PinnedMessage]) -> list[PinShown]:
-    return [PinShown(mid=one.mid, text=one.text) for one in pinned]
+def _listed(pinned: Sequence[PinnedMessage], texts: Catalogue) -> Markdown:
+    rows = numbered([texts.say("pins_row", words=excerpt(one.text)) for one in pinned])
+    return f"{texts.say('pins_head')}\n\n{rows}"

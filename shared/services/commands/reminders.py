@@ -6,12 +6,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Protocol
+from typing import Literal, Protocol
 
 from shared.core.commands.commands import BadArguments
-from shared.core.commands.texts import ReminderShown, ReminderVerb
+from shared.core.commands.texts import bullets, excerpt, numbered
 from shared.core.tools.reminders import Reminder, shown_moment
 from shared.core.tools.repeating import Repeat, next_time
+from shared.locales import Catalogue
 from shared.ports import Clock
 from shared.services.commands.command_call import (
     Choice,
@@ -24,6 +25,8 @@ from shared.services.tools.reminders import resolve_zone
 
 _VERB = re.compile(r"(?:(cancel)|(pause)|(resume))\s+([1-9][0-9]{0,3}|#[0-9]{1,18})", re.IGNORECASE)
 """A button says a reminder's id: a number below an older list would name another one."""
+
+ReminderVerb = Literal["cancel", "pause", "resume"]
 
 
 class ReminderCommandStore(Protocol):
@@ -49,33 +52,38 @@ class ReminderCommands:
     ) -> CommandReply:
         session_id, texts = call.session_id, call.texts
         if meant is None:
-            return False, texts.no_such_reminder
+            return False, texts.say("no_such_reminder")
         rule = Repeat.parse(meant.repeat)
         if verb != "cancel" and rule is None:
-            return False, texts.comes_once
+            return False, texts.say("reminder_comes_once")
         if verb == "cancel":
             done = await self._store.cancel(session_id, meant.id)
-            words = texts.reminder_cancelled(words=meant.text)
+            words = texts.say("reminder_cancelled", words=excerpt(meant.text))
         elif verb == "pause":
             done = await self._store.pause(session_id, meant.id)
-            words = texts.reminder_paused(words=meant.text)
+            words = texts.say("reminder_paused", words=excerpt(meant.text))
         else:
             assert rule is not None
             zone = resolve_zone(meant.timezone, self._timezone)
             at = next_time(rule, after=self._clock.now(), anchor=meant.due_at, zone=zone)
             done = await self._store.resume(session_id, meant.id, at)
-            words = texts.reminder_resumed(one=self._shown(replace(meant, due_at=at, paused=False)))
-        return (True, words) if done else (False, texts.no_such_reminder)
+            row = self._row(replace(meant, due_at=at, paused=False), texts)
+            words = texts.say("reminder_resumed", reminder=row)
+        return (True, words) if done else (False, texts.say("no_such_reminder"))
 
     async def _render(self, call: CommandInvocation, *, after: str = "") -> Offering:
         """The list with what can be done about each, below the words that say what was just done."""
         texts, found = call.texts, await self._store.list_for_session(call.session_id)
-        waiting = [self._shown(one) for one in found if one.state == "pending"]
-        failed = [self._shown(one) for one in found if one.state == "failed"]
-        words = texts.reminders(waiting, failed) if waiting or failed else texts.no_reminders
-        ids = [one.id for one in found if one.state == "pending"]
+        waiting = [one for one in found if one.state == "pending"]
+        failed = [self._row(one, texts) for one in found if one.state == "failed"]
+        blocks = []
+        if waiting:
+            blocks += [texts.say("reminders_head"), numbered([self._row(one, texts) for one in waiting])]
+        if failed:
+            blocks += [texts.say("reminders_failed"), bullets(failed)]
+        words = "\n\n".join(blocks) or texts.say("no_reminders")
         choices = [
-            Choice(label=texts.reminder_choice(verb=verb, number=number), args=f"{verb} #{ids[number - 1]}")
+            Choice(label=texts.say(f"reminder_button_{verb}", number=number), args=f"{verb} #{one.id}")
             for number, one in enumerate(waiting, 1)
             for verb in _possible(one)
         ]
@@ -86,9 +94,7 @@ class ReminderCommands:
             return True, await self._render(call)
         meant = _VERB.fullmatch(call.args)
         if meant is None:
-            raise BadArguments(
-                "/reminders is sent alone, or with cancel, pause or resume and a number: /reminders cancel 2"
-            )
+            raise BadArguments.said("bad_reminders")
         verb: ReminderVerb = "cancel" if meant[1] else "pause" if meant[2] else "resume"
         waiting = [
             one for one in await self._store.list_for_session(call.session_id) if one.state == "pending"
@@ -99,18 +105,29 @@ class ReminderCommands:
         # The numbers may be others now.
         return success, await self._render(call, after=words) if success else words
 
-    def _shown(self, reminder: Reminder) -> ReminderShown:
+    def _row(self, reminder: Reminder, texts: Catalogue) -> str:
         zone = resolve_zone(reminder.timezone, self._timezone)
-        return ReminderShown(
-            text=reminder.text,
-            due=shown_moment(reminder.due_at, zone),
-            zone=zone.key,
-            repeat=Repeat.parse(reminder.repeat),
-            paused=reminder.paused,
+        due, rule = shown_moment(reminder.due_at, zone), Repeat.parse(reminder.repeat)
+        key = (
+            "reminder_row_paused" if reminder.paused else "reminder_row_repeating" if rule else "reminder_row"
         )
+        again = describe_repeat(rule, texts) if rule else ""
+        return texts.say(key, due=due, zone=excerpt(zone.key), again=again, words=excerpt(reminder.text))
 
 
-def _possible(one: ReminderShown) -> tuple[ReminderVerb, ...]:
-    if one.repeat is None:
+def describe_repeat(rule: Repeat, texts: Catalogue) -> str:
+    """When something comes again, without the time, which stands before it."""
+    days = ", ".join(texts.say(f"weekday_{day}") for day in rule.weekdays)
+    single = {"day": "repeat_daily", "week": "repeat_weekly", "month": "repeat_monthly"}
+    if rule.unit == "month" and rule.every % 12 == 0:
+        years = rule.every // 12
+        return texts.say("repeat_yearly") if years == 1 else texts.say("repeat_years", count=years)
+    if rule.every == 1:
+        return texts.say(single[rule.unit], days=days)
+    return texts.say(f"repeat_{rule.unit}s", count=rule.every, days=days)
+
+
+def _possible(one: Reminder) -> tuple[ReminderVerb, ...]:
+    if not one.repeat:
         return ("cancel",)
     return ("resume" if one.paused else "pause", "cancel")

@@ -33,10 +33,10 @@ class RetryCommand:
             dedupe_key=f"again:{call.cid}" if call.cid else None,
         )
         if begun == "busy":
-            return False, Ephemeral(call.texts.still_answering)
+            return False, Ephemeral(call.texts.say("still_answering"))
         if begun == "with_human":
-            return False, Ephemeral(call.texts.link_refusals["with_human"])
+            return False, Ephemeral(call.texts.say("link_refused_with_human"))
         if begun == "nothing":
-            return False, Ephemeral(call.texts.nothing_to_retry)
+            return False, Ephemeral(call.texts.say("nothing_to_retry"))
         await self._announcer.announce(ALL_PROCESSES, TURN_DUE)
-        return True, Ephemeral(call.texts.answering_again if begun == "begun" else call.texts.trying_again)
+        return True, Ephemeral(call.texts.say("answering_again" if begun == "begun" else "trying_again"))

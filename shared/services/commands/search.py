@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Protocol
 
-from shared.core.commands.texts import CommandTexts, FoundShown, Markdown
+from shared.core.commands.texts import Markdown, escaped, excerpt, numbered
 from shared.core.memory.search import MessagesFound, SaidMessage
 from shared.core.tools.reminders import shown_moment
+from shared.locales import Catalogue
 from shared.services.commands.command_call import CommandHandler, CommandInvocation, CommandReply, Ephemeral
 from shared.services.tools.reminders import resolve_zone
 
@@ -30,16 +31,16 @@ class SearchCommand:
     async def _search(self, call: CommandInvocation) -> CommandReply:
         """Not stored: what is found may be erased later, and must not stand here then."""
         if not call.args:
-            return False, Ephemeral(call.texts.search_what)
+            return False, Ephemeral(call.texts.say("search_what"))
         found = await self._store.search(call.session_id, call.args, linked=call.audience == "personal")
         if not found.hits:
-            return True, Ephemeral(call.texts.nothing_found(words=call.args))
+            return True, Ephemeral(call.texts.say("nothing_found", words=excerpt(call.args)))
         return True, Ephemeral(render_found(found, call.texts, self._timezone))
 
 
 def render_found(
     found: MessagesFound,
-    texts: CommandTexts,
+    texts: Catalogue,
     timezone: str,
     *,
     links: Mapping[str, str] = MappingProxyType({}),
@@ -47,16 +48,19 @@ def render_found(
 ) -> Markdown:
     """`links` by the keys of hits lead to messages; `more` says in words that there are older ones."""
     zone = resolve_zone(found.timezone, timezone)
-    shown = []
+    rows = []
     for hit in found.hits:
         day = shown_moment(hit.at, zone)
         link = links.get(str(hit.key))
         day = f"[{day}]({link})" if link else day
-        shown.append(FoundShown(day=day, author=hit.author, excerpt=hit.excerpt))
-    return texts.found(shown, more=more and found.next is not None)
+        words = "".join(f"**{escaped(part)}**" if sought else escaped(part) for part, sought in hit.excerpt)
+        rows.append(f"{day}, {texts.say(f'speaker_{hit.author}')}: {words}")
+    rest = [texts.say("found_more")] if more and found.next is not None else []
+    return "\n\n".join([texts.say("found_head"), numbered(rows), *rest])
 
 
-def render_said(said: SaidMessage, texts: CommandTexts, timezone: str, *, whole: bool) -> Markdown:
+def render_said(said: SaidMessage, texts: Catalogue, timezone: str, *, whole: bool) -> Markdown:
     """When something was said and by whom; with `whole` the words, too, as they were written."""
-    head = f"{shown_moment(said.at, resolve_zone(said.timezone, timezone))}, {texts.speakers[said.author]}"
+    day = shown_moment(said.at, resolve_zone(said.timezone, timezone))
+    head = f"{day}, {texts.say(f'speaker_{said.author}')}"
     return f"**{head}**\n\n{said.text}" if whole else f"⬆️ {head}"

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol
+from unicodedata import combining, east_asian_width
 
-from shared.core.commands.texts import ContextShown, UsageShown
+from shared.core.commands.texts import Markdown, bullets, excerpt
 from shared.core.ops.session_stats import SessionFigures
+from shared.core.session.events import ContextMeasured
 from shared.core.session.session_state import SessionState
 from shared.core.session.turns import Caps
+from shared.locales import Catalogue
 from shared.services.commands.command_call import CommandHandler, CommandInvocation, CommandReply
 from shared.services.turns.session_service import SessionService
+
+_BAR_CELLS = 20
 
 
 class UsageStateStore(Protocol):
@@ -43,51 +49,87 @@ class UsageCommands:
     async def _status(self, call: CommandInvocation) -> CommandReply:
         state = await self._store.load_state(call.session_id)
         measured = await self._conversation.measure_context(call.session_id)
-        gauge = "–"
+        texts, gauge = call.texts, "–"
         if measured is not None:
-            gauge = call.texts.gauge(percent=measured.percent, used=measured.used, limit=measured.limit)
-        words = call.texts.status(
-            model=str(state.agent_config.get("model") or self._model_name),
-            turns=state.answered_turn,
-            hidden=state.view.base_turn,
-            summaries=state.view.cycle,
-            gauge=gauge,
-        )
-        return True, words
+            gauge = texts.say(
+                "gauge", percent=f"{measured.percent:.0f}", used=texts.thousands(measured.used),
+                limit=texts.thousands(measured.limit),
+            )  # fmt: skip
+        lines = [
+            texts.say(
+                "status_model", model=excerpt(str(state.agent_config.get("model") or self._model_name))
+            ),
+            texts.say("status_turns", turns=state.answered_turn, count=state.view.base_turn),
+            texts.say("status_summaries", summaries=state.view.cycle),
+            texts.say("status_context", gauge=gauge),
+        ]
+        return True, bullets(lines)
 
     async def _context(self, call: CommandInvocation) -> CommandReply:
         measured = await self._conversation.measure_context(call.session_id)
         if measured is None:
-            return True, call.texts.context_empty
-        figures = await self._figures.load_stats(call.session_id)
-        shown = ContextShown(
-            percent=measured.percent,
-            used=measured.used,
-            limit=measured.limit,
-            parts=measured.parts,
-            pins=figures.pins,
-            summarised_turns=figures.hidden_turns,
-            recall=measured.recall,
-            cached_percent=figures.last_cached_percent or None,
-            spent_usd=_usd(figures.cost_micro),
-        )
-        return True, call.texts.context(shown)
+            return True, call.texts.say("context_empty")
+        return True, render_context(measured, await self._figures.load_stats(call.session_id), call.texts)
 
     async def _usage(self, call: CommandInvocation) -> CommandReply:
         figures = await self._figures.load_stats(call.session_id)
-        shown = UsageShown(
-            turns=figures.answered_turns,
-            summaries=figures.summaries,
-            input_tokens=figures.input_tokens,
-            output_tokens=figures.output_tokens,
-            cached_percent=figures.cached_percent,
-            spent_usd=_usd(figures.cost_micro),
-            upkeep_usd=_usd(figures.upkeep_micro),
-            today_usd=_usd(figures.today_micro),
-            today_cap_usd=_usd(self._caps.session),
-        )
-        return True, call.texts.usage(shown)
+        return True, render_usage(figures, self._caps.session, call.texts)
 
 
-def _usd(micro: int | None) -> float | None:
-    return None if micro is None else micro / 1_000_000
+def render_context(measured: ContextMeasured, figures: SessionFigures, texts: Catalogue) -> Markdown:
+    say = texts.say
+    rows = {say(f"part_{name}"): texts.number(size) for name, size in measured.parts.items() if size}
+    rows[say("part_free")] = texts.number(max(0, measured.limit - measured.used))
+    block = f"```\n{_bar(measured.percent)} {measured.percent:.0f} %\n{_columns(rows)}\n```"
+    lines = [say("context_summarised", count=figures.hidden_turns)] if figures.hidden_turns else []
+    lines.append(say("context_next_summary", limit=measured.limit))
+    if measured.recall:
+        lines.append(say("context_recall", tokens=measured.recall))
+    if figures.pins:
+        lines.append(say("context_pins", pins=figures.pins))
+    if figures.last_cached_percent:
+        lines.append(say("context_cached", percent=figures.last_cached_percent))
+    if figures.cost_micro is not None:
+        lines.append(say("context_spent", spent=texts.dollars(figures.cost_micro)))
+    head = say(
+        "context_head_estimated" if measured.estimated else "context_head",
+        used=measured.used, limit=measured.limit,
+    )  # fmt: skip
+    return "\n\n".join([head, block, bullets(lines)])
+
+
+def render_usage(figures: SessionFigures, cap_micro: int | None, texts: Catalogue) -> Markdown:
+    """`cap_micro`: the most that the conversation may spend in a day; None without such a cap."""
+    say, dollars, cached = texts.say, texts.dollars, figures.cached_percent
+    lines = [
+        say("usage_turns", turns=figures.answered_turns, summaries=figures.summaries),
+        say("usage_sent", tokens=figures.input_tokens)
+        if cached is None
+        else say("usage_sent_cached", tokens=figures.input_tokens, percent=cached),
+        say("usage_written", tokens=figures.output_tokens),
+        say("usage_cost", spent=dollars(figures.cost_micro), upkeep=dollars(figures.upkeep_micro)),
+        say(
+            "usage_today" if cap_micro is None else "usage_today_cap",
+            spent=dollars(figures.today_micro), cap=dollars(cap_micro),
+        ),
+    ]  # fmt: skip
+    return f"{say('usage_head')}\n\n{bullets(lines)}"
+
+
+def _bar(percent: float) -> str:
+    filled = round(min(100.0, max(0.0, percent)) / 100 * _BAR_CELLS)
+    return "█" * filled + "░" * (_BAR_CELLS - filled)
+
+
+def _columns(rows: Mapping[str, str]) -> str:
+    """Names to the left, values to the right, for a code block."""
+    left = max(map(_width, rows))
+    right = max(map(len, rows.values()))
+    return "\n".join(
+        f"{name}{' ' * (left - _width(name))}  {value.rjust(right)}" for name, value in rows.items()
+    )
+
+
+def _width(text: str) -> int:
+    """In cells: East Asian letters take two, marks above others none."""
+    return sum(0 if combining(letter) else 2 if east_asian_width(letter) in "WF" else 1 for letter in text)

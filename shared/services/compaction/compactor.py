@@ -184,7 +184,7 @@ class Compactor:
         if case.job.trigger in BY_SIZE:
             turns = 1 if plan.reason in ("nothing_old", "unanswered") else NOTHING_TURNS
             await self._pace.record_backoff(case.job, build_backoff(case, "nothing", turns))
-        return JobDone(outcome={"nothing": plan.reason, "detail": plan.detail})
+        return JobDone(outcome={"nothing": plan.reason, "detail": plan.detail, "sizes": list(plan.sizes)})
 
     async def _stop_thrashing(self, case: CompactionContext) -> JobDone | None:
         """Compacting again would not help: it stops, and the operator is told what fills the context."""

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from shared.core.privacy import export as form
 from shared.core.privacy.export import ExportedSession, ExportFormat, ExportHead
+from shared.locales import catalogue
 
 
 class ExportStore(Protocol):
@@ -34,22 +35,24 @@ class DataExporter:
     def build_file_name(self, kind: ExportFormat, *, of: str = "") -> str:
         return f"conversation-{f'{of}-' if of else ''}{self._clock.now():%Y-%m-%d}.{kind}"
 
-    async def stream(self, session_id: int, kind: ExportFormat, *, alone: bool = False) -> AsyncIterator[str]:
+    async def stream(
+        self, session_id: int, kind: ExportFormat, *, alone: bool = False, language: str = ""
+    ) -> AsyncIterator[str]:
         """The file in its order; each piece is at most a page of messages.
 
         `alone`: of this one conversation, for operators; its Markdown draws none of what people wrote.
         """
         head = await self._store.load_head(session_id, alone=alone)
-        at = self._clock.now()
+        at, texts = self._clock.now(), catalogue("commands", language)
         if kind == "json":
             yield form.json_start(head, at=at)
         else:
-            yield form.markdown_start(head, at=at, verbatim=alone)
+            yield form.markdown_start(head, texts, at=at, verbatim=alone)
         for place, session in enumerate(head.sessions):
             if kind == "json":
                 yield form.json_session(session, first=place == 0)
             else:
-                yield form.markdown_session(session, verbatim=alone)
+                yield form.markdown_session(session, texts, verbatim=alone)
             async for piece in self._messages(session, kind, verbatim=alone):
                 yield piece
             if kind == "json":
@@ -68,6 +71,6 @@ class DataExporter:
                 yield form.markdown_messages(messages, verbatim=verbatim)
             seen = messages[-1]["seq"]
 
-    async def export(self, session_id: int, kind: ExportFormat) -> bytes:
+    async def export(self, session_id: int, kind: ExportFormat, *, language: str = "") -> bytes:
         """For a channel that sends files in one go."""
-        return "".join([piece async for piece in self.stream(session_id, kind)]).encode()
+        return "".join([piece async for piece in self.stream(session_id, kind, language=language)]).encode()

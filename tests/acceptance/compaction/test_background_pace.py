@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from shared.adapters.redis.arq_queue import ArqDoorbell
-from shared.core.commands.texts import command_texts
 from shared.core.compaction.plan import CompactionPlan, NothingToCompact, why_not_committed
 from shared.core.session.presets import PRESETS
 from shared.core.session.session_state import ChangeRefused
 from shared.core.session.turns import JobOrder
+from shared.locales import catalogue
 from shared.ports import DASHBOARD
 from shared.services.commands.context import describe_compaction
 from shared.services.compaction import compactor
@@ -320,10 +320,10 @@ async def test_force_never_puts_a_summary_in_place_of_something_shorter(guest: V
     assert before < after
     assert await guest.one("SELECT count(*) FROM links") == 0
     assert await guest.one("SELECT count(*) FROM usage WHERE purpose = 'compact'") >= 1, "it is paid for"
-    said = describe_compaction(command_texts("en"), "done", done)[1]
+    said = describe_compaction(catalogue("commands", "en"), "done", done)[1]
     assert "longer than what it replaces" in said
     assert f"{before:,} → {after:,} tokens" in said
-    assert "länger" in describe_compaction(command_texts("de"), "done", done)[1]
+    assert "länger" in describe_compaction(catalogue("commands", "de"), "done", done)[1]
 
 
 async def test_a_summary_that_gains_too_little_gives_way_to_a_smaller_digest(

@@ -16,7 +16,7 @@ from aiohttp import ClientSession
 
 from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.people.visitors import VisitorRow
-from shared.core.commands.texts import command_texts
+from shared.locales import catalogue
 from tests.integration.web.api.test_messages_api import events_of
 from tests.kit.free_ports import free_port
 from tests.kit.telegram.bot_process import ROOT, Program
@@ -178,4 +178,4 @@ async def test_one_summary_hides_the_same_turns_and_tells_its_sizes(
 
 
 def thousands(tokens: int) -> str:
-    return str(command_texts("en").thousands(tokens))
+    return catalogue("commands", "en").thousands(tokens)

@@ -9,7 +9,7 @@ from bot.telegram.outbound.keyboards import ButtonAction, parse_callback_data
 from bot.telegram.texts import get_texts
 from tests.kit.fakes.bot_api import Line, Screen
 
-BRING = get_texts("en").bring
+BRING = get_texts("en").say("bring")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

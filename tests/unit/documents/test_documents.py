@@ -61,7 +61,7 @@ def test_the_oldest_postgres_in_the_table_is_the_one_that_the_doctor_takes() -> 
 
 def test_every_command_is_described_in_its_own_words() -> None:
     documented = {name[1:]: cells[0] for name, cells in rows("commands").items() if name[0] == "/"}
-    assert documented == {command.name: command.description for command in COMMANDS}
+    assert documented == {command.name: command.describe() for command in COMMANDS}
 
 
 @pytest.mark.control("S47")

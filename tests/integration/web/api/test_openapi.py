@@ -30,7 +30,6 @@ from shared.core.identity.api_keys import SCOPES
 from tests.kit.web.callers import Crowd, crowd, make_key
 from tests.kit.web.fixtures import Server, Starter
 from tests.kit.web.table import ROWS
-from web.app import web_commands
 from web.operations import OPERATIONS
 from web.rest.openapi import document
 from web.rest.operation import Operation
@@ -171,7 +170,7 @@ async def _broken(database_url: str) -> list[str]:
 
 
 def test_the_description_is_itself_well_formed() -> None:
-    told = document(OPERATIONS, web_commands())
+    told = document(OPERATIONS)
     assert told["openapi"] == "3.1.0"
     for name, schema in told["components"]["schemas"].items():
         Draft202012Validator.check_schema(schema)
@@ -206,7 +205,7 @@ def _refs(value: Any) -> Iterator[str]:
 
 
 def test_the_arguments_of_every_command_are_in_the_description() -> None:
-    call = document(OPERATIONS, web_commands())["components"]["schemas"]["CommandCall"]["properties"]
+    call = document(OPERATIONS)["components"]["schemas"]["CommandCall"]["properties"]
     for command in COMMANDS:
         if "web" in command.channels and command.who == "person":
             assert {argument.name for argument in command.arguments} <= set(call)

@@ -102,7 +102,7 @@ async def test_where_strangers_are_served_no_button_reaches_a_memory(action: But
     everything = Everything(admin=True)
     await press(action, everything, public=True)
     assert everything.done == []
-    assert everything.nods == [get_texts("en").others_button]
+    assert everything.nods == [get_texts("en").say("others_button")]
 
 
 @pytest.mark.control("S47")

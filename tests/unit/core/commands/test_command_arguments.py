@@ -67,11 +67,11 @@ def test_every_command_that_takes_words_has_named_arguments_and_no_other_has() -
         assert bool(command.args) == bool(command.arguments), command.name
         assert len({argument.name for argument in command.arguments}) == len(command.arguments)
         assert not {argument.name for argument in command.arguments} & {"session_id", "cid", "args"}
-        assert all(argument.description for argument in command.arguments)
+        assert all(command.describe_argument(argument) for argument in command.arguments)
 
 
 def test_a_nameless_argument_is_text() -> None:
-    assert typed_words("x", (Argument(name="text", description="-"),), {"text": "hello"}) == "hello"
+    assert typed_words("x", (Argument(name="text"),), {"text": "hello"}) == "hello"
 
 
 @pytest.mark.parametrize(
@@ -79,10 +79,10 @@ def test_a_nameless_argument_is_text() -> None:
     [("flag", "true", True), ("flag", "", True), ("flag", "false", False), ("number", "7", 7)],
 )
 def test_a_shells_words_are_read_by_type(kind: Any, text: str, value: object) -> None:
-    assert read_value(Argument(name="x", description="-", kind=kind), text) == value
+    assert read_value(Argument(name="x", kind=kind), text) == value
 
 
 @pytest.mark.parametrize(("kind", "text"), [("flag", "maybe"), ("number", "seven"), ("number", "")])
 def test_a_shells_words_of_the_wrong_type_are_refused(kind: Any, text: str) -> None:
     with pytest.raises(BadArguments):
-        read_value(Argument(name="x", description="-", kind=kind), text)
+        read_value(Argument(name="x", kind=kind), text)

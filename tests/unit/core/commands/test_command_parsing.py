@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 
 from shared.core.commands.commands import (
     COMMANDS,
     FOCUS_CHARS,
     BadArguments,
+    CommandSection,
     CompactArguments,
     commands_for,
     compact_arguments,
     may_in_group,
     nearest_commands,
 )
-from shared.core.commands.texts import LANGUAGES, command_texts
+from shared.locales import catalogue
 
 NAMES = [command.name for command in COMMANDS]
 
@@ -65,7 +68,7 @@ def test_arguments_that_cannot_be_used_are_refused_with_advice(args: str, reason
 
 def test_names_are_unique_and_described() -> None:
     assert len({command.name for command in COMMANDS}) == len(COMMANDS)
-    assert all(command.description for command in COMMANDS)
+    assert all(command.describe() for command in COMMANDS)
 
 
 def test_visitors_of_a_public_page_see_only_the_plain_ones() -> None:
@@ -90,7 +93,5 @@ def test_in_groups_only_admins_change_what_all_others_see() -> None:
 
 
 def test_every_command_stands_in_a_section_that_has_a_title() -> None:
-    for language in LANGUAGES:
-        titles = command_texts(language).sections
-        assert {command.section for command in COMMANDS} == set(titles)
-        assert all(titles.values())
+    assert {command.section for command in COMMANDS} == set(get_args(CommandSection))
+    assert all(catalogue("commands", "").say(f"section_{name}") for name in get_args(CommandSection))

@@ -1,163 +1,212 @@
-"""What commands answer: true figures, unknown shown as unknown, in English and German alike."""
+"""What commands answer: true figures, unknown shown as unknown, in every language alike."""
 
 from __future__ import annotations
 
-from dataclasses import fields
+import re
+from dataclasses import replace
+from datetime import time
 from typing import get_args, get_type_hints
 
 import pytest
 
-from shared.core.commands.commands import COMMANDS, Command, compact_arguments
-from shared.core.commands.texts import (
-    LANGUAGES,
-    CommandTexts,
-    ContextShown,
-    PinShown,
-    UsageShown,
-    command_texts,
-    described,
-)
+from shared.core.commands.arguments import TEXT_CHARS
+from shared.core.commands.commands import COMMANDS, BadArguments, Command, compact_arguments
+from shared.core.commands.texts import command_help, excerpt, numbered
 from shared.core.compaction.plan import NoReason
+from shared.core.identity.people import LinkRefusal
+from shared.core.ops.session_stats import ScopeSpending, SessionFigures
+from shared.core.session.events import ContextMeasured
+from shared.core.session.ledger import ItemKind, Ledger, LedgerItem, Section
+from shared.core.session.rendering import render_summary, translate_headings
 from shared.core.session.session_state import ChangeRefused
+from shared.core.session.summary_formats import FORMS
+from shared.core.tools.repeating import WEEKDAYS, Repeat
+from shared.locales import catalogue, list_languages
+from shared.services.commands.context import describe_compaction
+from shared.services.commands.reminders import describe_repeat
+from shared.services.commands.usage import render_context, render_usage
 
-CONTEXT = ContextShown(
-    percent=45.2,
-    used=90_400,
-    limit=200_000,
+LANGUAGES = list_languages()
+ENGLISH, GERMAN = catalogue("commands", "en"), catalogue("commands", "de")
+CONTEXT = ContextMeasured(
+    percent=45.2, used=90_400, limit=200_000, status="ok", estimated=False,
     parts={"history": 87_300, "tools": 0, "system": 3_100},
-    pins=2,
-    summarised_turns=1_204,
-    cached_percent=82,
-    spent_usd=1.5,
-)
-USAGE = UsageShown(
-    turns=1_304,
-    summaries=7,
-    input_tokens=1_204_000,
-    output_tokens=33_000,
-    cached_percent=81,
-    spent_usd=1.234,
-    upkeep_usd=0.002,
-    today_usd=0.0,
-    today_cap_usd=5.0,
-)
-
-
-@pytest.mark.parametrize("tag", ["de", "DE", "de-AT", "de_CH"])
-def test_german_is_spoken_in_all_its_countries(tag: str) -> None:
-    assert command_texts(tag).language == "de"
-
-
-@pytest.mark.parametrize("tag", ["", "en-GB", "fr", "den", "xx-de", "💬"])
-def test_every_other_language_gets_english(tag: str) -> None:
-    assert command_texts(tag).language == "en"
+)  # fmt: skip
+FIGURES = SessionFigures(
+    answered_turns=1_304, hidden_turns=1_204, summaries=7, pins=2, input_tokens=1_204_000,
+    output_tokens=33_000, cache_read_tokens=975_240, last_cached_percent=82, cost_micro=1_234_000,
+    upkeep_micro=2_000, today_micro=0,
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
 def test_help_on_one_command_explains_each_argument_with_an_example(command: Command, language: str) -> None:
-    told = command_texts(language).command_help(command)
+    told = command_help(command, catalogue("commands", language))
     assert f"/{command.name}" in told.splitlines()[0]
-    assert described(command, language) in told
+    assert command.describe(language) in told
     assert all(f"- `{one.shown}` " in told for one in command.arguments)
-    assert (f"`/{command.name} {command.example}`" in told) is bool(command.args)
-    if language != "en" and command.named:
-        assert not any(one.description in told for one in command.named)
-
-
-@pytest.mark.parametrize("command", [c for c in COMMANDS if c.named], ids=lambda command: command.name)
-def test_an_example_can_be_sent_as_it_stands(command: Command) -> None:
-    assert command.words({"args": command.example}) == command.example
-    if command.name == "compact":
-        wish = compact_arguments(command.example)
-        assert (wish.focus, wish.force) == ("our trip to Lisbon", True)
-
-
-@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
-def test_every_command_is_described_in_german(command: object) -> None:
-    assert described(command, "de") != described(command, "en")  # type: ignore[arg-type]
-
-
-def test_every_sentence_exists_in_german() -> None:
-    english, german = command_texts("en"), command_texts("de")
-    for sentence in fields(CommandTexts):
-        assert getattr(german, sentence.name) != getattr(english, sentence.name), sentence.name
+    assert (f"`/{command.name} {command.show_example(language)}`" in told) is bool(command.args)
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_every_reason_for_doing_nothing_has_words(language: str) -> None:
-    known = command_texts(language).nothing_to_compact
-    assert set(get_args(NoReason)) <= set(known)
+@pytest.mark.parametrize("command", [c for c in COMMANDS if c.args], ids=lambda command: command.name)
+def test_an_example_can_be_sent_as_it_stands(command: Command, language: str) -> None:
+    example = command.show_example(language)
+    assert example.strip()
+    assert command.words({"args": example}) == example
+    assert len(example) <= TEXT_CHARS
+    if command.name == "compact":
+        wish = compact_arguments(example)
+        assert wish.force
+        assert wish.focus
 
 
-def test_every_refusal_has_words_in_german() -> None:
+def test_a_person_reads_in_their_language_what_was_wrong_with_a_command() -> None:
+    with pytest.raises(BadArguments) as refused:
+        compact_arguments("x" * 1_500)
+    assert refused.value.advice == "The focus has 1,500 characters; 300 is the most."
+    assert GERMAN.say(refused.value.key, **refused.value.values).startswith("Die Vorgabe hat 1.500 Zeichen")
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_every_reason_that_the_program_knows_has_words(language: str) -> None:
+    texts = catalogue("commands", language)
     reasons = get_args(get_type_hints(ChangeRefused)["reason"])
-    assert set(reasons) == set(command_texts("de").refusals)
+    assert all(f"refused_{reason}" in texts.texts for reason in reasons)
+    assert all(f"nothing_compacted_{reason}" in texts.texts for reason in get_args(NoReason))
+    assert all(f"link_refused_{reason}" in texts.texts for reason in get_args(LinkRefusal))
+    scopes = get_args(get_type_hints(ScopeSpending)["scope"])
+    assert all(f"budget_{scope}" in texts.texts for scope in scopes)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+def test_every_command_and_argument_is_described_in_the_language_itself(
+    command: Command, language: str
+) -> None:
+    own = catalogue("commands", language).texts
+    assert f"command_{command.name}" in own
+    assert all(f"argument_{command.name}_{one.name}" in own for one in command.arguments)
 
 
 def test_the_context_is_shown_with_a_bar_its_parts_and_what_is_free() -> None:
-    text = command_texts("en").context(CONTEXT)
+    text = render_context(CONTEXT, FIGURES, ENGLISH)
     assert "█████████░░░░░░░░░░░ 45 %" in text
     assert "Conversation   87,300" in text
     assert "Free          109,600" in text
     assert "Tools" not in text
-    assert "$1.50" in text
+    assert "$1.23" in text
     assert "1,204 older turns" in text
-    german = command_texts("de").context(CONTEXT)
+    assert "**What I have in view**: 90,400 of 200,000 tokens" in text
+    assert "about 90,400" in render_context(replace(CONTEXT, estimated=True), FIGURES, ENGLISH)
+    german = render_context(CONTEXT, FIGURES, GERMAN)
     assert "Gespräch      87.300" in german
-    assert "1,50 $" in german
+    assert "1,23 $" in german
 
 
-def test_a_context_of_nothing_can_be_shown() -> None:
-    empty = ContextShown(percent=0.0, used=0, limit=200_000, parts={})
-    for language in LANGUAGES:
-        assert "░" * 20 in command_texts(language).context(empty)
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_the_parts_of_a_context_stand_below_each_other_in_every_script(language: str) -> None:
+    text = render_context(CONTEXT, FIGURES, catalogue("commands", language))
+    assert text.count("```") == 2
+    assert len(text.split("```")[1].strip().splitlines()) == 4
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_context_of_nothing_can_be_shown(language: str) -> None:
+    empty = replace(CONTEXT, percent=0.0, used=0, parts={})
+    assert "░" * 20 in render_context(empty, FIGURES, catalogue("commands", language))
 
 
 def test_a_context_above_its_limit_has_nothing_free() -> None:
-    over = ContextShown(percent=104.0, used=104, limit=100, parts={"history": 104})
-    assert "█" * 20 + " 104 %" in command_texts("en").context(over)
-    assert "Free            0" in command_texts("en").context(over)
+    over = replace(CONTEXT, percent=104.0, used=104, limit=100, parts={"history": 104})
+    text = render_context(over, FIGURES, ENGLISH)
+    assert "█" * 20 + " 104 %" in text
+    assert "Free            0" in text
 
 
 def test_usage_tells_small_sums_from_nothing() -> None:
-    text = command_texts("en").usage(USAGE)
+    text = render_usage(FIGURES, 5_000_000, ENGLISH)
     assert "1,204,000 tokens (81 % of it read before)" in text
     assert "$1.23, of which < $0.01 for summaries and memory" in text
     assert "Today: $0.00 of $5.00" in text
-    assert "1,23 $, davon < 0,01 $" in command_texts("de").usage(USAGE)
+    assert "1,23 $, davon < 0,01 $" in render_usage(FIGURES, None, GERMAN)
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_an_unknown_price_is_no_price_of_nothing(language: str) -> None:
-    unknown = UsageShown(
-        turns=1, summaries=0, input_tokens=0, output_tokens=0, cached_percent=None,
-        spent_usd=None, upkeep_usd=None, today_usd=None,
-    )  # fmt: skip
-    text = command_texts(language).usage(unknown)
+    unknown = replace(FIGURES, input_tokens=0, cost_micro=None, upkeep_micro=None, today_micro=None)
+    text = render_usage(unknown, None, catalogue("commands", language))
     assert "$" not in text
     assert text.count("–") == 3
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-@pytest.mark.parametrize("turns", [1, 12])
-def test_a_summary_tells_its_sizes_and_the_way_back(language: str, turns: int) -> None:
-    told = command_texts(language).compacted(turns=turns, before=85_000, after=12_000)
+@pytest.mark.parametrize("turns", [1, 2, 12])
+@pytest.mark.parametrize("kind", ["summary", "digest"])
+def test_a_summary_tells_its_sizes_and_the_way_back(language: str, turns: int, kind: str) -> None:
+    texts = catalogue("commands", language)
+    done = {"kind": kind, "turns": turns, "before": 85_000, "after": 12_000}
+    _, told = describe_compaction(texts, "done", done)
     assert "85" in told
     assert "12" in told
     assert "`/undo`" in told
-    grew = command_texts(language).compacted(turns=turns, before=900, after=1_100)
+    _, grew = describe_compaction(texts, "done", {**done, "before": 900, "after": 1_100})
     assert "900 → " in grew
     assert grew != told
 
 
-def test_pins_are_listed_with_their_beginnings_on_one_line() -> None:
-    pins = [PinShown(mid="m1", text="The door\ncode is 4711."), PinShown(mid="m9", text="x" * 200)]
-    lines = command_texts("en").pins(pins).splitlines()
-    assert lines[2] == "1. “The door code is 4711.”"
-    assert lines[3].endswith("…”")
-
-
-def test_marks_in_a_pinned_message_stay_words() -> None:
-    pinned = command_texts("en").pinned(words="*bold* [link](https://example.org) `code` _it_ $x$")
+def test_marks_in_the_words_of_a_person_stay_words() -> None:
+    pinned = ENGLISH.say("pinned", words=excerpt("*bold* [link](https://example.org) `code` _it_ $x$"))
     assert r"\*bold\* \[link](https://example.org) \`code\` \_it\_ \$x\$" in pinned
+    rows = numbered([excerpt("The door\ncode is 4711."), excerpt("x" * 200)]).splitlines()
+    assert rows[0] == "1. The door code is 4711."
+    assert rows[1].endswith("…")
+
+
+@pytest.mark.parametrize(
+    ("rule", "english", "german"),
+    [
+        ("day/1//09:00", "every day", "jeden Tag"),
+        ("day/3//09:00", "every 3 days", "alle 3 Tage"),
+        ("week/1/mon,thu/09:00", "every Monday, Thursday", "jeden Montag, Donnerstag"),
+        ("week/2/sun/09:00", "every 2 weeks on Sunday", "alle 2 Wochen am Sonntag"),
+        ("month/1/31/09:00", "every month", "jeden Monat"),
+        ("month/5/31/09:00", "every 5 months", "alle 5 Monate"),
+        ("month/12/31/09:00", "every year", "jedes Jahr"),
+        ("month/24/31/09:00", "every 2 years", "alle 2 Jahre"),
+    ],
+)
+def test_a_reminder_says_when_it_comes_again(rule: str, english: str, german: str) -> None:
+    repeat = Repeat.parse(rule)
+    assert repeat is not None
+    assert (describe_repeat(repeat, ENGLISH), describe_repeat(repeat, GERMAN)) == (english, german)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("every", [1, 2, 5, 12])
+@pytest.mark.parametrize("unit", ["day", "week", "month"])
+def test_every_repetition_has_words(language: str, every: int, unit: str) -> None:
+    rule = Repeat(unit=unit, every=every, at=time(9), weekdays=WEEKDAYS if unit == "week" else ())  # type: ignore[arg-type]
+    assert describe_repeat(rule, catalogue("commands", language)).strip()
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_every_heading_of_a_summary_is_shown_in_the_language_of_its_reader(language: str) -> None:
+    kinds: tuple[ItemKind, ...] = get_args(ItemKind)
+    ledger = Ledger(
+        items=tuple(LedgerItem(id=f"x{at}", kind=kind, text="W.") for at, kind in enumerate(kinds)),
+        identifiers=("A-1",),
+    )
+    stored = [render_summary(ledger)]
+    for form in FORMS.values():
+        parts = tuple(Section(heading=one.title, text="W.") for one in form.headings)
+        stored.append(render_summary(replace(ledger, form=form.name, sections=parts, items=())))
+    texts = catalogue("commands", language)
+    headings = set(re.findall(r"^## (.+)$", "\n".join(stored), re.MULTILINE))
+    assert len(headings) >= 18
+    for heading in headings:
+        shown = translate_headings(f"## {heading}\nW.", texts).splitlines()[0].removeprefix("## ")
+        assert shown == heading if language == "en" else shown in texts.texts.values(), heading
+    own = "## Our trip\nGoals stay.\n### Goals"
+    assert translate_headings(own, texts) == own

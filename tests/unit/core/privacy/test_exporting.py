@@ -17,6 +17,9 @@ from shared.core.privacy.export import (
     markdown_session,
     markdown_start,
 )
+from shared.locales import catalogue
+
+ENGLISH = catalogue("commands", "en")
 
 AT = datetime(2026, 11, 22, 9, 30, tzinfo=UTC)
 SPITEFUL = (
@@ -67,9 +70,9 @@ def test_a_viewer_draws_nothing_that_somebody_wrote_and_nobody_is_made_to_say_it
     )
     assert drawn(said, SPOKEN) == ["strong_open"]
     found = head(words)
-    opening = markdown_start(found, at=AT, verbatim=True)
+    opening = markdown_start(found, ENGLISH, at=AT, verbatim=True)
     assert drawn(opening) == []
-    assert drawn(markdown_session(found.sessions[0], verbatim=True)) == []
+    assert drawn(markdown_session(found.sessions[0], ENGLISH, verbatim=True)) == []
     front = opening.split("---\n")[1]
     values = {name: json.loads(value) for name, _, value in (x.partition(": ") for x in front.splitlines())}
     assert values["name"] == words

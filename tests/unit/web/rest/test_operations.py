@@ -152,7 +152,7 @@ async def test_json_keeps_its_own_types(body: Any, words: str) -> None:
 
 
 def test_names_words_and_shapes_of_the_description_come_from_the_handler() -> None:
-    told = document(room, ())
+    told = document(room)
     seen, changed = told["paths"]["/api/v1/things/{id}"]["get"], told["paths"]["/api/v1/things/{id}"]["post"]
     assert (seen["operationId"], seen["summary"]) == ("seeThing", "One thing.")
     assert seen["description"] == "And more of it.\n\nFor a visitor, of their own conversation."

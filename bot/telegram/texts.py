@@ -1,0 +1,94 @@
+"""What the bot itself says to people, beyond the fixed sentences of its catalogue."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from shared.core.commands.public_messages import advice_for_public
+from shared.core.commands.texts import bullets
+from shared.locales import Catalogue, catalogue
+
+Markdown: TypeAlias = str
+"""A message as `markup.render` reads it."""
+Plain: TypeAlias = str
+"""Shown as it stands: labels of buttons, short answers to a press (at most 200 characters), notes."""
+
+_SPECIAL_CHARS = re.compile(r"[!-'*-/:-@\[-`{-~]")
+_EXAMPLES = ("example_cooking", "example_tides", "example_customer")
+_USED = re.compile(r"\$(\d+\.\d\d) of \$(\d+\.\d\d) used")
+"""In the error's own words, which alone tell the figures."""
+_WITH_FIGURES = frozenset({"cap_reached", "hour_cap_reached", "context_budget_exceeded", "message_too_long"})
+"""Errors whose own English tells more than the catalogue's."""
+
+
+def get_texts(tag: str) -> Catalogue:
+    """By Telegram's `language_code` (IETF, may be empty) or by a chat's own choice."""
+    return catalogue("telegram", tag)
+
+
+def escape_markdown(words: str, *, most: int = 60) -> Markdown:
+    """Words of a person or a file's name, on one line, none of them read as Markdown."""
+    line = " ".join(words.split())
+    short = line if len(line) <= most else line[: most - 1].rstrip() + "…"
+    # Not backslashes: models write formulas as \[x\], and so the renderer reads them.
+    return _SPECIAL_CHARS.sub(lambda mark: f"&#{ord(mark[0])};", short)
+
+
+def say_hello(texts: Catalogue, *, name: str = "", demo: bool = False, public: bool = False) -> Markdown:
+    """The first words to somebody who may talk; `demo`: no real model answers."""
+    hello = (
+        texts.say("hello_name", name=escape_markdown(name, most=40)) if name.strip() else texts.say("hello")
+    )
+    who = texts.say("who_public" if public else "who")
+    lines = [
+        f"{hello} {who} {texts.say('write_to_me')}",
+        bullets([texts.say(example) for example in _EXAMPLES]),
+        texts.say("see_help"),
+    ]
+    if demo:
+        lines.append(" ".join(texts.say(key) for key in ("demo", *(() if public else ("demo_advice",)))))
+    return "\n\n".join(lines)
+
+
+def say_hello_to_group(texts: Catalogue, *, username: str, hears_all: bool) -> Markdown:
+    """When the bot was added to a group; `hears_all`: privacy mode is off."""
+    hello = texts.say("hello_group", username=escape_markdown(username))
+    return f"{hello} {explain_privacy(texts, hears_all=hears_all)}"
+
+
+def explain_privacy(texts: Catalogue, *, hears_all: bool) -> Markdown:
+    return texts.say("group_hears_all" if hears_all else "group_hears_little")
+
+
+def list_commands(texts: Catalogue, commands: Sequence[tuple[str, str]], *, groups: str = "") -> Markdown:
+    """`commands`: as one types them, and what they do; `groups`: the hint, when asked in a group."""
+    rows = [f"{escape_markdown(call)} – {escape_markdown(what, most=200)}" for call, what in commands]
+    return "\n\n".join([texts.say("help_head"), bullets(rows), *([groups] if groups else [])])
+
+
+def describe_work(texts: Catalogue, tool: str, subject: str) -> Plain:
+    """While a tool runs; `subject` is a host or a server, where the tool says."""
+    key = f"tool_{tool}"
+    needs_subject = tool in ("fetch_url", "mcp")
+    return texts.say(key if key in texts and (subject or not needs_subject) else "busy", subject=subject)
+
+
+def explain_unreadable(texts: Catalogue, kind: str) -> Markdown:
+    """By the kind of a message: voice, video, sticker …"""
+    key = f"cannot_read_{kind}"
+    return texts.say(key if key in texts else "cannot_read_anything_else")
+
+
+def explain_failure(texts: Catalogue, *, code: str, advice: str, public: bool) -> Markdown:
+    """Why there is no answer, in one line; `advice` is what the error itself says, in English."""
+    if public and (told := advice_for_public(code, texts.language)):
+        return told
+    key = f"notice_{code}"
+    if texts.language == "en" and (code in _WITH_FIGURES or key not in texts):
+        return advice
+    if code == "cap_reached" and (found := _USED.search(advice)) is not None:
+        used, cap = (texts.dollars(round(float(dollars) * 1e6)) for dollars in found.groups())
+        return texts.say("notice_cap_reached_used", used=used, cap=cap)
+    return texts.say(key if key in texts else "notice_error")

@@ -1,0 +1,80 @@
+"""Answers to commands that several rooms show, and words of others as they stand in an answer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from shared.core.commands.commands import Command
+from shared.core.context.notes import KeptNote
+from shared.locales import Catalogue
+
+Markdown: TypeAlias = str
+"""Read by the widget and by Telegram's renderer alike."""
+
+EXCERPT_CHARS = 80
+NOTE_SHOWN = 200
+"""Characters of a note."""
+_MARKS = re.compile(r"[\\`*_~\[<>#|$&!]")
+"""Not "]": a formula is read only between both brackets with a backslash."""
+
+
+def bullets(lines: Sequence[str]) -> Markdown:
+    return "\n".join(f"- {line}" for line in lines)
+
+
+def numbered(lines: Sequence[str], *, first: int = 1) -> Markdown:
+    return "\n".join(f"{number}. {line}" for number, line in enumerate(lines, first))
+
+
+def excerpt(words: str, *, most: int = EXCERPT_CHARS) -> str:
+    """The first words of a message on one line, none of them read as Markdown."""
+    line = " ".join(words.split())
+    return escaped(line if len(line) <= most else line[: most - 1].rstrip() + "…")
+
+
+def escaped(words: str) -> Markdown:
+    return _MARKS.sub(r"\\\g<0>", words)
+
+
+def choices(names: Sequence[str]) -> Markdown:
+    return ", ".join(f"`{name.replace('`', '')}`" for name in names)
+
+
+def command_help(command: Command, texts: Catalogue) -> Markdown:
+    """One command: how it is typed, what it does, its arguments, an example."""
+    language = texts.language
+    lines = [f"`{f'/{command.name} {command.args}'.rstrip()}`", command.describe(language)]
+    if command.arguments:
+        told = [f"`{one.shown}` {command.describe_argument(one, language)}" for one in command.arguments]
+        lines.append(bullets(told))
+        typed = f"/{command.name} {command.show_example(language)}"
+        lines.append(texts.say("example", command=typed))
+    return "\n\n".join(lines)
+
+
+def did_you_mean(nearest: Sequence[str], texts: Catalogue) -> Markdown:
+    if not nearest:
+        return texts.say("see_help")
+    return texts.say("did_you_mean", commands=texts.either([f"/{name}" for name in nearest]))
+
+
+def unknown_command(name: str, nearest: Sequence[str], texts: Catalogue) -> Markdown:
+    """`name` as it was typed; `nearest`: what may have been meant."""
+    return f"{texts.say('unknown_command', name=name)} {did_you_mean(nearest, texts)}"
+
+
+def _note(note: KeptNote, texts: Catalogue) -> Markdown:
+    keys = (f"note_kind_{note.kind}", f"note_mark_{note.state}", f"note_mark_{note.authority}")
+    kind, *marks = [texts.say(key) if key in texts else "" for key in keys]
+    about = [kind or note.kind, f"{note.observed_at:%Y-%m-%d}", *filter(None, marks)]
+    return f"{excerpt(note.text, most=NOTE_SHOWN)} ({', '.join(about)})"
+
+
+def note_list(
+    title: Markdown, notes: Sequence[KeptNote], texts: Catalogue, *, first: int = 1, more: int = 0
+) -> Markdown:
+    """`first`: the number of the first; `more`: how many there are behind the last."""
+    rest = [texts.say("memory_more", count=more)] if more > 0 else []
+    return "\n\n".join([title, numbered([_note(note, texts) for note in notes], first=first), *rest])
