@@ -14,6 +14,7 @@ from structlog.testing import capture_logs
 
 from bot.__main__ import serve
 from bot.telegram.client.aiogram_loader import AiogramLoader, load_aiogram
+from bot.telegram.client.command_menus import build_command_menus
 from bot.telegram.runtime.service import TelegramService
 from shared.bootstrap.app import open_app
 from shared.bootstrap.process import EXIT_CANNOT_START
@@ -96,6 +97,23 @@ async def test_menus_are_set_when_telegram_has_been_asked_for_messages(
             await asyncio.sleep(0.02)
         called = [call["method"] for call in await fake.calls()]
     assert called.index("getUpdates") < called.index("setMyCommands")
+    del pool
+
+
+async def test_menus_wait_where_telegram_asks_to_wait(
+    settings: Settings, fake: RunningBotApi, pool: asyncpg.Pool[asyncpg.Record]
+) -> None:
+    """A call for each language is many; none of them is left out for that."""
+    await fake.forget_calls()
+    await fake.fail("setMyCommands", status=429, retry_after=1, times=1)
+    slow = Slow()
+    slow.may_end.set()
+    async with started(settings, slow), asyncio.timeout(LONG_SECONDS):
+        while not await fake.calls(method="setMyShortDescription"):
+            await asyncio.sleep(0.02)
+        statuses = [call["status"] for call in await fake.calls(method="setMyCommands")]
+    assert statuses[:2] == [429, 200]
+    assert len(statuses) == 1 + len(build_command_menus("personal"))
     del pool
 
 
