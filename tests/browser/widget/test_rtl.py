@@ -76,6 +76,8 @@ def test_everything_stands_the_other_way_round(hebrew: Desk, stub: Stub) -> None
     assert box(launcher)[0] == 20
     launcher.click()
     expect(page.get_by_text("איך אפשר לעזור?")).to_be_visible()
+    direction = "node => getComputedStyle(node).direction"
+    assert page.get_by_placeholder("כתיבת הודעה…").evaluate(direction) == "rtl"
     host = page.locator("#evertalk")
     assert (host.get_attribute("lang"), host.get_attribute("dir")) == ("he", "rtl")
     talk(page, stub)
@@ -89,8 +91,8 @@ def test_everything_stands_the_other_way_round(hebrew: Desk, stub: Stub) -> None
     person, answer = page.locator(".person .body"), page.locator(".assistant .body").last
     assert box(person)[0] < box(answer)[0] + 40
     assert box(person)[1] < box(answer)[1]
-    assert answer.evaluate("node => getComputedStyle(node).direction") == "rtl"
-    assert page.locator("pre").evaluate("node => getComputedStyle(node).direction") == "ltr"
+    assert answer.evaluate(direction) == "rtl"
+    assert page.locator("pre").evaluate(direction) == "ltr"
     number = page.locator(".assistant ol").last
     assert number.evaluate("node => parseFloat(getComputedStyle(node).paddingRight)") > 0
     assert number.evaluate("node => parseFloat(getComputedStyle(node).paddingLeft)") == 0

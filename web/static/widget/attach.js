@@ -1,7 +1,6 @@
 /** Files: chips in the composer with their progress, and what was sent in the bubbles; loaded when first needed. */
 import english from "../locales/en/chat_parts.json" with { type: "json" };
 import { h, icon, set, show } from "../shared/h.js";
-import { number } from "../shared/fmt.js";
 import { tongue } from "./i18n.js";
 import { asker, reach } from "./rare.js";
 import { wear } from "./styles.js";
@@ -43,7 +42,10 @@ const FILE_CSS = /* css */ `
  */
 
 /** @param {number} bytes */
-const sizeOf = (bytes) => (bytes < 1e6 ? `${number(Math.max(1, Math.round(bytes / 1e3)), tongue())} kB` : `${number(Math.round(bytes / 1e5) / 10, tongue())} MB`);
+const sizeOf = (bytes) => {
+  const [unit, size] = bytes < 1e6 ? ["kilobyte", Math.max(1, Math.round(bytes / 1e3))] : ["megabyte", Math.round(bytes / 1e5) / 10];
+  return size.toLocaleString(tongue(), { style: "unit", unit });
+};
 
 /** A picture on a canvas: no page's policy forbids that, and nothing of a file runs. What it is of, the words beside it say. @param {Blob} blob @param {number} most */
 async function drawn(blob, most) {

@@ -115,7 +115,7 @@ export function begin(chat) {
 
 /** First what it would be, then whether it shall be. @param {Chat} chat */
 async function forget(chat) {
-  const words = h("div", { class: "md", role: "status" }, t("loading"));
+  const words = h("div", { class: "md", role: "status", dir: "auto" }, t("loading"));
   const acts = h("div", { class: "row" }, act(t("cancel"), "line", () => node.close()));
   const node = question(chat, t("forget_title"), words, acts);
   const tools = { copy() {}, labels: { copy: t("copy") } };
@@ -123,7 +123,7 @@ async function forget(chat) {
   const asks = /[^.\n]*`\/forget everything yes`[^.\n]*\./;
   render(words, first.text.replace(asks, ""), tools);
   if (!first.good || !asks.test(first.text)) return;
-  words.append(h("p", null, t("forget_why")));
+  words.append(h("p", { dir: "auto" }, t("forget_why")));
   acts.prepend(act(t("forget_do"), "danger", async () => {
     show(acts);
     show(words, t("erasing"));
