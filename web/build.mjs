@@ -6,6 +6,7 @@ import { build } from "esbuild";
 
 const STATIC = fileURLToPath(new URL("static", import.meta.url));
 const OUT = `${STATIC}/dist`;
+const ENGLISH = fileURLToPath(new URL("../shared/locales/en/", import.meta.url));
 
 /**
  * What a browser asks for in the usual order: the launcher, the open chat, what the full page adds; then, each when it
@@ -25,9 +26,23 @@ const FIRST = [
 const plain = { absWorkingDir: STATIC, minify: true, charset: "utf8", target: "es2022", logLevel: "warning", write: false };
 const joined = { ...plain, bundle: true, format: "esm", metafile: true };
 
-const { inputs } = (await build({ ...joined, entryPoints: FIRST.flat(), outdir: OUT })).metafile;
+/** English is in the files that speak it; of the words of rare parts, those of the parts in the file. */
+const english = (modules) => ({
+  name: "english",
+  setup({ onLoad, onResolve }) {
+    onResolve({ filter: /\/locales\/en\// }, ({ path }) => ({ path: ENGLISH + posix.basename(path) }));
+    onLoad({ filter: /chat_parts\.json$/ }, async ({ path }) => {
+      const texts = await Promise.all(modules.map((name) => readFile(`${STATIC}/${name}`, "utf8")));
+      const parts = Object.entries(JSON.parse(await readFile(path, "utf8")));
+      const said = parts.filter(([part]) => texts.some((text) => text.includes(`english.${part}`)));
+      return { contents: JSON.stringify(Object.fromEntries(said)), loader: "json" };
+    });
+  },
+});
+
+const { inputs } = (await build({ ...joined, entryPoints: FIRST.flat(), outdir: OUT, plugins: [english([])] })).metafile;
 const links = Object.entries(inputs).flatMap(([from, { imports }]) =>
-  imports.map(({ path, kind }) => ({ from, to: path, later: kind === "dynamic-import" })));
+  imports.filter(({ path }) => path.endsWith(".js")).map(({ path, kind }) => ({ from, to: path, later: kind === "dynamic-import" })));
 
 /** Each module's file. */
 const place = new Map();
@@ -73,7 +88,8 @@ for (const file of files) {
   const asked = links.filter(({ from, to, later }) => place.get(to) === file && (later || place.get(from) !== file));
   const given = new Set([file, ...asked.map(({ to }) => to)]);
   const contents = [...given].map((name) => `export * from "./${name}";`).join("\n");
-  await write(file, { ...joined, stdin: { contents, resolveDir: STATIC }, plugins: [apart(file)] });
+  const within = [...place.keys()].filter((name) => place.get(name) === file);
+  await write(file, { ...joined, stdin: { contents, resolveDir: STATIC }, plugins: [english(within), apart(file)] });
 }
 await write("widget.js", { ...plain, entryPoints: ["widget.js"] });
 // Read together, they show that every name that one file takes is given by another.

@@ -20,7 +20,8 @@ async def chat_page(request: web.Request) -> web.StreamResponse:
     site = request.query.get("site", "default")
     if not wire.is_site(site):
         raise web.HTTPNotFound
-    response = serve(request, _known(parts.files.chat), cache="no-store", foreign=False)
+    page = parts.files.page("chat.html", request.headers.get("Accept-Language", ""))
+    response = serve(request, _known(page), cache="no-store", foreign=False)
     parts.visitors.set_cookie(request, response, site)
     return response
 

@@ -171,8 +171,9 @@ def error_body(request: web.Request, error: EvertalkError) -> dict[str, Any]:
 
 
 def _http_error(request: web.Request, error: web.HTTPException) -> web.Response:
-    page = request.app[PARTS].files.missing
-    if error.status == 404 and page is not None and _wants_page(request):
+    if error.status == 404 and _wants_page(request):
+        page = request.app[PARTS].files.page("missing.html", request.headers.get("Accept-Language", ""))
+        assert page is not None
         return web.Response(
             body=page.body, status=404, content_type="text/html", charset="utf-8",
             headers={"Cache-Control": "no-store"},

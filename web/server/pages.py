@@ -5,13 +5,18 @@ from __future__ import annotations
 import functools
 import gzip
 import hashlib
+import html
+import json
 import mimetypes
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from aiohttp import web
 
 STATIC = Path(__file__).resolve().parents[1] / "static"
+LOCALES = STATIC.parents[1] / "shared" / "locales"
 _CONTENT_TYPES = {
     ".js": "text/javascript",
     ".css": "text/css",
@@ -26,6 +31,8 @@ ASK_AGAIN = "no-cache"
 """Kept by the browser, but only used after asking whether it is still the newest."""
 PACKED = "dist/"
 """Below it stands what `npm run build` has made of the widget, under the names of the sources."""
+_LANGUAGES = b"[[languages]]"
+"""Where the widget learns which languages there are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,28 +48,51 @@ class Files:
 
     `/static/…` holds the sources as they are. `/static-<digest>/…` holds what browsers are sent to: the
     widget packed into few files, under a name that changes with any of them, so that browsers may keep them
-    for ever; whatever is not packed is there as it is.
-    `../../` from a module leads to the server's root in both forms.
+    for ever; whatever is not packed is there as it is. In both, `locales/<language>/` holds the words of the
+    chat, and `../../` from a module leads to the server's root.
     """
 
-    def __init__(self, folder: Path = STATIC) -> None:
+    def __init__(self, folder: Path = STATIC, locales: Path = LOCALES) -> None:
         paths = sorted(path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
         every = {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
+        words = {
+            f"locales/{path.parent.name}/{path.name}": json.loads(path.read_bytes())
+            for path in sorted(locales.glob("*/chat*.json"))
+        }
+        self.languages = sorted({name.split("/")[1] for name in words})
+        known = " ".join(self.languages).encode()
         bodies = {name: body for name, body in every.items() if not name.startswith(PACKED)}
+        bodies |= {
+            name: json.dumps(one, ensure_ascii=False, separators=(",", ":")).encode()
+            for name, one in words.items()
+        }
         packed = bodies | {
             name.removeprefix(PACKED): body for name, body in every.items() if name.startswith(PACKED)
         }
+        for some, name in ((bodies, "widget/i18n.js"), (packed, "widget/main.js")):
+            if name in some:
+                some[name] = some[name].replace(_LANGUAGES, known)
         self.digest = hashlib.sha256(
             b"".join(name.encode() + hashlib.sha256(body).digest() for name, body in packed.items())
         ).hexdigest()[:16]
         self._files = {name: _file(name, body) for name, body in bodies.items()}
         self._packed = {name: _file(name, body) for name, body in packed.items()}
-        self.chat = self._pointing_at_digest("chat.html")
         self.widget = self._pointing_at_digest("widget.js")
-        self.missing = self._files.get("missing.html")
+        parts = {one: words.get(f"locales/{one}/chat_parts.json", {}) for one in self.languages}
+        spoken = {one: said.get("page", {}) for one, said in parts.items()}
+        self._said = {one: spoken.get("en", {}) | said for one, said in spoken.items()}
 
     def get(self, path: str, *, packed: bool = False) -> File | None:
         return (self._packed if packed else self._files).get(path)
+
+    def page(self, name: str, accepted: str) -> File | None:
+        """A page of ours, in the language of an `Accept-Language`."""
+        found, language = self._pointing_at_digest(name), choose_language(accepted, self.languages)
+        if found is None:
+            return None
+        words = self._said.get(language, {}) | {"language": language}
+        text = re.sub(r"\[\[(\w+)\]\]", lambda hole: html.escape(words[hole[1]]), found.body.decode())
+        return _file(name, text.encode())
 
     def _pointing_at_digest(self, name: str) -> File | None:
         found = self._packed.get(name)
@@ -70,6 +100,19 @@ class Files:
             return None
         text = found.body.decode().replace('"static/widget/', f'"static-{self.digest}/widget/')
         return _file(name, text.encode())
+
+
+def choose_language(accepted: str, languages: Sequence[str]) -> str:
+    """The first that somebody names and we have, as the widget finds it (`folder` in `i18n.js`)."""
+    for named in accepted.lower().replace("_", "-").split(","):
+        whole = named.partition(";")[0].strip() + "-"
+        for old, new in (("zh-(tw|hk|mo)", "zh-hant"), ("iw", "he"), ("in", "id")):
+            whole = re.sub(f"^{old}-", f"{new}-", whole)
+        begun = [one for one in languages if whole.startswith(f"{one}-")]
+        alike = [one for one in languages if one.startswith(whole.partition("-")[0] + "-")]
+        if begun or alike:
+            return begun[-1] if begun else alike[0]
+    return "en"
 
 
 @functools.lru_cache(maxsize=512)

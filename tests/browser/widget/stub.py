@@ -186,6 +186,7 @@ class Stub:
 
     def __init__(self) -> None:
         self.violations: list[str] = []
+        self.served = FILES
         self.received: list[dict[str, Any]] = []
         self.sessions: dict[str, Session] = {}
         self.audience = "personal"
@@ -284,7 +285,7 @@ class Stub:
         bot.router.add_route("*", "/api/v1/recover", self._recover)
         bot.router.add_get("/widget.js", self._file)
         bot.router.add_get("/static/{path:.+}", self._file)
-        bot.router.add_get(f"/static-{FILES.digest}/{{path:.+}}", self._file)
+        bot.router.add_get("/static-{digest:[0-9a-f]+}/{path:.+}", self._file)
         host = web.Application()
         host.router.add_get("/{name}", self._host)
         self._runners = [web.AppRunner(bot, shutdown_timeout=1), web.AppRunner(host, shutdown_timeout=1)]
@@ -311,14 +312,16 @@ class Stub:
         """The files as the real server gives them, and nothing kept."""
         path, name = request.path, request.match_info.get("path", "")
         self.requests.append(path)
-        file = FILES.widget if path == "/widget.js" else FILES.get(name, packed=path.startswith("/static-"))
+        files = self.served
+        file = files.widget if path == "/widget.js" else files.get(name, packed=path.startswith("/static-"))
         if file is None:
             raise web.HTTPNotFound
         return serve(request, file, cache="no-store", foreign=True)
 
     async def _chat(self, request: web.Request) -> web.StreamResponse:
-        assert FILES.chat is not None
-        response = serve(request, FILES.chat, cache="no-store", foreign=False)
+        page = self.served.page("chat.html", request.headers.get("Accept-Language", ""))
+        assert page is not None
+        response = serve(request, page, cache="no-store", foreign=False)
         response.headers["Content-Security-Policy"] = STRICT
         if "visitor" not in request.cookies:
             response.set_cookie("visitor", f"c{next(self._ids)}", httponly=True)

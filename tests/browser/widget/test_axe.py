@@ -26,7 +26,7 @@ DRESSES: dict[str, tuple[dict[str, Any], str, tuple[Colours, ...]]] = {
     "phone": (
         LIGHT | {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}, "", PLAIN,
     ),
-    "from right to left": (LIGHT, "locale=ar", PLAIN),
+    "from right to left": (LIGHT, "locale=ur", PLAIN),
 }  # fmt: skip
 
 

@@ -381,33 +381,6 @@ def test_the_appearance_is_chosen_and_remembered(desk: Desk) -> None:
     expect(page.locator(".root")).to_have_attribute("data-theme", "dark")
 
 
-@pytest.mark.parametrize(
-    "file",
-    [
-        "menu-words.js MENU_WORDS menu",
-        "opinion.js OPINION_WORDS opinion",
-        "acts.js ACT_WORDS acts",
-        "card.js CARD_WORDS card",
-        "shares.js SHARE_WORDS shares",
-        "attach-words.js FILE_WORDS files",
-        "keep.js KEEP_WORDS keep",
-        "sheet-words.js WORDS sheet",
-        "toast.js TOAST_WORDS toast",
-    ],
-)
-def test_every_rare_word_has_its_german(desk: Desk, file: str) -> None:
-    page = desk.chat()
-    script = """async (file) => {
-        const [path, name, part] = file.split(' ');
-        const en = (await import(`/static/widget/${path}`))[name];
-        const de = (await import('/static/widget/more-de.js')).MORE[part];
-        const holes = (text) => (text.match(/\\{\\w+\\}/g) ?? []).sort().join();
-        const keys = new Set([...Object.keys(en), ...Object.keys(de)]);
-        return [...keys].filter((key) => !en[key] || !de[key] || holes(en[key]) !== holes(de[key]));
-    }"""
-    assert page.evaluate(script, file) == []
-
-
 # ---- people who take over
 
 
@@ -615,7 +588,7 @@ def test_f6_goes_to_the_log_and_back(desk: Desk) -> None:
     expect(box).to_be_focused()
 
 
-@pytest.mark.parametrize("locale", ["en", "ar"])
+@pytest.mark.parametrize("locale", ["en", "ur"])
 @pytest.mark.parametrize("width", [320, 550])
 def test_everything_fits_a_narrow_or_enlarged_page(desk: Desk, stub: Stub, width: int, locale: str) -> None:
     """A window of 1,100 pixels at 200 % has 550 of them."""

@@ -258,13 +258,3 @@ def test_files_speak_german_too(desk: Desk) -> None:
     expect(page.get_by_text("leer.txt: darin ist nichts zu lesen").first).to_be_visible()
     page.get_by_role("button", name="leer.txt entfernen").click()
     expect(page.get_by_role("textbox")).to_be_focused()
-
-
-def test_both_languages_have_the_same_words(desk: Desk) -> None:
-    page = desk.chat()
-    script = """async () => {
-        const { FILE_WORDS: en } = await import('/static/widget/attach-words.js');
-        const { MORE: { files: de } } = await import('/static/widget/more-de.js');
-        return Object.keys(en).sort().join() === Object.keys(de).sort().join();
-    }"""
-    assert page.evaluate(script)

@@ -269,16 +269,6 @@ def test_a_code_opens_the_conversation_in_another_browser(desk: Desk, stub: Stub
     expect(log(page).get_by_label("You")).to_contain_text("Remember me")
 
 
-def test_every_word_of_keeping_has_its_german(desk: Desk) -> None:
-    page = desk.chat()
-    script = """async () => {
-        const { KEEP_WORDS: en } = await import('/static/widget/keep.js');
-        const { MORE: { keep: de } } = await import('/static/widget/more-de.js');
-        return Object.keys(en).filter((key) => !de[key]).concat(Object.keys(de).filter((key) => !en[key]));
-    }"""
-    assert page.evaluate(script) == []
-
-
 def test_a_code_brings_the_full_page_its_cookie(desk: Desk, stub: Stub) -> None:
     page = desk.chat()
     answered(page, "On the page")

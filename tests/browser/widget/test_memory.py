@@ -311,18 +311,6 @@ def test_a_line_says_what_the_tool_is_looking_at(desk: Desk, stub: Stub) -> None
     expect(log(page).get_by_text("Line 39 of the answer")).to_be_visible()
 
 
-def test_every_word_of_the_sheet_has_its_german(desk: Desk) -> None:
-    page = desk.chat()
-    script = """async () => {
-        const { WORDS: en } = await import('/static/widget/sheet-words.js');
-        const { MORE: { sheet: de } } = await import('/static/widget/more-de.js');
-        const holes = (text) => (text.match(/\\{\\w+\\}/g) ?? []).sort().join();
-        const keys = new Set([...Object.keys(en), ...Object.keys(de)]);
-        return [...keys].filter((key) => !en[key] || !de[key] || holes(en[key]) !== holes(de[key]));
-    }"""
-    assert page.evaluate(script) == []
-
-
 def test_the_sheet_speaks_german(desk: Desk, stub: Stub) -> None:
     page = desk.shop("?open=1&locale=de")
     expect(page.locator(".gauge")).to_be_visible()
@@ -332,7 +320,7 @@ def test_the_sheet_speaks_german(desk: Desk, stub: Stub) -> None:
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("locale", ["en", "ar"])
+@pytest.mark.parametrize("locale", ["en", "ur"])
 def test_the_sheet_fits_and_its_targets_are_large_enough(
     desk: Desk, stub: Stub, theme: str, locale: str
 ) -> None:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Locator, Page, Route, expect
+from playwright.sync_api import Locator, Page, expect
 
 from tests.browser.axe import find_faults
 from tests.browser.widget.conftest import Desk
 from tests.browser.widget.stub import Stub, ctx, note_of
 from tests.browser.widget.test_chat import log
 from tests.browser.widget.test_files import file, png
+from web.server.pages import LOCALES, Files
 
 pytestmark = pytest.mark.browser
-WORDS = Path(__file__).with_name("i18n-he.js")
+WORDS = Path(__file__).with_name("locales")
 QUESTION = "איפה החבילה שלי?"
 ANSWER = """החבילה **בדרך** אליך:
 
@@ -32,19 +34,11 @@ print("left to right")
 
 
 @pytest.fixture
-def hebrew(desk: Desk) -> Desk:
-    """A desk whose widget speaks Hebrew, a language that visitors are not offered."""
-    headers = {"Access-Control-Allow-Origin": "*", "Content-Type": "text/javascript"}
-
-    def taught(route: Route) -> None:
-        body = route.fetch().text()
-        german = 'import("./i18n-de.js")'
-        assert body.count(german) == 1
-        more = f'{german},he:()=>import("./i18n-he.js")'
-        route.fulfill(body=body.replace(german, more), headers=headers)
-
-    desk.context.route("**/widget/main.js", taught)
-    desk.context.route("**/widget/i18n-he.js", lambda route: route.fulfill(path=WORDS, headers=headers))
+def hebrew(desk: Desk, stub: Stub, tmp_path: Path) -> Desk:
+    """A desk whose widget speaks Hebrew: what is seen first, and English where it has no words."""
+    shutil.copytree(LOCALES, tmp_path, dirs_exist_ok=True)
+    shutil.copytree(WORDS, tmp_path, dirs_exist_ok=True)
+    stub.served = Files(locales=tmp_path)
     return desk
 
 
@@ -82,6 +76,8 @@ def test_everything_stands_the_other_way_round(hebrew: Desk, stub: Stub) -> None
     assert box(launcher)[0] == 20
     launcher.click()
     expect(page.get_by_text("איך אפשר לעזור?")).to_be_visible()
+    direction = "node => getComputedStyle(node).direction"
+    assert page.get_by_placeholder("כתיבת הודעה…").evaluate(direction) == "rtl"
     host = page.locator("#evertalk")
     assert (host.get_attribute("lang"), host.get_attribute("dir")) == ("he", "rtl")
     talk(page, stub)
@@ -95,8 +91,8 @@ def test_everything_stands_the_other_way_round(hebrew: Desk, stub: Stub) -> None
     person, answer = page.locator(".person .body"), page.locator(".assistant .body").last
     assert box(person)[0] < box(answer)[0] + 40
     assert box(person)[1] < box(answer)[1]
-    assert answer.evaluate("node => getComputedStyle(node).direction") == "rtl"
-    assert page.locator("pre").evaluate("node => getComputedStyle(node).direction") == "ltr"
+    assert answer.evaluate(direction) == "rtl"
+    assert page.locator("pre").evaluate(direction) == "ltr"
     number = page.locator(".assistant ol").last
     assert number.evaluate("node => parseFloat(getComputedStyle(node).paddingRight)") > 0
     assert number.evaluate("node => parseFloat(getComputedStyle(node).paddingLeft)") == 0
@@ -132,7 +128,7 @@ def test_a_phone_from_right_to_left_scrolls_no_way_but_down(hebrew: Desk, stub: 
 
 
 def test_no_visitor_is_given_half_a_language(desk: Desk) -> None:
-    page = desk.shop("?locale=he&open=1")
+    page = desk.shop("?locale=ur&open=1")
     expect(page.get_by_role("textbox", name="Message")).to_be_visible()
     host = page.locator("#evertalk")
     assert (host.get_attribute("lang"), host.get_attribute("dir")) == ("en", "rtl")

@@ -158,16 +158,6 @@ def test_the_toast_does_not_move_for_who_wants_rest(desk: Desk, stub: Stub) -> N
     assert toast(page).evaluate("node => getComputedStyle(node).animationName") == "none"
 
 
-def test_every_word_of_the_toast_has_its_german(desk: Desk, stub: Stub) -> None:
-    page = desk.chat()
-    script = """async () => {
-        const { TOAST_WORDS: en } = await import('/static/widget/toast.js');
-        const { MORE: { toast: de } } = await import('/static/widget/more-de.js');
-        return Object.keys(en).sort().join() === Object.keys(de).sort().join();
-    }"""
-    assert page.evaluate(script)
-
-
 @pytest.mark.parametrize("code", ["handover_unanswered", "handover_silent"])
 def test_the_honest_notice_is_heard_beside_what_follows_it(desk: Desk, stub: Stub, code: str) -> None:
     page = talking(desk)

@@ -1,22 +1,12 @@
 /** What stands beside answers and what is asked without a bubble: comes with the first answer. */
+import english from "../locales/en/chat_parts.json" with { type: "json" };
 import { h, icon, set, show } from "../shared/h.js";
-import { t as common } from "./i18n.js";
 import { render, spoken } from "./md.js";
 import { newId } from "./storage.js";
 import { wear } from "./styles.js";
 import { wordsOf } from "./words.js";
 
-/** @type {Record<string, string>} */
-export const ACT_WORDS = {
-  again: "Answer again", pinned: "Pinned", unpinned: "No longer pinned", earlier_answer: "Earlier answer", good: "Good answer", poor: "Poor answer", joined: "{name} is here", cut_new: "New conversation: the assistant no longer looks at what is above", cut_separator: "The assistant no longer looks at what is above", somebody: "Somebody of our team",
-  waiting_person: "Waiting for a person…", with_person: "You are talking with {name}.", person_writes: "{name} is writing…", with_assistant: "The assistant answers again.",
-  tool_fetch_url: "Looking at {subject}…", tool_mcp: "Asking {subject}…", tool_calculate: "Calculating…", tool_current_time: "Looking at the clock…",
-  tool_open_artifact: "Reading on…", tool_recall: "Looking back…", tool_search_memory: "Remembering…",
-  handover_returned: "The assistant answers here again.",
-  handover_unanswered: "I am sorry: nobody was free to come just now. Your messages are kept, and the assistant answers again.",
-  handover_silent: "I am sorry: there has been no answer from our side for a while. Your messages are kept, and the assistant answers again.",
-};
-const t = wordsOf("acts", ACT_WORDS);
+const t = wordsOf("acts", english.acts);
 const ASK_MS = 20_000;
 /** Who writes says so this often, and is shown to write this long. */
 const TELL_MS = 3000, TYPES_MS = 6000;
@@ -199,5 +189,5 @@ export function handover(chat) {
   if (chat.human.dataset.words === words) return;
   set(chat.human, { data: { words } });
   const waits = chat.chat.handover?.state === "waiting" && may(chat, "human");
-  show(chat.human, h("span", { class: "grow", dir: "auto" }, words), waits && h("button", { class: "quiet", type: "button", onclick: () => chat.command("human", "cancel") }, common("cancel")));
+  show(chat.human, h("span", { class: "grow", dir: "auto" }, words), waits && h("button", { class: "quiet", type: "button", onclick: () => chat.command("human", "cancel") }, t("cancel")));
 }

@@ -1,11 +1,12 @@
 /** Files: chips in the composer with their progress, and what was sent in the bubbles; loaded when first needed. */
+import english from "../locales/en/chat_parts.json" with { type: "json" };
 import { h, icon, set, show } from "../shared/h.js";
-import { number } from "../shared/fmt.js";
-import { lang } from "./i18n.js";
+import { tongue } from "./i18n.js";
 import { asker, reach } from "./rare.js";
 import { wear } from "./styles.js";
-import { fileWord, hasWord } from "./attach-words.js";
+import { wordsOf } from "./words.js";
 
+const t = wordsOf("files", english.files);
 const UPLOAD_URL = new URL("../../api/v1/uploads", import.meta.url).href;
 const UPLOAD_MS = 150_000;
 const AT_ONCE = 2;
@@ -41,7 +42,10 @@ const FILE_CSS = /* css */ `
  */
 
 /** @param {number} bytes */
-const sizeOf = (bytes) => (bytes < 1e6 ? `${number(Math.max(1, Math.round(bytes / 1e3)), lang())} kB` : `${number(Math.round(bytes / 1e5) / 10, lang())} MB`);
+const sizeOf = (bytes) => {
+  const [unit, size] = bytes < 1e6 ? ["kilobyte", Math.max(1, Math.round(bytes / 1e3))] : ["megabyte", Math.round(bytes / 1e5) / 10];
+  return size.toLocaleString(tongue(), { style: "unit", unit });
+};
 
 /** A picture on a canvas: no page's policy forbids that, and nothing of a file runs. What it is of, the words beside it say. @param {Blob} blob @param {number} most */
 async function drawn(blob, most) {
@@ -64,9 +68,9 @@ export function desk(chat) {
   const local = new Map();
   let loading = Promise.resolve();
   const picker = h("input", { type: "file", multiple: true, hidden: true, onchange: () => { add([...picker.files]); picker.value = ""; } });
-  const list = h("ul", { class: "files", "aria-label": fileWord("files") });
+  const list = h("ul", { class: "files", "aria-label": t("files") });
   const note = h("p", { class: "composer-note muted", hidden: true });
-  const target = h("div", { class: "drop", hidden: true }, fileWord("drop_here"));
+  const target = h("div", { class: "drop", hidden: true }, t("drop_here"));
   chat.composer.node.lastElementChild?.before(note, list, picker);
   chat.composer.input.addEventListener("input", () => { if (wanted) { wanted = false; tell(""); } });
   chat.node.append(target);
@@ -89,7 +93,7 @@ export function desk(chat) {
     over(false);
     wanted = false;
     const room = Math.max(0, most - chips.length);
-    tell(files.length > room ? fileWord("most_files", { most }) : "");
+    tell(files.length > room ? t("most_files", { count: most }) : "");
     for (const file of files.slice(0, room)) {
       const chip = made({ name: file.name || "file", size: file.size, file });
       if (file.size > bytes) fail(chip, "file_too_large");
@@ -117,14 +121,14 @@ export function desk(chat) {
   /** @param {Chip} chip */
   function draw(chip) {
     const { name, state } = chip;
-    const words = { failed: chip.why, sending: sizeOf(chip.size), waiting: chat.net.online ? sizeOf(chip.size) : fileWord("file_waits"), ready: chip.meta?.cut ? fileWord("file_cut") : sizeOf(chip.size) }[state];
+    const words = { failed: chip.why, sending: sizeOf(chip.size), waiting: chat.net.online ? sizeOf(chip.size) : t("file_waits"), ready: chip.meta?.cut ? t("file_cut") : sizeOf(chip.size) }[state];
     const focused = /** @type {ShadowRoot} */ (root).activeElement?.parentElement === chip.node;
     set(chip.node, { data: { state } });
     show(chip.node, chip.look ?? icon(SHEET_OF_PAPER, 22),
       h("span", { class: "file-words" }, h("span", { class: "file-name", dir: "auto", title: name }, name), h("span", { class: "muted" }, words),
-        state === "sending" && h("div", { class: "meter", role: "progressbar", "aria-label": fileWord("file_progress", { name }), "aria-valuemin": 0, "aria-valuemax": 100, "aria-valuenow": Math.round(chip.done * 100), vars: { "--done": String(chip.done) } }, h("i"))),
-      state === "failed" && chip.file && h("button", { class: "quiet", type: "button", "aria-label": `${fileWord("retry")}: ${name}`, onclick: () => { chip.state = "waiting"; draw(chip); go(); } }, fileWord("retry")),
-      h("button", { class: "icon", type: "button", "aria-label": fileWord("remove_file", { name }), title: fileWord("remove_file", { name }), onclick: () => remove(chip) }, icon(TIMES, 16)));
+        state === "sending" && h("div", { class: "meter", role: "progressbar", "aria-label": t("file_progress", { name }), "aria-valuemin": 0, "aria-valuemax": 100, "aria-valuenow": Math.round(chip.done * 100), vars: { "--done": String(chip.done) } }, h("i"))),
+      state === "failed" && chip.file && h("button", { class: "quiet", type: "button", "aria-label": `${t("retry")}: ${name}`, onclick: () => { chip.state = "waiting"; draw(chip); go(); } }, t("retry")),
+      h("button", { class: "icon", type: "button", "aria-label": t("remove_file", { name }), title: t("remove_file", { name }), onclick: () => remove(chip) }, icon(TIMES, 16)));
     if (focused) /** @type {HTMLElement | null} */ (chip.node.querySelector(".icon"))?.focus();
   }
 
@@ -137,7 +141,7 @@ export function desk(chat) {
     const next = /** @type {HTMLElement | null} */ ((chips[at] ?? chips[at - 1])?.node.querySelector(".icon") ?? chat.composer.input);
     next?.focus();
     tell("");
-    chat.say(fileWord("file_removed", { name: chip.name }));
+    chat.say(t("file_removed", { name: chip.name }));
     changed();
     go();
   }
@@ -145,10 +149,10 @@ export function desk(chat) {
   /** @param {Chip} chip @param {string} code */
   function fail(chip, code) {
     chip.state = "failed";
-    chip.why = fileWord(hasWord(code) ? code : "not_taken", { mb: Math.floor((limit()?.bytes ?? 0) / 2 ** 20) });
+    chip.why = t(code in english.files ? code : "not_taken", { mb: Math.floor((limit()?.bytes ?? 0) / 2 ** 20) });
     wanted = false;
     draw(chip);
-    tell(fileWord("file_failed", chip));
+    tell(t("file_failed", chip));
   }
 
   /** Begins what can begin, and sends the message that waited for its files. */
@@ -194,7 +198,7 @@ export function desk(chat) {
       Object.assign(chip, { state: "ready", meta: body, name: body.name });
       if (chip.file) local.set(body.id, chip.file);
       draw(chip);
-      if (!wanted) chat.say(fileWord("file_ready", chip));
+      if (!wanted) chat.say(t("file_ready", chip));
     }
     changed();
     go();
@@ -211,19 +215,19 @@ export function desk(chat) {
     try { kept = JSON.parse(chat.store.get("files") || "[]"); } catch { /* nothing readable, nothing to bring back */ }
     const lost = kept.filter((/** @type {Chip} */ one) => !one.meta).map((/** @type {Chip} */ one) => one.name);
     for (const one of kept) if (one.meta) made(one);
-    if (lost.length) tell(fileWord("lost_files", { names: lost.join(", ") }));
+    if (lost.length) tell(t("lost_files", { names: lost.join(", ") }));
     if (kept.length) changed();
   }
 
   /** @param {string} text @returns {boolean} whether it went out */
   function send(text) {
     if (chips.some((chip) => chip.state === "failed")) {
-      tell(fileWord("remove_first"));
+      tell(t("remove_first"));
       return false;
     }
     if (chips.some((chip) => chip.state !== "ready")) {
       wanted = true;
-      tell(fileWord(chat.net.online ? "sends_then" : "sends_online"));
+      tell(t(chat.net.online ? "sends_then" : "sends_online"));
       go();
       return false;
     }
@@ -255,8 +259,8 @@ export function desk(chat) {
   /** What was sent, in its bubble. @param {HTMLElement} place @param {Meta[]} metas */
   function place(place, metas) {
     show(place, metas.map((meta) => {
-      const words = meta.cut ? fileWord("file_cut") : sizeOf(meta.size);
-      const button = h("button", { class: "file sent-file", type: "button", "aria-label": fileWord("save_file", { name: meta.name, words }), onclick: () => void save(meta) },
+      const words = meta.cut ? t("file_cut") : sizeOf(meta.size);
+      const button = h("button", { class: "file sent-file", type: "button", "aria-label": t("save_file", { name: meta.name, words }), onclick: () => void save(meta) },
         icon(SHEET_OF_PAPER, 22), h("span", { class: "file-words" }, h("span", { class: "file-name", dir: "auto", title: meta.name }, meta.name), " ", h("span", { class: "muted" }, words)));
       // One after the other: an old conversation may hold many.
       if (meta.mime.startsWith("image/")) loading = loading.then(() => picture(button, meta)).catch(() => {});
@@ -285,7 +289,7 @@ export function desk(chat) {
       const url = URL.createObjectURL(await load(meta));
       h("a", { href: url, download: meta.name }).click();
       setTimeout(() => URL.revokeObjectURL(url), 10_000);
-    } catch { chat.say(fileWord("file_gone")); }
+    } catch { chat.say(t("file_gone")); }
   }
 
   return { add, over, pick, send, go, place, clear, count: () => chips.length };

@@ -1,15 +1,11 @@
 /** The card that stands where older messages were summarised: Summary | Original, and Undo. */
+import english from "../locales/en/chat_parts.json" with { type: "json" };
 import { h, set, show } from "../shared/h.js";
 import { tokens } from "../shared/fmt.js";
 import { wear } from "./styles.js";
 import { wordsOf } from "./words.js";
 
-/** @type {Record<string, string>} */
-export const CARD_WORDS = {
-  card_summary: "Earlier conversation was summarised", card_digest: "Earlier conversation was shortened", card_tabs: "Summary or original messages",
-  tab_summary: "Summary", tab_original: "Original", undoing: "Undoing…", undo_older: "A later summary builds on this one.", undo_no: "This can no longer be undone.",
-};
-const t = wordsOf("card", CARD_WORDS);
+const t = wordsOf("card", english.card);
 const CARD_LOOK = /* css */ `
 .card { border: 1px solid var(--line); border-radius: var(--radius-m); background: var(--soft); font-size: 14px; }
 .card-head { display: flex; align-items: center; padding: 5px; }

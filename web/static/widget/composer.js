@@ -1,7 +1,6 @@
 /** Where the person writes: grows with the text, keeps a draft, sends on Enter, offers commands and Stop. */
 import { h, icon, set, show } from "../shared/h.js";
-import { number } from "../shared/fmt.js";
-import { t, lang } from "./i18n.js";
+import { t, tongue } from "./i18n.js";
 
 const ARROW = "M12 19V5M6 11l6-6 6 6";
 const CLIP = "M21 11l-9 9a5 5 0 0 1-7-7l9-9a3 3 0 0 1 5 5l-9 9";
@@ -62,7 +61,7 @@ export function composer(tools) {
     const limit = tools.limit();
     const long = limit > 0 && input.value.length > limit;
     note.hidden = !long;
-    show(note, long && t("too_long", { count: number(input.value.length, lang()), limit: number(limit, lang()) }));
+    show(note, long && t("too_long", { used: input.value.length, limit }));
     set(input, { "aria-invalid": long ? "true" : null, "aria-describedby": long ? "evt-note" : null });
     set(send, { "aria-disabled": long || (!input.value.trim() && !tools.filled()) ? "true" : null });
     clearTimeout(timer);

@@ -1,9 +1,9 @@
 /** Conversations that went on elsewhere after two channels were joined: kept, and here to be read. */
 import { h, show } from "../shared/h.js";
 import { when } from "../shared/fmt.js";
-import { t, tongue } from "./sheet-words.js";
+import { tongue } from "./i18n.js";
 import { original } from "./rare.js";
-import { state } from "./sheet.js";
+import { state, t } from "./sheet.js";
 
 /** @typedef {{session_id: string, archived_at: string, messages: {role: string, text: string, at: string}[]}} Kept */
 

@@ -1,9 +1,8 @@
 /** Search in the conversation: results in a list, each of which leads to its message. */
 import { h, set, show } from "../shared/h.js";
 import { when } from "../shared/fmt.js";
-import { t as common } from "./i18n.js";
-import { t, tongue } from "./sheet-words.js";
-import { state } from "./sheet.js";
+import { tongue } from "./i18n.js";
+import { state, t } from "./sheet.js";
 
 const TYPING_MS = 300;
 
@@ -37,7 +36,7 @@ export function finding(tools, go) {
     more.hidden = true;
     if (!on) show(list);
     if (!words) return state(status, "");
-    state(status, common("loading"));
+    state(status, t("loading"));
     try {
       const query = new URLSearchParams({ q: words, ...(on && next && { before: next }) });
       const answer = await tools.reach(`api/v1/sessions/${encodeURIComponent(tools.session())}/search?${query}`);
@@ -49,7 +48,7 @@ export function finding(tools, go) {
       list.append(...page.hits.map(row));
       more.hidden = !next;
       const count = list.childElementCount;
-      state(status, !count ? t(next ? "find_further" : "find_none", { words }) : next ? t("find_some", { count }) : t(count === 1 ? "find_one" : "find_all", { count }));
+      state(status, !count ? t(next ? "find_further" : "find_none", { words }) : t(next ? "find_some" : "find_all", { count }));
       if (on) /** @type {HTMLElement | null} */ (list.children[first]?.firstElementChild ?? field).focus();
     } catch {
       if (mine === asked) state(status, t("find_failed"), () => void load(on));
@@ -58,7 +57,7 @@ export function finding(tools, go) {
 
   /** @param {Hit} hit */
   function row(hit) {
-    const who = { person: common("you"), assistant: common("assistant") }[hit.role] ?? t("team");
+    const who = { person: t("you"), assistant: t("assistant") }[hit.role] ?? t("team");
     return h("li", null, h("button", { type: "button", onclick: () => go(hit) },
       h("span", { class: "muted small" }, [who, when(hit.at, tongue()), !hit.here && t("find_before")].filter(Boolean).join(" · ")),
       h("span", { dir: "auto" }, hit.excerpt.map((part) => (part.hit ? h("mark", null, part.text) : part.text)))));

@@ -66,7 +66,7 @@ export function gauge(tools) {
     const state = known ? level(ctx) : "unknown";
     const stale = Boolean(ctx?.stale);
     set(button, { data: { status: state, stale: String(stale) }, title: sentence(ctx),
-      "aria-label": [sentence(ctx, round(ctx)), known && t(state), stale && t("updating")].filter(Boolean).join(", ") });
+      "aria-label": [sentence(ctx, round(ctx)), known && t(`context_${state}`), stale && t("updating")].filter(Boolean).join(", ") });
     show(label, round(ctx));
     set(arc, { "stroke-dasharray": `${known ? (Math.min(Math.max(ctx.pct, 0), 100) / 100) * ROUND : 0} ${ROUND}` });
   }

@@ -1,4 +1,5 @@
 /** Keeping a conversation: a code that opens it in another browser, and a place to type one. */
+import english from "../locales/en/chat_parts.json" with { type: "json" };
 import { h, icon, set, show } from "../shared/h.js";
 import { reach } from "./rare.js";
 import { drawn } from "./md.js";
@@ -8,18 +9,9 @@ import { wordsOf } from "./words.js";
 
 const CROSS_OUT = "M6 6l12 12M18 6L6 18";
 
-/** @type {Record<string, string>} */
-export const KEEP_WORDS = {
-  title: "Keep this conversation", back: "Back to the chat", why: "This conversation lives in this browser. With a code you can open it in another one. Whoever has the code can read it, so keep it to yourself.",
-  make: "Make a code", once: "This code is shown once. Write it down; a new one replaces it.", copy: "Copy",
-  have: "I have a code", open: "Open that conversation", opened: "Your conversation is open here now.",
-  unknown_code: "This code opens nothing. Please look for a mistake in it.", rate_limited: "Too many tries. Please wait a minute.",
-  signed_in: "You are signed in: sign in on any browser to find this conversation again.", failed: "That did not work just now. Nothing was changed.",
-};
-
-const t = wordsOf("keep", KEEP_WORDS);
+const t = wordsOf("keep", english.keep);
 /** @param {string} key */
-const word = (key) => t(key in KEEP_WORDS ? key : "failed");
+const word = (key) => t(key in english.keep ? key : "failed");
 
 /** Opens the panel and itself over it. @param {import("./main.js").Widget} widget */
 export async function unfold(widget) {
@@ -75,7 +67,7 @@ export function keep(chat) {
   async function issue() {
     const made = await post("api/v1/recovery-code", {});
     if (!made) return;
-    const copy = h("button", { class: "quiet", type: "button", onclick: () => void chat.copy(made.code, copy) }, word("copy"));
+    const copy = h("button", { class: "quiet", type: "button", onclick: () => void chat.copy(made.code, copy) }, t("copy"));
     show(shown, h("p", { class: "body" }, h("code", { dir: "ltr" }, made.code), " ", copy), h("p", { class: "small" }, word("once")));
     shown.hidden = false;
     chat.say(word("once"));

@@ -1,7 +1,7 @@
 /** Draws the timeline: one node per item, changed only when its item changed, following only a reader at the end. */
 import { h, icon, set, show } from "../shared/h.js";
 import { clock, when } from "../shared/fmt.js";
-import { t, lang } from "./i18n.js";
+import { t, tongue } from "./i18n.js";
 
 const DOWN = "M12 5v14M6 13l6 6 6-6";
 const NEAR = 48;
@@ -138,7 +138,7 @@ export function timeline(tools) {
   /** @param {any} item @param {HTMLElement} article @param {HTMLElement} body @param {HTMLElement} meta */
   function person(item, article, body, meta) {
     set(article, { class: "person", "aria-label": t("you"), data: { status: item.status, queued: String(Boolean(item.queued)), mid: item.mid ?? "" } });
-    show(body, item.text);
+    show(body, seen(item.text));
     files(item, article, body);
     if (item.status === "failed") {
       show(meta, h("span", { class: "bad", role: "alert" }, [t("failed"), item.error || (!item.refused && t("not_confirmed")), item.advice,
@@ -164,7 +164,7 @@ export function timeline(tools) {
     const dots = body.querySelector(":scope > .dots");
     dots?.remove();
     const more = draft ? {} : adorned()?.under(item, article, body) ?? {};
-    write(body, more.told ?? item.text ?? "");
+    write(body, more.told ?? seen(item.text) ?? "");
     if (!draft) files(item, article, body);
     if (draft && !item.text) body.append(waiting());
     if (draft) return show(meta, item.text && tools.chat.run?.state === "tool" && working());
@@ -201,8 +201,10 @@ export function timeline(tools) {
 
   /** @param {string} words @param {() => void} run */
   const button = (words, run) => h("button", { class: "quiet", type: "button", onclick: run }, words);
+  /** What was erased is so on every screen. @param {string | undefined} text */
+  const seen = (text) => (text === "[erased]" ? t("erased") : text);
   /** @param {string | undefined} at */
-  const time = (at) => at && h("time", { datetime: at, title: when(at, lang()) }, clock(at, lang()));
+  const time = (at) => at && h("time", { datetime: at, title: when(at, tongue()) }, clock(at, tongue()));
 
   /** Brings the screen in line with the conversation. */
   function update() {

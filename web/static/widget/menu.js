@@ -1,10 +1,12 @@
 /** What is done with a whole conversation: a menu under one button, and the questions it asks; loaded when needed. */
+import english from "../locales/en/chat_parts.json" with { type: "json" };
 import { h, set, show } from "../shared/h.js";
 import { drawn, render } from "./md.js";
 import { wear } from "./styles.js";
 import { ask, pin } from "./acts.js";
-import { t } from "./menu-words.js";
+import { wordsOf } from "./words.js";
 
+const t = wordsOf("menu", english.menu);
 const LOOKS = ["auto", "light", "dark"];
 const MENU_LOOK = /* css */ `
 .menu { position: absolute; z-index: 3; top: 52px; inset-inline-end: 10px; min-width: 220px; max-width: calc(100% - 20px); max-height: calc(100% - 66px); overflow: auto; padding: 5px; background: var(--card); border: 1px solid var(--line); border-radius: var(--radius-m); box-shadow: 0 12px 32px rgb(0 0 0 / .18); }
@@ -56,7 +58,7 @@ export function toggle(chat) {
   if (open) return open.remove();
   // It may come late: the next key of who writes by now must choose nothing.
   if (chat.composer.input.matches(":focus")) return;
-  const items = offers(chat).map(([key, run, danger]) => h("button", { type: "button", role: "menuitem", tabindex: -1, class: danger, data: { key }, onclick: () => { close(true); run(); } }, t(key, { look: t(look(chat)) })));
+  const items = offers(chat).map(([key, run, danger]) => h("button", { type: "button", role: "menuitem", tabindex: -1, class: danger, data: { key }, onclick: () => { close(true); run(); } }, t(key, { look: t(`look_${look(chat)}`) })));
   const node = h("div", { class: "menu", role: "menu", "aria-label": t("menu"), onkeydown: key, onfocusout: (/** @type {FocusEvent} */ event) => { if (event.relatedTarget && !node.contains(event.relatedTarget)) close(); } }, items);
   const root = /** @type {ShadowRoot} */ (chat.node.getRootNode());
   const outside = (/** @type {Event} */ event) => { const path = event.composedPath(); if (!path.includes(node) && !path.includes(chat.more)) close(); };
@@ -113,7 +115,7 @@ export function begin(chat) {
 
 /** First what it would be, then whether it shall be. @param {Chat} chat */
 async function forget(chat) {
-  const words = h("div", { class: "md", role: "status" }, t("loading"));
+  const words = h("div", { class: "md", role: "status", dir: "auto" }, t("loading"));
   const acts = h("div", { class: "row" }, act(t("cancel"), "line", () => node.close()));
   const node = question(chat, t("forget_title"), words, acts);
   const tools = { copy() {}, labels: { copy: t("copy") } };
@@ -121,7 +123,7 @@ async function forget(chat) {
   const asks = /[^.\n]*`\/forget everything yes`[^.\n]*\./;
   render(words, first.text.replace(asks, ""), tools);
   if (!first.good || !asks.test(first.text)) return;
-  words.append(h("p", null, t("forget_why")));
+  words.append(h("p", { dir: "auto" }, t("forget_why")));
   acts.prepend(act(t("forget_do"), "danger", async () => {
     show(acts);
     show(words, t("erasing"));

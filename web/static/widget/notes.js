@@ -1,7 +1,7 @@
 /** “What I remember”: notes to be read, searched, corrected and put away; the server's list is the truth. */
 import { h, set, show } from "../shared/h.js";
-import { t, tongue } from "./sheet-words.js";
-import { state } from "./sheet.js";
+import { tongue } from "./i18n.js";
+import { state, t } from "./sheet.js";
 
 const PATH = "api/v1/memory";
 const MOST_CHARS = 600;
@@ -67,7 +67,7 @@ export function notes(tools) {
       else list.insertBefore(row.node, next);
     }
     const more = total - found.length;
-    state(status, t(!total ? (words ? "found_none" : "notes_none") : more > 0 ? "notes_more" : total === 1 ? "notes_one" : "notes_count", { words, more, count: total }));
+    state(status, t(!total ? (words ? "found_none" : "notes_none") : more > 0 ? "notes_more" : "notes", { words, more, count: total }));
     if (back) (rows.get(back) ?? search).focus();
     back = "";
   }

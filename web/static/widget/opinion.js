@@ -1,14 +1,11 @@
 /** After a thumb down: what was wrong, in the person's own words, if they like. */
+import english from "../locales/en/chat_parts.json" with { type: "json" };
 import { h } from "../shared/h.js";
 import { wordsOf } from "./words.js";
 import { insist } from "./acts.js";
 import { newId } from "./storage.js";
 
-/** @type {Record<string, string>} */
-export const OPINION_WORDS = {
-  why: "What was wrong? (if you like to say)", skip: "No, thanks", thanks: "Thank you.",
-};
-const t = wordsOf("opinion", OPINION_WORDS);
+const t = wordsOf("opinion", english.opinion);
 const MOST = 1000;
 
 /** @param {import("./chat.js").Chat} chat @param {import("./state.js").Item} item @param {HTMLElement} article */

@@ -73,7 +73,7 @@ article { display: flex; flex-direction: column; min-width: 0; }
 .field { display: flex; align-items: flex-end; gap: 6px; padding: 6px; border: 1px solid var(--line); border-radius: 14px; background: var(--soft); }
 .field:focus-within { outline: 2px solid var(--accent); outline-offset: -1px; }
 textarea { flex: 1; min-width: 0; display: block; height: 34px; max-height: 152px; padding: 5px 7px; resize: none; border: 0; background: none; font-size: 16px; line-height: 24px; }
-textarea:focus-visible { outline: none; } textarea::placeholder { color: var(--muted); opacity: 1; }
+textarea:focus-visible { outline: none; } .root[dir="rtl"] textarea:placeholder-shown { direction: rtl; } textarea::placeholder { color: var(--muted); opacity: 1; }
 .send, .stop { flex: none; width: 34px; height: 34px; display: grid; place-items: center; border-radius: 10px; }
 .send { background: var(--accent-fill); color: var(--on-accent); } .stop { color: var(--fg); box-shadow: inset 0 0 0 1px var(--line); background: var(--card); }
 .stop svg { fill: currentColor; }

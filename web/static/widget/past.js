@@ -1,16 +1,12 @@
 /** What was said before: brought page by page while somebody scrolls up, with few nodes however long it was. */
+import english from "../locales/en/chat_parts.json" with { type: "json" };
 import { h, icon, set, show } from "../shared/h.js";
-import { lang, spokenLang } from "./i18n.js";
+import { tongue } from "./i18n.js";
 import { Conversation } from "./state.js";
 import { wear } from "./styles.js";
 import { wordsOf } from "./words.js";
 
-/** @type {Record<string, string>} */
-export const PAST_WORDS = {
-  beginning: "Beginning of the conversation", earlier_busy: "Loading earlier messages…", earlier_failed: "Could not load earlier messages",
-  try_again: "Try again", go_day: "Go to a date", day: "Date", go: "Go", shown: "Messages from {date}", day_failed: "Could not load that day",
-};
-const t = wordsOf("past", PAST_WORDS);
+const t = wordsOf("past", english.past);
 const CROSS = "M6 6l12 12M18 6L6 18";
 const LOOK = /* css */ `
 .items .day { align-self: center; font-size: 12px; font-weight: 400; }
@@ -140,7 +136,6 @@ export function past(tools) {
   let usual = 90;
   /** @type {HTMLElement | null} */
   let asking = null;
-  const tongue = () => (lang().slice(0, 2) === spokenLang().slice(0, 2) ? lang() : spokenLang());
   node.addEventListener("keydown", key);
   let printing = false;
   for (const name of ["beforeprint", "afterprint"]) addEventListener(name, () => { printing = name === "beforeprint"; if (node.isConnected) tools.update(); });

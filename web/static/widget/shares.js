@@ -1,18 +1,12 @@
 /** What fills the context, in a bar and in words: comes when somebody asks the gauge. */
+import english from "../locales/en/chat_parts.json" with { type: "json" };
 import { h, set, show } from "../shared/h.js";
 import { tokens } from "../shared/fmt.js";
 import { sentence } from "./gauge.js";
 import { wear } from "./styles.js";
 import { wordsOf } from "./words.js";
 
-/** @type {Record<string, string>} */
-export const SHARE_WORDS = {
-  explain: "This is what the assistant has in mind when it answers. When it fills up, older messages are summarised; you keep seeing all of them, and you can undo it.",
-  part_system: "Instructions", part_memory: "Memory", part_summary: "Summary", part_history: "Conversation", part_tools: "Tools",
-  part_free: "Free", saved: "The last summary made {count} tokens of room.", compact_now: "Compact now", new_chat: "New conversation",
-  estimated: "These numbers are estimates.",
-};
-const t = wordsOf("shares", SHARE_WORDS);
+const t = wordsOf("shares", english.shares);
 const PARTS = ["system", "memory", "summary", "history", "tools"];
 const SHARE_LOOK = /* css */ `
 .popover {
@@ -50,7 +44,7 @@ export function explain(popover, ctx, tools, close) {
     h("dl", { class: "parts" }, rows.map((row) => h("div", null,
       h("dt", null, h("span", { class: `dot ${row.name}`, "aria-hidden": "true" }), t(`part_${row.name}`)), h("dd", null, tokens(row.count))))),
     h("p", { class: "muted small" }, t("explain")),
-    saved > 0 && h("p", { class: "muted small" }, t("saved", { count: tokens(saved) })),
+    saved > 0 && h("p", { class: "muted small" }, t("saved", { tokens: tokens(saved) })),
     ctx?.estimated && h("p", { class: "muted small" }, t("estimated")),
     h("div", { class: "row" }, act(tools, close, "compact", "compact_now", tools.compact, "solid"), act(tools, close, "new", "new_chat", tools.restart, "line")));
 }

@@ -1,15 +1,17 @@
 /** A sheet over the chat, loaded when it is first asked for: a search, what is remembered, earlier conversations. */
+import english from "../locales/en/chat_parts.json" with { type: "json" };
 import { h, icon, set, show } from "../shared/h.js";
 import { reach } from "./rare.js";
 import { drawn, render } from "./md.js";
-import { t } from "./sheet-words.js";
 import { SHEET_LOOK } from "./sheet-look.js";
 import { wear } from "./styles.js";
+import { wordsOf } from "./words.js";
 import { notes } from "./notes.js";
 import { earlier } from "./earlier.js";
 import { finding } from "./find.js";
 import { jump } from "./menu.js";
 
+export const t = wordsOf("sheet", english.sheet);
 const NEWS = new Set(["memory", "erased", "welcome"]);
 const CROSS = "M6 6l12 12M18 6L6 18";
 

@@ -1,6 +1,6 @@
 /** How a site looks and speaks, and who is signed in there: loaded where a site says anything of its own. */
 import { h, set, show } from "../shared/h.js";
-import { spokenLang, t } from "./i18n.js";
+import { t } from "./i18n.js";
 import { wear } from "./styles.js";
 
 const MOST_STARTERS = 6;
@@ -38,7 +38,7 @@ export function dress(widget, site) {
 /** A welcome, ways to begin, and who is talking. @param {import("./chat.js").Chat} chat @param {any} site */
 function begin(chat, { welcome, starters, ai_notice: notice, privacy_url: privacy }) {
   const starter = (/** @type {string} */ text) => h("button", { class: "action line", type: "button", dir: "auto", onclick: () => chat.send(text) }, text);
-  const link = /^https:/.test(privacy ?? "") && [" ", h("a", { href: privacy, target: "_blank", rel: "noopener noreferrer" }, spokenLang().startsWith("de") ? "Datenschutz" : "Privacy")];
+  const link = /^https:/.test(privacy ?? "") && [" ", h("a", { href: privacy, target: "_blank", rel: "noopener noreferrer" }, t("privacy"))];
   show(/** @type {HTMLElement} */ (chat.log.node.querySelector(".empty")), h("h3", { class: "hello", dir: "auto" }, welcome || t("welcome")),
     starters?.length && h("div", { class: "row starters" }, starters.map(starter)), h("p", { class: "muted small", dir: "auto" }, notice || t("ai_line"), link));
 }

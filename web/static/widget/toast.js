@@ -1,4 +1,5 @@
 /** “I noted: …”, for a while above the composer, with a way to take it back; comes with the first note. */
+import english from "../locales/en/chat_parts.json" with { type: "json" };
 import { h, icon, set, show } from "../shared/h.js";
 import { reach } from "./rare.js";
 import { wear } from "./styles.js";
@@ -9,11 +10,7 @@ const MOST = 3;
 const PATH = "api/v1/memory";
 const CLOSE = "M6 6l12 12M18 6L6 18";
 
-/** @type {Record<string, string>} */
-export const TOAST_WORDS = {
-  notes: "New notes", noted: "I noted: {text}", all: "What I remember", dismiss: "Dismiss", undone: "Taken back.", undo_failed: "That did not work just now.",
-};
-const t = wordsOf("toast", TOAST_WORDS);
+const t = wordsOf("toast", english.toast);
 
 const TOAST_LOOK = /* css */ `
 .noted { display: flex; flex-direction: column; gap: 2px; margin: 0 10px 8px; padding-block: 5px; padding-inline: 12px 5px; font-size: 13.5px; line-height: 1.4; background: var(--soft); border: 1px solid var(--line); border-radius: var(--radius-m); animation: rise .16s ease-out; }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import asyncpg
+import pytest
 from aiohttp import CookieJar
 
 from tests.kit.web.fixtures import Server, Starter
@@ -72,6 +73,36 @@ async def test_files_under_their_digest_are_kept_for_ever(server: Server) -> Non
     async with server.client.get(f"{server.url}/static-0123456789abcdef/widget/main.js") as answer:
         assert answer.status == 200
         assert answer.headers["Cache-Control"] == "no-cache"
+
+
+async def test_the_words_of_a_language_are_kept_for_ever_and_reach_foreign_pages(server: Server) -> None:
+    for name in ("chat", "chat_parts"):
+        path = f"/static-{server.parts.files.digest}/locales/de/{name}.json"
+        async with server.client.get(server.url + path) as answer:
+            assert (answer.status, answer.content_type) == (200, "application/json")
+            assert "immutable" in answer.headers["Cache-Control"]
+            assert answer.headers["Access-Control-Allow-Origin"] == "*"
+    async with server.client.get(f"{server.url}/static/locales/de/commands.json") as answer:
+        assert answer.status == 404, "only what the chat says is given out"
+
+
+@pytest.mark.parametrize(
+    ("accepted", "language", "words", "way"),
+    [
+        ("de-AT,en;q=0.5", "de", "Dieser Chat braucht JavaScript.", "Zum Chat"),
+        ("tlh", "en", "This chat needs JavaScript.", "Go to the chat"),
+    ],
+)
+async def test_pages_speak_the_language_of_the_browser(
+    server: Server, accepted: str, language: str, words: str, way: str
+) -> None:
+    headers = {"Accept-Language": accepted, "Accept": "text/html"}
+    for path, expected in (("/chat", words), ("/nowhere", way)):
+        async with server.client.get(server.url + path, headers=headers) as answer:
+            page = await answer.text()
+        assert f'<html lang="{language}">' in page
+        assert expected in page
+        assert "[[" not in page
 
 
 async def test_an_unchanged_file_is_not_sent_twice(server: Server) -> None:

@@ -1,1 +1,1 @@
-import{spokenLang as c,t as f}from"./main.js";var p={de:()=>import("./more-de.js")},s=await p[c().slice(0,2).toLowerCase()]?.().then(o=>o.MORE,()=>null);function l(o,e){return(n,r={})=>{let t=(s?.[o]??e)[n];return t===void 0?f(n,r):t.replace(/\{(\w+)\}/g,(a,i)=>String(r[i]??""))}}export{l as wordsOf};
+import{load as p,say as s,t as c}from"./main.js";var f=await p("chat_parts");function m(r,n){let a={...n,...f?.[r]};return(o,t={})=>s(a,o,t)??c(o,t)}export{m as wordsOf};
