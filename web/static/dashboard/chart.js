@@ -30,7 +30,7 @@ export function contextChart(timeline, choose) {
   if (!rows.length) return h("p", { class: "empty" }, t("No model call yet: the first answer draws the first point."));
   const limit = timeline.limit ?? rows[rows.length - 1].budget ?? null;
   const stage = h("div", { class: "stage", role: "slider", tabindex: 0, "aria-label": t("Turn"), "aria-describedby": "chart-words" });
-  const tip = h("div", { class: "tip", hidden: true });
+  const tip = h("div", { class: "tip", dir: document.documentElement.dir, hidden: true });
   const drawing = svg("svg", { "aria-hidden": "true", focusable: "false", height: HEIGHT });
   const cross = svg("line", { class: "cross", y1: TOP, y2: HEIGHT - BOTTOM, visibility: "hidden" });
   show(stage, drawing, tip);

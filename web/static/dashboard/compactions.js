@@ -11,7 +11,7 @@ const TRIGGERS = { auto: t("automatic"), limit: t("automatic"), turns: t("after 
 function bars(fold) {
   const share = fold.tokens_before ? fold.tokens_after / fold.tokens_before : 0;
   return h("span", { class: "before-after" }, h("span", { class: "bars", "aria-hidden": "true" }, h("i"), h("i", { vars: { "--share": Math.min(share, 1) } })),
-    `${tokens(fold.tokens_before)} → ${tokens(fold.tokens_after)}`);
+    h("span", { dir: "ltr" }, `${tokens(fold.tokens_before)} → ${tokens(fold.tokens_after)}`));
 }
 
 /** Nested findings as lines of words. @param {any} value @returns {string} */

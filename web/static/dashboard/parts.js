@@ -111,6 +111,9 @@ export function liveMark() {
   } };
 }
 
+/** Where the text goes on: to the right, or in some languages to the left. */
+const FORTH = document.documentElement.dir === "rtl" ? -1 : 1;
+
 /**
  * Tabs with arrow keys; panels are made when they are first seen.
  * @param {string} label @param {{name: string, make: () => any}[]} tabs
@@ -129,7 +132,7 @@ export function tabs(label, tabs) {
     if (focus) buttons[index].focus();
   }
   const list = h("div", { role: "tablist", class: "tabs", "aria-label": label, onkeydown: (/** @type {KeyboardEvent} */ event) => {
-    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    const step = { ArrowRight: FORTH, ArrowLeft: -FORTH }[event.key];
     const now = buttons.findIndex((button) => button.getAttribute("aria-selected") === "true");
     if (step) { event.preventDefault(); choose((now + step + buttons.length) % buttons.length, true); }
   } }, buttons);

@@ -67,7 +67,7 @@ function dividerNode(divider) {
   const label = KINDS[/** @type {keyof typeof KINDS} */ (divider.kind)] ?? divider.kind;
   return h("li", { class: "divider", data: { link: divider.id } }, h("span", null,
     summary ? h("a", { href: `#c-${divider.id}` }, label, " · ", t("turns {first} – {last}", { first: divider.from_turn, last: divider.through_turn })) : [label, " · ", t("through turn {turn}", { turn: divider.through_turn })],
-    summary && h("span", { class: "muted" }, ` · ${tokens(divider.tokens_before)} → ${tokens(divider.tokens_after)}`)));
+    summary && h("span", { class: "muted" }, " · ", h("span", { dir: "ltr" }, `${tokens(divider.tokens_before)} → ${tokens(divider.tokens_after)}`))));
 }
 
 const ENDS = { operator: t("Given back to the assistant"), person: t("The person went back to the assistant"), unanswered: t("Nobody came: back to the assistant"), silent: t("No word came: back to the assistant"), off: t("Hand-over was switched off: back to the assistant") };
