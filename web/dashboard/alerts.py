@@ -52,11 +52,14 @@ async def list_alerts(visit: AuthedRequest, *, cursor: Cursor = "", limit: Limit
     return page | {"can_test": visit.operator.may("admin"), "can_see": visit.operator.may("operator")}
 
 
-async def newest_open(visit: AuthedRequest) -> list[dict[str, str]]:
+async def newest_open(visit: AuthedRequest) -> list[dict[str, Any]]:
     """For the overview: what is wrong, since when."""
     found = await visit.desk.admin.alerts.newest_open()
     return [
-        {"text": _words(one)["title"], "facts": _words(one)["facts"], "at": one["opened_at"]} for one in found
+        {"text": words["title"], "facts": words["facts"], "at": one["opened_at"]}
+        | {name: one[name] for name in ("kind", "detail")}
+        for one in found
+        for words in [_words(one)]
     ]
 
 

@@ -12,6 +12,7 @@ from shared.adapters.postgres.dashboard.read_models import Pool
 from shared.bootstrap.dashboard_stores import build_dashboard_stores
 from shared.bootstrap.stores import Stores, build_stores
 from shared.config.settings import Settings
+from shared.locales import ENGLISH
 from shared.services.admin.context_inspector import ContextInspector
 from shared.services.admin.job_admin import JobAdmin
 from shared.services.privacy.erasure import ErasureAnnouncer
@@ -42,6 +43,7 @@ from web.dashboard.sign_in import login, oidc, second_factor
 from web.parts import Commanding
 from web.rest.operation import Operation, Room
 from web.server.origins import Proxies
+from web.server.words import dashboard_languages, language_of, page_in, words_file
 
 _OF_THE_LIST = frozenset({"q", "channel", "state", "min_pct", "from", "to", "sort", "cursor"})
 _PAGES = (
@@ -53,8 +55,24 @@ pages = Room()
 
 async def page(visit: AuthedRequest) -> web.StreamResponse:
     """The same shell for every page; the script reads the address."""
-    text = (login.PAGES / "index.html").read_text(encoding="utf-8")
+    language = language_of(visit.request)
+    text = page_in(language, (login.PAGES / "index.html").read_text(encoding="utf-8"))
+    if language != ENGLISH:
+        early = f'<link rel="preload" as="fetch" crossorigin href="/dashboard/words/{language}">\n</head>'
+        text = text.replace("</head>", early)
     return web.Response(text=text, content_type="text/html")
+
+
+@pages.page("GET /dashboard/words/{language}", anyone=True)
+async def words_of_language(visit: AuthedRequest) -> web.StreamResponse:
+    """Asked for before the first paint, in every language but English."""
+    return await words_file(visit.request)
+
+
+@pages.page("GET /dashboard/words", anyone=True)
+async def languages(visit: AuthedRequest) -> web.StreamResponse:
+    """Which languages the dashboard speaks."""
+    return web.json_response(dashboard_languages())
 
 
 @pages.page("GET /dashboard", role="viewer")

@@ -34,6 +34,7 @@ from web.dashboard.sign_in.login import PAGES
 from web.rest.kinds import DONE, Success, Thing, told
 from web.rest.operation import Reply, Room
 from web.security import HttpRefusal
+from web.server.words import language_of, page_in
 
 room = Room()
 _PREVIEW_HEADERS = {
@@ -59,7 +60,7 @@ SiteSecret = TypedDict("SiteSecret", {"id": str, "secret": str})
 @room.page("GET /dashboard/preview", role="viewer")
 async def preview(visit: AuthedRequest) -> Reply:
     """The widget itself without a server behind it, for the frame beside the form."""
-    text = (PAGES / "preview.html").read_text(encoding="utf-8")
+    text = page_in(language_of(visit.request), (PAGES / "preview.html").read_text(encoding="utf-8"))
     return web.Response(text=text, content_type="text/html", headers=_PREVIEW_HEADERS)
 
 

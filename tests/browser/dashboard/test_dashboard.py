@@ -147,7 +147,7 @@ async def test_summary_and_original_are_read_by_keyboard_and_undo_is_run(seen: S
     assert span is not None
     await expect(newest.locator(".message").last).to_contain_text(f"turn {span['through_turn']}")
     await newest.get_by_role("button", name="Undo").click()
-    await expect(page.locator("#say")).to_have_text("Undo done.")
+    await expect(page.locator("#say")).to_have_text("The summary is undone.")
     assert [run["name"] for run in place.commands.asked] == ["undo"]
 
 

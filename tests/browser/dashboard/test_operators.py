@@ -133,7 +133,7 @@ async def test_wrong_passwords_end_in_a_wait_that_is_told(house: House) -> None:
         await house.logs_in(stranger, "Grace", "a wrong password")
         await expect(stranger.get_by_role("alert")).to_have_text("Name or password are wrong.")
     await house.logs_in(stranger, "Grace", "a wrong password")
-    await expect(stranger.get_by_role("alert")).to_have_text("Too many tries. Please wait 1 minute.")
+    await expect(stranger.get_by_role("alert")).to_have_text("Too many tries. Please wait 1 min.")
     await grace.goto(f"{house.url}/dashboard/account")
     await expect(grace.get_by_role("heading", name="Account")).to_be_visible()
     await admin.get_by_role("link", name="Grace").click()

@@ -19,7 +19,6 @@ from shared.adapters.postgres.people.operator_auth import (
 from shared.core.identity.operators import OfTheProvider
 from web.dashboard.access import (
     AuthedRequest,
-    DashboardContext,
     can_keep_login,
     cookie_name,
     is_secure,
@@ -28,13 +27,14 @@ from web.dashboard.requests import FORM_BYTES, read_form
 from web.rest.kinds import DONE, Success
 from web.rest.operation import Reply, Room
 from web.security import HttpRefusal
+from web.server.words import language_of, page_in, say
 
 room = Room()
 PAGES = Path(__file__).resolve().parents[2] / "static" / "dashboard"
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{20,200}")
 _NEXT = re.compile(r"/dashboard(/[A-Za-z0-9/_-]*)?(\?[A-Za-z0-9=&_.%+-]*)?")
 
-_MESSAGES = {
+MESSAGES = {
     "": "",
     "wrong": "Name or password are wrong.",
     "used": "This link was used, or is too old. Ask an admin for another, or make one: ./evertalk login-link",
@@ -48,6 +48,7 @@ _MESSAGES = {
     "sealed": "The second factor cannot be read: EVERTALK_SECRET_KEY is another one, or is missing. "
     "On the server, ./evertalk operator totp reset NAME takes it away.",
     "locked": "Your account is locked here. Ask an admin.",
+    "wait": "Too many tries. Please wait {minutes} min.",
 }
 
 
@@ -58,7 +59,7 @@ async def login_page(visit: AuthedRequest) -> web.StreamResponse:
     if visit.who is not None and "token" not in query:
         return see_other(next_of(query.get("next", "")))
     return login_form(
-        query.get("m", ""), token=query.get("token", ""), following=query.get("next", ""), desk=visit.desk
+        visit, query.get("m", ""), token=query.get("token", ""), following=query.get("next", "")
     )
 
 
@@ -66,7 +67,7 @@ async def login_page(visit: AuthedRequest) -> web.StreamResponse:
 async def log_in(visit: AuthedRequest) -> web.StreamResponse:
     request, desk = visit.request, visit.desk
     if not can_keep_login(request, desk.settings):
-        return login_form("plain", desk=visit.desk, status=403)
+        return login_form(visit, "plain", status=403)
     form = await read_form(request)
     token, source = form.get("token", ""), desk.address(request)
     browser = request.headers.get("User-Agent", "")
@@ -77,12 +78,12 @@ async def log_in(visit: AuthedRequest) -> web.StreamResponse:
             name=form.get("name", ""), password=form.get("password", ""), source=source, browser=browser
         )
     if isinstance(outcome, TooManyTries):
-        return wait_longer(outcome.retry_after_seconds, desk=desk)
+        return wait_longer(visit, outcome.retry_after_seconds)
     if isinstance(outcome, CodeNeeded):
-        return login_form(step=outcome.token, following=form.get("next", ""))
+        return login_form(visit, step=outcome.token, following=form.get("next", ""))
     if outcome is None:
         message = "used" if token else "wrong"
-        return login_form(message, desk=visit.desk, following=form.get("next", ""), status=401)
+        return login_form(visit, message, following=form.get("next", ""), status=401)
     return await keep_login(visit, outcome, following=form.get("next", ""))
 
 
@@ -149,17 +150,21 @@ def see_other(location: str) -> web.Response:
     return web.Response(status=303, headers={"Location": location})
 
 
-def wait_longer(seconds: int, *, desk: DashboardContext | None = None) -> web.Response:
-    minutes = -(-seconds // 60)
-    text = f"Too many tries. Please wait {minutes} minute{'s' if minutes > 1 else ''}."
-    return login_form(text=text, status=429, headers={"Retry-After": str(seconds)}, desk=desk)
+def wait_longer(visit: AuthedRequest, seconds: int) -> web.Response:
+    return login_form(
+        visit,
+        "wait",
+        minutes=str(-(-seconds // 60)),
+        status=429,
+        headers={"Retry-After": str(seconds)},
+    )
 
 
 def login_form(
+    visit: AuthedRequest,
     message: str = "",
     *,
-    desk: DashboardContext | None = None,
-    text: str = "",
+    minutes: str = "",
     token: str = "",
     step: str = "",
     following: str = "",
@@ -169,17 +174,19 @@ def login_form(
     """Asks for a name and a password, or for the code of the authenticator app: `step` stands for what was
     right so far. Only words of ours, and values of harmless characters, are ever put into the page.
     """
-    words = text or _MESSAGES.get(message, "")
+    language = language_of(visit.request)
+    words = say(language, MESSAGES.get(message, ""), minutes=minutes)
     page = (PAGES / "login.html").read_text(encoding="utf-8")
     link = token if _TOKEN.fullmatch(token) else ""
     half = step if _TOKEN.fullmatch(step) else ""
     asked = "code" if half else "link" if link else "password"
     for other in {"code", "link", "password"} - {asked}:
         page = re.sub(rf"<!--{other}-->.*?<!--end-->", "", page, flags=re.DOTALL)
-    if link or half or desk is None or desk.provider is None:
+    if link or half or visit.desk.provider is None:
         page = re.sub(r"<!--provider-->.*?<!--end-->", "", page, flags=re.DOTALL)
     if not words:
         page = re.sub(r"<!--message-->.*?<!--end-->", "", page, flags=re.DOTALL)
+    page = page_in(language, page, command="<code>./evertalk login-link</code>")
     filled = (
         page.replace("[[token]]", link)
         .replace("[[step]]", half)

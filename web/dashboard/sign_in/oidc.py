@@ -33,13 +33,13 @@ async def begin(visit: AuthedRequest) -> web.StreamResponse:
     request, desk = visit.request, visit.desk
     provider = _provider(visit)
     if not can_keep_login(request, desk.settings):
-        return login_form("plain", desk=visit.desk, status=403)
+        return login_form(visit, "plain", status=403)
     attempt = Attempt(secret=secrets.token_urlsafe(32))
     try:
         address = await provider.begin(attempt, redirect_uri=desk.origin(request) + BACK)
     except ProviderAway as error:
         log.warning("oidc_provider_away", reason=str(error))
-        return login_form("away", desk=visit.desk, status=503)
+        return login_form(visit, "away", status=503)
     response = see_other(address)
     following = base64.urlsafe_b64encode(next_of(request.query.get("next", "")).encode()).decode()[:400]
     response.set_cookie(
@@ -62,10 +62,10 @@ async def _finish(visit: AuthedRequest) -> web.StreamResponse:
     provider, source = _provider(visit), visit.desk.address(visit.request)
     begun = _ATTEMPT.fullmatch(visit.request.cookies.get(_cookie(visit), ""))
     if begun is None or len(visit.request.query_string) > MOST_CHARS:
-        return login_form("again", desk=visit.desk, status=400)
+        return login_form(visit, "again", status=400)
     tries, keys = visit.desk.admin.login_tries, address_key(source)
     if wait := await tries.begin(keys):
-        return wait_longer(wait)
+        return wait_longer(visit, wait)
     attempt, answer = Attempt(secret=begun[1]), dict(visit.request.query)
     try:
         vouched = await provider.finish(attempt, answer, redirect_uri=visit.desk.origin(visit.request) + BACK)
@@ -73,7 +73,7 @@ async def _finish(visit: AuthedRequest) -> web.StreamResponse:
     except (ProviderRefused, NoEntry, ProviderAway) as error:
         return await _refused(visit, error, source=source)
     if token is None:
-        return login_form("locked", desk=visit.desk, status=403)
+        return login_form(visit, "locked", status=403)
     await tries.succeeded(keys)
     return await keep_login(visit, token, following=_following(begun[2]))
 
@@ -96,7 +96,7 @@ async def _refused(
     await visit.desk.admin.operators.record(actor="nobody", action="login.refused", detail=detail)
     messages = {"no_entry": ("groups", 403), "provider_away": ("away", 503)}
     message, status = messages.get(error.code, ("again", 400))
-    return login_form(message, desk=visit.desk, status=status)
+    return login_form(visit, message, status=status)
 
 
 def _provider(visit: AuthedRequest) -> OidcProvider:

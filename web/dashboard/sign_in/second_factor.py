@@ -42,7 +42,7 @@ async def log_in(visit: AuthedRequest) -> Reply:
     """The other half of a login; a wrong code asks again, for as long as the first half holds."""
     request, desk = visit.request, visit.desk
     if not can_keep_login(request, desk.settings):
-        return login_form("plain", desk=visit.desk, status=403)
+        return login_form(visit, "plain", status=403)
     form = await read_form(request)
     token, following = form.get("step", ""), form.get("next", "")
     browser = request.headers.get("User-Agent", "")
@@ -51,13 +51,13 @@ async def log_in(visit: AuthedRequest) -> Reply:
             token=token, code=form.get("code", "")[:MOST_CHARS], source=desk.address(request), browser=browser
         )
     except NoSuchFactor:
-        return login_form("late", desk=visit.desk, following=following, status=401)
+        return login_form(visit, "late", following=following, status=401)
     except (CannotUnseal, BadSettings):
-        return login_form("sealed", desk=visit.desk, following=following, status=503)
+        return login_form(visit, "sealed", following=following, status=503)
     if isinstance(outcome, TooManyTries):
-        return wait_longer(outcome.retry_after_seconds, desk=desk)
+        return wait_longer(visit, outcome.retry_after_seconds)
     if outcome is None:
-        return login_form("code", step=token, following=following, status=401)
+        return login_form(visit, "code", step=token, following=following, status=401)
     return await keep_login(visit, outcome, following=following)
 
 

@@ -1,15 +1,16 @@
 /** The operator's own account: a password, so that the next login needs no link, and the logins that are open. */
+import { language, languages } from "./i18n.js";
 import { ask, keepFresh } from "./net.js";
-import { card, h, problem, repaintTimes, show, skeleton } from "./parts.js";
+import { card, h, problem, repaintTimes, show, skeleton, t, ts } from "./parts.js";
 import { secondFactor } from "./factor.js";
 import { loginList } from "./logins.js";
 import { pictureForm } from "./picture.js";
 
-const MAY = { viewer: "reads everything, changes nothing", operator: "reads, answers people and runs commands", admin: "may do everything, and lets others in" };
+const MAY = { viewer: t("reads everything, changes nothing"), operator: t("reads, answers people and runs commands"), admin: t("may do everything, and lets others in") };
 
 /** @param {any} page */
 export function accountPage({ root, me, say, entitle, signal }) {
-  entitle("Account");
+  entitle(t("Account"));
   const logins = h("div", null, skeleton(2));
   const note = h("div");
   let shown = "";
@@ -21,7 +22,7 @@ export function accountPage({ root, me, say, entitle, signal }) {
     if (next === shown) return repaintTimes(logins);
     shown = next;
     const others = page.logins.filter((/** @type {any} */ one) => !one.this).length;
-    show(logins, loginList(page.logins, me.name, end), others > 0 && h("p", null, h("button", { type: "button", class: "line", onclick: (/** @type {any} */ event) => endAll(event.currentTarget) }, "Log out everywhere else")));
+    show(logins, loginList(page.logins, me.name, end), others > 0 && h("p", null, h("button", { type: "button", class: "line", onclick: (/** @type {any} */ event) => endAll(event.currentTarget) }, t("Log out everywhere else"))));
   }
 
   /** @param {string} path @param {HTMLButtonElement} button @param {string} words */
@@ -35,18 +36,33 @@ export function accountPage({ root, me, say, entitle, signal }) {
     await load(true).catch(failed);
   }
   /** @param {any} login @param {HTMLButtonElement} button */
-  const end = (login, button) => remove(`/me/logins/${login.id}`, button, "That login has ended.");
+  const end = (login, button) => remove(`/me/logins/${login.id}`, button, t("That login has ended."));
   /** @param {HTMLButtonElement} button */
-  const endAll = (button) => remove("/me/logins", button, "Your other logins have ended.");
+  const endAll = (button) => remove("/me/logins", button, t("Your other logins have ended."));
   /** @param {any} error */
   const failed = (error) => { if (!signal.aborted) { shown = ""; show(logins, problem(error, () => load().catch(failed))); } };
 
-  show(root, h("div", { class: "page-head" }, h("div", null, h("h1", null, "Account"), h("p", { class: "facts" }, h("span", null, `${me.name} · ${me.role}`), h("span", null, MAY[/** @type {keyof typeof MAY} */ (me.role)] ?? "")))),
-    card("The name that people see", [nameForm(me, say, signal), pictureForm(me, say, signal)]),
-    card("Open logins", [logins, note]), card("Password", [me.by_provider ? h("p", { class: "muted" }, "You log in by your organisation's identity provider; a password is changed there.") : passwordForm(me, say, signal, () => load(true).catch(failed))]),
-    !me.by_provider && card("Second factor", [secondFactor(say, signal, () => { load(true).catch(failed); })]));
+  show(root, h("div", { class: "page-head" }, h("div", null, h("h1", null, t("Account")), h("p", { class: "facts" }, h("span", null, `${me.name} · ${ts(me.role)}`), h("span", null, MAY[/** @type {keyof typeof MAY} */ (me.role)] ?? "")))),
+    card(t("The name that people see"), [nameForm(me, say, signal), pictureForm(me, say, signal)]),
+    card(t("Language"), [languageChoice()]), card(t("Open logins"), [logins, note]), card(t("Password"), [me.by_provider ? h("p", { class: "muted" }, t("You log in by your organisation's identity provider; a password is changed there.")) : passwordForm(me, say, signal, () => load(true).catch(failed))]),
+    !me.by_provider && card(t("Second factor"), [secondFactor(say, signal, () => { load(true).catch(failed); })]));
   load().catch(failed);
   keepFresh(() => load(true), () => {}, signal);
+}
+
+/** What this browser's dashboard speaks: a cookie, because the login page is said in it, too. */
+function languageChoice() {
+  const kept = /(?:^|; )evertalk-language=([\w-]+)/.exec(document.cookie)?.[1] ?? "";
+  const select = h("select", { name: "language", onchange: () => {
+    document.cookie = `evertalk-language=${select.value}; path=/dashboard; max-age=${select.value ? 31_536_000 : 0}; samesite=lax`;
+    location.reload();
+  } }, h("option", { value: "" }, t("as the browser")));
+  const machine = h("p", { class: "muted small", hidden: true }, t("This translation was made by a machine."));
+  languages().then((all) => {
+    select.append(...Object.entries(all).map(([tag, about]) => h("option", { value: tag, lang: tag, selected: tag === kept }, about.name)));
+    machine.hidden = all[language]?.translated !== "by machine";
+  }).catch(() => {});
+  return h("div", { class: "narrow" }, h("label", null, t("Language of the dashboard"), select), h("p", { class: "muted small" }, t("It is kept in this browser, also for the page that logs you in.")), machine);
 }
 
 /** @param {any} me @param {(words: string) => void} say @param {AbortSignal} signal */
@@ -58,12 +74,12 @@ function nameForm(me, say, signal) {
     try {
       await ask("/me/display-name", { method: "POST", body: { display_name: field.value }, signal });
       me.display_name = field.value.trim();
-      show(note, h("p", { class: "done" }, `People see you as ${me.display_name || "Support"}.`));
-      say("The name is set.");
+      show(note, h("p", { class: "done" }, t("People see you as {name}.", { name: me.display_name || "Support" })));
+      say(t("The name is set."));
     } catch (error) { if (!signal.aborted) show(note, problem(error)); }
   } },
-  h("label", null, "Display name", field), h("p", { class: "muted small" }, "Whoever you answer sees it, and never your login name. Without one you are Support."),
-  h("button", { type: "submit", class: "solid" }, "Set the name"), note);
+  h("label", null, t("Display name"), field), h("p", { class: "muted small" }, t("Whoever you answer sees it, and never your login name. Without one you are {name}.", { name: "Support" })),
+  h("button", { type: "submit", class: "solid" }, t("Set the name")), note);
 }
 
 /** @param {any} me @param {(words: string) => void} say @param {AbortSignal} signal @param {() => void} changed */
@@ -76,12 +92,12 @@ function passwordForm(me, say, signal, changed) {
       await ask("/me/password", { method: "POST", body: { password: field.value }, signal });
       me.has_password = true;
       field.value = "";
-      show(note, h("p", { class: "done" }, "The password is set. Other logins of yours have ended."));
-      say("The password is set.");
+      show(note, h("p", { class: "done" }, t("The password is set. Other logins of yours have ended.")));
+      say(t("The password is set."));
       changed();
     } catch (error) { if (!signal.aborted) show(note, problem(error)); }
   } },
   h("input", { type: "text", name: "username", autocomplete: "username", value: me.name, hidden: true, readonly: true }),
-  h("label", null, me.has_password ? "New password" : "Password", field), h("p", { class: "muted small" }, "At least 12 characters."),
-  h("button", { type: "submit", class: "solid" }, me.has_password ? "Change the password" : "Set the password"), note);
+  h("label", null, me.has_password ? t("New password") : t("Password"), field), h("p", { class: "muted small" }, t("At least 12 characters.")),
+  h("button", { type: "submit", class: "solid" }, me.has_password ? t("Change the password") : t("Set the password")), note);
 }

@@ -1,5 +1,5 @@
 /** Asks before something is changed, does it once, and says what became of it. */
-import { h } from "./parts.js";
+import { h, t, ts } from "./parts.js";
 
 /**
  * Resolves to whether the person said yes; Escape is no.
@@ -8,20 +8,17 @@ import { h } from "./parts.js";
 export function sure({ title, words, yes }) {
   return new Promise((resolve) => {
     const dialog = h("dialog", { class: "card sure", "aria-labelledby": "sure-title" }, h("h2", { id: "sure-title" }, title), words.map((line) => h("p", null, line)),
-      h("form", { method: "dialog", class: "pager" }, h("button", { class: "line", value: "no" }, "Not now"), h("button", { class: "solid", value: "yes" }, yes)));
+      h("form", { method: "dialog", class: "pager" }, h("button", { class: "line", value: "no" }, t("Not now")), h("button", { class: "solid", value: "yes" }, yes)));
     dialog.addEventListener("close", () => { dialog.remove(); resolve(dialog.returnValue === "yes"); });
     document.body.append(dialog);
     dialog.showModal();
   });
 }
 
-/** @param {number} count @param {string} one @param {string} many */
-export const counted = (count, one, many) => `${count.toLocaleString("en")} ${count === 1 ? one : many}`;
-
-/** What a change became, in words. @param {any} done @param {string} verb @param {string} one @param {string} many */
-export function outcome(done, verb, one, many) {
-  const words = [done.changed ? `${counted(done.changed, one, many)} ${verb}.` : `No ${one} was changed.`];
-  if (done.skipped) words.push(`Skipped ${done.skipped}: ${[...new Set(done.why.map((/** @type {any} */ row) => row.why))].join("; ")}.`);
-  if (done.left) words.push(`${counted(done.left, one, many)} left: do it again for the next.`);
+/** What a change became, in words. @param {any} done @param {{changed: (count: number) => string, none: string, left: (count: number) => string}} told */
+export function outcome(done, { changed, none, left }) {
+  const words = [done.changed ? changed(done.changed) : none];
+  if (done.skipped) words.push(t("Skipped {number}: {reasons}.", { number: done.skipped, reasons: [...new Set(done.why.map((/** @type {any} */ row) => ts(row.why)))].join("; ") }));
+  if (done.left) words.push(left(done.left));
   return words.join(" ");
 }

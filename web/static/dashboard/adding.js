@@ -1,10 +1,13 @@
 /** A note that an operator adds to what is remembered of a person. */
 import { ask } from "./net.js";
-import { h, nameOf, problem, show } from "./parts.js";
+import { h, nameOf, problem, show, t, ts } from "./parts.js";
 
 export const KINDS = ["profile", "preference", "fact", "decision", "event", "plan", "relation", "instruction"];
-export const VOUCHES = { person: "the person said it", assistant: "the assistant noted it", tool: "only a tool vouches", operator: "an operator vouches for it" };
-const WEIGHTS = [[8, "before most others"], [5, "as usual"], [2, "only while there is room"]];
+export const VOUCHES = { person: t("the person said it"), assistant: t("the assistant noted it"), tool: t("only a tool vouches"), operator: t("an operator vouches for it") };
+const WEIGHTS = [[8, t("before most others")], [5, t("as usual")], [2, t("only while there is room")]];
+
+/** What became of a note that was added. @param {any} told */
+export const keptWords = ({ changed, redacted }) => !changed ? t("This is known already.") : redacted ? t("The note is kept, without the secret in it.") : t("The note is kept.");
 
 /**
  * Closed until it is wanted. `about` says whose notes the page shows; of nobody, somebody is looked for.
@@ -13,21 +16,21 @@ const WEIGHTS = [[8, "before most others"], [5, "as usual"], [2, "only while the
  */
 export function noteAdder({ signal, added, heir = "", look: looks = "card maker" }) {
   const trouble = h("div");
-  const text = h("textarea", { name: "text", maxlength: 600, rows: 2, dir: "auto", required: true, placeholder: "One thing, in one sentence" });
-  const kind = h("select", { name: "kind" }, KINDS.map((one) => h("option", { value: one, selected: one === "fact" }, one)));
+  const text = h("textarea", { name: "text", maxlength: 600, rows: 2, dir: "auto", required: true, placeholder: t("One thing, in one sentence") });
+  const kind = h("select", { name: "kind" }, KINDS.map((one) => h("option", { value: one, selected: one === "fact" }, ts(one))));
   const weight = h("select", { name: "importance" }, WEIGHTS.map(([value, words]) => h("option", { value }, words)));
   const agent = h("select", { name: "agent" });
-  const agentLine = h("label", { hidden: true }, h("span", null, "Agent"), agent);
+  const agentLine = h("label", { hidden: true }, h("span", null, t("Agent")), agent);
   const who = h("select", { name: "person", required: true, onchange: () => agentsOf(who.value) });
-  const search = h("input", { type: "search", placeholder: "Name, place or id", autocomplete: "off", spellcheck: "false", oninput: () => { clearTimeout(typing); typing = setTimeout(() => look().catch(failed), 250); } });
-  const finding = [h("label", null, h("span", null, "Look for a person"), search), h("label", null, h("span", null, "Person"), who)];
+  const search = h("input", { type: "search", placeholder: t("Name, place or id"), autocomplete: "off", spellcheck: "false", oninput: () => { clearTimeout(typing); typing = setTimeout(() => look().catch(failed), 250); } });
+  const finding = [h("label", null, h("span", null, t("Look for a person")), search), h("label", null, h("span", null, t("Person")), who)];
   const whose = h("div", { class: "pair" });
-  const button = h("button", { type: "submit", class: "solid" }, "Add the note");
-  const node = h("details", { class: looks, open: location.hash === "#add", ontoggle: () => { if (node.open) opened().catch(failed); } }, h("summary", null, "Add a note"),
+  const button = h("button", { type: "submit", class: "solid" }, t("Add the note"));
+  const node = h("details", { class: looks, open: location.hash === "#add", ontoggle: () => { if (node.open) opened().catch(failed); } }, h("summary", null, t("Add a note")),
     h("form", { class: "note-add", onsubmit: send }, whose,
-      h("label", null, h("span", null, "What to remember"), text),
-      h("div", { class: "pair" }, h("label", null, h("span", null, "Kind"), kind), h("label", null, h("span", null, "Weight in prompts"), weight), agentLine),
-      trouble, h("p", { class: "actions" }, button, h("span", { class: "muted small" }, "It is kept as vouched for by an operator."))));
+      h("label", null, h("span", null, t("What to remember")), text),
+      h("div", { class: "pair" }, h("label", null, h("span", null, t("Kind")), kind), h("label", null, h("span", null, t("Weight in prompts")), weight), agentLine),
+      trouble, h("p", { class: "actions" }, button, h("span", { class: "muted small" }, t("It is kept as vouched for by an operator.")))));
   let typing = 0;
   let fixed = "";
 
@@ -46,7 +49,7 @@ export function noteAdder({ signal, added, heir = "", look: looks = "card maker"
     const { people } = await ask(`/people?limit=20&q=${encodeURIComponent(asked)}`, { signal });
     if (asked !== search.value.trim()) return;
     const before = who.value;
-    show(who, people.length ? people.map((/** @type {any} */ one) => h("option", { value: one.id, selected: one.id === before }, nameOf(one))) : h("option", { value: "" }, "Nobody is found"));
+    show(who, people.length ? people.map((/** @type {any} */ one) => h("option", { value: one.id, selected: one.id === before }, nameOf(one))) : h("option", { value: "" }, t("Nobody is found")));
     await agentsOf(who.value);
   }
 
@@ -79,7 +82,7 @@ export function noteAdder({ signal, added, heir = "", look: looks = "card maker"
     const now = person?.id ?? "";
     if (whose.childNodes.length && now === fixed) return;
     fixed = now;
-    show(whose, person ? h("p", null, "About ", h("b", { dir: "auto" }, nameOf(person))) : finding);
+    show(whose, person ? h("p", null, t("About {person}", { person: h("b", { dir: "auto" }, nameOf(person)) })) : finding);
     if (node.open) opened().catch(failed);
   } };
 }

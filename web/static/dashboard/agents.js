@@ -1,17 +1,17 @@
 /** Who answers: every agent, and where it does. */
-import { DASH, empty, h, number, table } from "./parts.js";
+import { DASH, empty, h, number, t, table, tn } from "./parts.js";
 import { listPage, maker } from "./lists.js";
 
-const COLUMNS = [{ label: "Agent" }, { label: "Model" }, { label: "Preset" }, { label: "Own numbers", num: true }, { label: "Conversations", num: true }, { label: "Sites" }, { label: "Bots" }, { label: "Version", num: true }];
+const COLUMNS = [{ label: t("Agent") }, { label: t("Model") }, { label: t("Preset") }, { label: t("Own numbers"), num: true }, { label: t("Conversations"), num: true }, { label: t("Sites") }, { label: t("Bots") }, { label: t("Version"), num: true }];
 
 /** @param {any} page */
 export function agentsPage(page) {
-  page.entitle("Agents");
+  page.entitle(t("Agents"));
   listPage(page, {
-    title: "Agents", above: maker(page, "agent", "/agents", "/dashboard/agents"), path: "/dashboard/agents", api: "/agents", names: [], filters: [], noun: "agents",
-    count: (answer) => answer.agents.length, nothing: () => empty("No agent yet.", h("p", { class: "muted" }, "./evertalk agent create NAME makes one.")),
-    draw: (answer) => h("div", { class: "card flush-card" }, table({ caption: "Agents", className: "wide-grid", columns: COLUMNS, rows: answer.agents.map((/** @type {any} */ one) => [
-      h("a", { class: "row-link", href: `/dashboard/agents/${one.name}` }, one.name, one.called && h("span", { class: "muted" }, ` “${one.called}”`)),
-      one.model ?? "chosen", one.preset, one.overrides ? number(one.overrides) : DASH, number(one.sessions), one.sites.join(", ") || DASH, one.bots.join(", ") || DASH, number(one.version)]) })),
+    title: t("Agents"), above: maker(page, [t("New agent"), t("Make the agent")], "/agents", "/dashboard/agents"), path: "/dashboard/agents", api: "/agents", names: [], filters: [], told: (count) => tn("{count} agent", "{count} agents", count),
+    count: (answer) => answer.agents.length, nothing: () => empty(t("No agent yet."), h("p", { class: "muted" }, t("{command} makes one.", { command: "./evertalk agent create NAME" }))),
+    draw: (answer) => h("div", { class: "card flush-card" }, table({ caption: t("Agents"), className: "wide-grid", columns: COLUMNS, rows: answer.agents.map((/** @type {any} */ one) => [
+      h("a", { class: "row-link", href: `/dashboard/agents/${one.name}` }, one.name, one.called && h("span", { class: "muted" }, [" ", h("q", null, one.called)])),
+      one.model ?? t("chosen"), one.preset, one.overrides ? number(one.overrides) : DASH, number(one.sessions), one.sites.join(", ") || DASH, one.bots.join(", ") || DASH, number(one.version)]) })),
   });
 }

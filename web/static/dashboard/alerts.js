@@ -1,23 +1,23 @@
 /** What needs an operator now, what did, and whether word of it reaches everybody it should. */
 import { ask, keepFresh } from "./net.js";
-import { DASH, card, empty, h, keepFocus, liveMark, problem, repaintTimes, show, skeleton, table, time } from "./parts.js";
+import { DASH, card, empty, h, keepFocus, listed, liveMark, money, number, problem, repaintTimes, show, skeleton, t, table, time, tn, ts } from "./parts.js";
 
-const WORDS = { due: "to be sent", sending: "being sent", sent: "sent", failed: "failed", uncertain: "uncertain" };
+const WORDS = { due: t("to be sent"), sending: t("being sent"), sent: t("sent"), failed: t("failed"), uncertain: t("uncertain") };
 const LOOKS = { due: "waiting", sending: "answering", sent: "idle", failed: "problem", uncertain: "problem" };
-const PAST = [{ label: "Alert" }, { label: "Began" }, { label: "Over" }, { label: "Told" }];
-const TARGETS = [{ label: "Goes to" }, { label: "Last message" }, { label: "Last arrived" }, { label: "What to do" }];
-const WAYS = { telegram: "Telegram", webhook: "webhook", email: "mail" };
+const PAST = [{ label: t("Alert") }, { label: t("Began") }, { label: t("Over") }, { label: t("Told") }];
+const TARGETS = [{ label: t("Goes to") }, { label: t("Last message") }, { label: t("Last arrived") }, { label: t("What to do") }];
+const WAYS = { telegram: "Telegram", webhook: t("webhook"), email: t("mail") };
 /** Where one looks further, by kind. */
-const PLACES = { dead_job: ["/dashboard/jobs?state=dead", "Jobs"], uncertain_delivery: ["/dashboard/deliveries", "Deliveries"], no_worker: ["/dashboard/jobs", "Jobs"] };
+const PLACES = { dead_job: ["/dashboard/jobs?state=dead", t("Jobs")], uncertain_delivery: ["/dashboard/deliveries", t("Deliveries")], no_worker: ["/dashboard/jobs", t("Jobs")] };
 
 /** @param {any} page */
 export function alertsPage({ root, go, entitle, signal, say, toldAlerts }) {
-  entitle("Alerts");
+  entitle(t("Alerts"));
   const params = new URLSearchParams(location.search);
   const note = h("div", { class: "list" });
   const body = h("div", { class: "stack" }, skeleton(6));
   const mark = liveMark();
-  const test = h("button", { type: "button", class: "line send-test", hidden: true, onclick: sendTest }, "Send a test");
+  const test = h("button", { type: "button", class: "line send-test", hidden: true, onclick: sendTest }, t("Send a test"));
   let shown = "";
 
   /** @param {Record<string, string>} changes */
@@ -37,7 +37,7 @@ export function alertsPage({ root, go, entitle, signal, say, toldAlerts }) {
     shown = next;
     test.hidden = !page.can_test || !page.targets.length;
     keepFocus(body, () => show(body, openCard(page, see), targetsCard(page), pastCard(page, params, change)));
-    if (!refresh) say(`${page.open.length} open`);
+    if (!refresh) say(tn("{count} open alert", "{count} open alerts", page.open.length));
   }
 
   async function sendTest() {
@@ -45,7 +45,7 @@ export function alertsPage({ root, go, entitle, signal, say, toldAlerts }) {
     show(note);
     try {
       await ask("/alerts/test", { method: "POST", signal });
-      show(note, h("p", { class: "done", role: "status" }, "A test is on its way; what becomes of it appears below."));
+      show(note, h("p", { class: "done", role: "status" }, t("A test is on its way; what becomes of it appears below.")));
       await load(true);
     } catch (error) { if (!signal.aborted) show(note, problem(error)); }
     test.disabled = false;
@@ -59,7 +59,7 @@ export function alertsPage({ root, go, entitle, signal, say, toldAlerts }) {
       await ask(`/alerts/${alert.id}/seen`, { method: "POST", signal });
       await load(true);
       root.querySelector("h1")?.focus({ preventScroll: true });
-      say(`Seen: ${alert.title}`);
+      say(t("Seen: {alert}", { alert: ts(alert.title) }));
     } catch (error) {
       if (signal.aborted) return;
       button.disabled = false;
@@ -69,52 +69,77 @@ export function alertsPage({ root, go, entitle, signal, say, toldAlerts }) {
 
   /** @param {any} error */
   const failed = (error) => { if (!signal.aborted) { shown = ""; show(body, problem(error, () => load().catch(failed))); } };
-  show(root, h("div", { class: "page-head" }, h("div", null, h("h1", { tabindex: -1 }, "Alerts"), h("p", { class: "facts" }, "What needs somebody, told once and once more when it is over", mark.node)), test), note, body);
+  show(root, h("div", { class: "page-head" }, h("div", null, h("h1", { tabindex: -1 }, t("Alerts")), h("p", { class: "facts" }, t("What needs somebody, told once and once more when it is over"), mark.node)), test), note, body);
   load().catch(failed);
   keepFresh(() => load(true), mark.tell, signal, undefined, ["alerts"]);
 }
 
 /** @param {any} page @param {(alert: any, button: any) => void} see */
 function openCard(page, see) {
-  if (!page.open.length) return card("Open", [empty("Nothing needs you.", h("p", { class: "muted" }, "Whatever does, appears here and is told to everybody named below."))]);
-  return card("Open", [h("ul", { class: "plain-list alert-list" }, page.open.map((/** @type {any} */ one) => openItem(one, page, see)))]);
+  if (!page.open.length) return card(t("Open"), [empty(t("Nothing needs you."), h("p", { class: "muted" }, t("Whatever does, appears here and is told to everybody named below.")))]);
+  return card(t("Open"), [h("ul", { class: "plain-list alert-list" }, page.open.map((/** @type {any} */ one) => openItem(one, page, see)))]);
 }
 
 /** @param {any} one @param {any} page @param {(alert: any, button: any) => void} see */
 function openItem(one, page, see) {
   const session = one.detail.session;
-  const [href, name] = session ? [`/dashboard/sessions/${session}`, "Open the conversation"] : PLACES[/** @type {keyof typeof PLACES} */ (one.kind)] ?? [];
+  const [href, name] = session ? [`/dashboard/sessions/${session}`, t("Open the conversation")] : PLACES[/** @type {keyof typeof PLACES} */ (one.kind)] ?? [];
   return h("li", { class: `alert-item ${one.seen_at ? "seen" : ""}` },
     h("div", { class: "alert-words" },
-      h("p", { class: "alert-title" }, h("b", null, one.title), one.facts && h("span", { class: "badge" }, one.facts)),
-      h("p", null, one.advice),
-      h("p", { class: "muted small alert-facts" }, h("span", null, "since ", time(one.opened_at)), tellings(one.sends), one.seen_at && h("span", null, `seen by ${one.seen_by} `, time(one.seen_at)))),
+      h("p", { class: "alert-title" }, h("b", null, ts(one.title)), one.facts && h("span", { class: "badge" }, alertFacts(one))),
+      h("p", null, ts(one.advice)),
+      h("p", { class: "muted small alert-facts" }, h("span", null, t("since {time}", { time: time(one.opened_at) })), tellings(one.sends), one.seen_at && h("span", null, t("seen by {operator} {time}", { operator: h("bdi", null, one.seen_by), time: time(one.seen_at) })))),
     h("div", { class: "actions" }, href && h("a", { class: "line button", href }, name),
-      !one.seen_at && page.can_see && h("button", { type: "button", class: "line", "aria-label": `Seen: ${one.title}`, onclick: (/** @type {any} */ event) => see(one, event.currentTarget) }, "Seen")));
+      !one.seen_at && page.can_see && h("button", { type: "button", class: "line", "aria-label": t("Seen: {alert}", { alert: ts(one.title) }), onclick: (/** @type {any} */ event) => see(one, event.currentTarget) }, t("Seen"))));
 }
+
+/** @param {any} detail */
+const spent = ({ used_micro: used, cap_micro: cap }) => t("{used} of {cap}", { used: money(used), cap: money(cap) });
+/** @param {any} detail */
+const ofAgent = ({ agent, count }) => t("{number} × {agent}, people and sessions", { agent, number: count });
+/** @param {number} bytes */
+const gib = (bytes) => number(Math.round(bytes / 2 ** 30 * 10) / 10);
+/** What is known of an alert, by its kind. @type {Record<string, (detail: any) => string>} */
+const FACTS = {
+  spend_80: spent, spend_100: spent, agent_cap_80: ofAgent, agent_cap_100: ofAgent, spend_source: (detail) => `${detail.source}: ${spent(detail)}`,
+  window_narrowed: ({ model, window, expected }) => tn("{model}: {window} of {count} token", "{model}: {window} of {count} tokens", expected, { model, window }),
+  uncertain_delivery: ({ count }) => tn("{count} in the last 24 hours", "{count} in the last 24 hours", count),
+  disk_low: ({ free_bytes: free, total_bytes: all }) => t("{free} GiB of {all} GiB are free", { free: gib(free), all: gib(all) }),
+  handover_waiting: ({ minutes }) => tn("for more than {count} minute", "for more than {count} minutes", minutes),
+  no_worker: ({ seconds }) => tn("for more than {count} second", "for more than {count} seconds", seconds),
+  stuck_turn: ({ count }) => t("{number} in all", { number: count }),
+};
+/** @param {any} alert */
+export const alertFacts = ({ kind, detail, facts }) => FACTS[kind]?.(detail) ?? facts;
+
+/** @param {string} way @param {string} state @param {boolean} ended */
+const toldBy = (way, state, ended) => ended ? t("{way}, its end: {state}", { way, state }) : t("{way}: {state}", { way, state });
 
 /** Whom it was told to, in a few words; what did not arrive is named. @param {any[]} sends */
 function tellings(sends) {
-  if (!sends.length) return h("span", null, "told nobody");
-  return h("span", { class: "tellings" }, sends.map((send) => h("span", { class: `state ${LOOKS[/** @type {keyof typeof LOOKS} */ (send.state)]}`, title: send.advice || null },
-    `${WAYS[/** @type {keyof typeof WAYS} */ (send.target.split(":")[0])]}${send.phase === "ended" ? ", its end" : ""}: ${WORDS[/** @type {keyof typeof WORDS} */ (send.state)]}`)));
+  if (!sends.length) return h("span", null, t("told nobody"));
+  return h("span", { class: "tellings" }, sends.map((send) => h("span", { class: `state ${LOOKS[/** @type {keyof typeof LOOKS} */ (send.state)]}`, title: ts(send.advice) || null },
+    toldBy(WAYS[/** @type {keyof typeof WAYS} */ (send.target.split(":")[0])], WORDS[/** @type {keyof typeof WORDS} */ (send.state)], send.phase === "ended"))));
 }
+
+/** @param {any} target */
+const targetName = ({ target, name }) => target === "webhook" ? t("Webhook at {host}", { host: name.replace("Webhook at ", "") }) : target === "email" ? t("Mail to {people}", { people: name.replace("Mail to ", "") }) : t("Telegram chat {id}", { id: target.split(":")[1] });
 
 /** @param {any} page */
 function targetsCard(page) {
-  if (!page.targets.length) return card("Who is told", [empty("Nobody is told yet.", h("p", { class: "muted" }, "EVERTALK_ALERT_TELEGRAM_CHATS, EVERTALK_ALERT_WEBHOOK_URL and EVERTALK_ALERT_SMTP_URL say whom alerts go to; this page shows them all the same."))]);
-  const rows = page.targets.map((/** @type {any} */ one) => [h("b", { class: "target-name" }, one.name),
-    one.state ? h("span", null, h("span", { class: `state ${LOOKS[/** @type {keyof typeof LOOKS} */ (one.state)]}` }, WORDS[/** @type {keyof typeof WORDS} */ (one.state)]), " ", h("span", { class: "muted" }, time(one.at))) : h("span", { class: "muted" }, "nothing yet"),
-    time(one.sent_at), one.error ? h("span", { class: "error-text advice-text" }, one.advice || one.error) : DASH]);
-  return card("Who is told", [table({ caption: "Targets", className: "wide-grid target-grid", columns: TARGETS, rows })]);
+  if (!page.targets.length) return card(t("Who is told"), [empty(t("Nobody is told yet."), h("p", { class: "muted" }, t("{settings} say whom alerts go to; this page shows them all the same.", { settings: listed(["EVERTALK_ALERT_TELEGRAM_CHATS", "EVERTALK_ALERT_WEBHOOK_URL", "EVERTALK_ALERT_SMTP_URL"]) })))]);
+  const rows = page.targets.map((/** @type {any} */ one) => [h("b", { class: "target-name" }, targetName(one)),
+    one.state ? h("span", null, h("span", { class: `state ${LOOKS[/** @type {keyof typeof LOOKS} */ (one.state)]}` }, WORDS[/** @type {keyof typeof WORDS} */ (one.state)]), " ", h("span", { class: "muted" }, time(one.at))) : h("span", { class: "muted" }, t("nothing yet")),
+    time(one.sent_at), one.error ? h("span", { class: "error-text advice-text" }, ts(one.advice) || one.error) : DASH]);
+  return card(t("Who is told"), [table({ caption: t("Targets"), className: "wide-grid target-grid", columns: TARGETS, rows })]);
 }
 
 /** @param {any} page @param {URLSearchParams} params @param {(changes: Record<string, string>) => void} change */
 function pastCard(page, params, change) {
   const rows = page.past.map((/** @type {any} */ one) => [
-    h("span", { class: "past-title" }, h("b", null, one.title), one.facts && h("span", { class: "muted" }, one.facts)),
+    h("span", { class: "past-title" }, h("b", null, ts(one.title)), one.facts && h("span", { class: "muted" }, alertFacts(one))),
     time(one.opened_at), one.kind === "test" ? DASH : time(one.ended_at), tellings(one.sends)]);
-  const content = rows.length ? table({ caption: "Past alerts", className: "wide-grid past-grid", columns: PAST, rows }) : empty("Nothing is over yet.");
-  return card("Over", [content, h("div", { class: "pager" }, params.get("cursor") && h("button", { type: "button", class: "line", onclick: () => change({ cursor: "" }) }, "Newest"),
-    page.next && h("button", { type: "button", class: "line", onclick: () => change({ cursor: page.next }) }, "Older"))]);
+  const content = rows.length ? table({ caption: t("Past alerts"), className: "wide-grid past-grid", columns: PAST, rows }) : empty(t("Nothing is over yet."));
+  return card(t("Over"), [content, h("div", { class: "pager" }, params.get("cursor") && h("button", { type: "button", class: "line", onclick: () => change({ cursor: "" }) }, t("Newest")),
+    page.next && h("button", { type: "button", class: "line", onclick: () => change({ cursor: page.next }) }, t("Older")))]);
 }

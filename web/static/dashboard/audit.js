@@ -1,16 +1,16 @@
 /** Who read and changed what, and whether anybody has tampered with the record. For admins. */
 import { ask } from "./net.js";
-import { DASH, empty, h, number, problem, show, skeleton, table, time, when } from "./parts.js";
+import { DASH, empty, h, number, problem, show, skeleton, t, table, time, tn, when } from "./parts.js";
 
-const COLUMNS = [{ label: "When" }, { label: "Operator" }, { label: "Action" }, { label: "About" }, { label: "Detail" }];
+const COLUMNS = [{ label: t("When") }, { label: t("Operator") }, { label: t("Action") }, { label: t("About") }, { label: t("Detail") }];
 const FILTERS = ["operator", "action", "about", "from", "to"];
 
 /** @param {any} page */
 export function auditPage({ root, go, say, entitle, signal }) {
-  entitle("Audit");
+  entitle(t("Audit"));
   const params = new URLSearchParams(location.search);
   const body = h("div", { class: "list" }, skeleton(10));
-  const chain = h("div", { class: "chain", role: "status" }, "Checking the chain…");
+  const chain = h("div", { class: "chain", role: "status" }, t("Checking the chain…"));
   const bar = h("div");
   let known = "";
 
@@ -30,28 +30,28 @@ export function auditPage({ root, go, say, entitle, signal }) {
     if (lists !== known) { known = lists; show(bar, filters(params, page, change)); }
     bar.querySelector("a.csv")?.setAttribute("href", csvAddress(params));
     show(body, entries(page, params, change));
-    say(`${page.entries.length} entries`);
+    say(tn("{count} entry", "{count} entries", page.entries.length));
   }
 
   async function check() {
-    show(chain, "Checking the chain…");
+    show(chain, t("Checking the chain…"));
     chain.className = "chain";
-    try { draw(await ask("/audit/chain", { signal })); } catch (error) { if (!signal.aborted) show(chain, "The chain cannot be checked just now.", again()); }
+    try { draw(await ask("/audit/chain", { signal })); } catch (error) { if (!signal.aborted) show(chain, t("The chain cannot be checked just now."), again()); }
   }
-  const again = () => h("button", { type: "button", class: "line", onclick: check }, "Check again");
+  const again = () => h("button", { type: "button", class: "line", onclick: check }, t("Check again"));
 
   /** @param {any} found */
   function draw(found) {
     chain.className = `chain ${found.state}`;
-    const words = found.state === "empty" ? "Nothing is in the log yet."
-      : found.state === "intact" ? `Chain intact: all ${number(found.entries)} entries up to number ${found.through.id} of ${when(found.through.at)} follow from the one before.`
-      : `Chain broken at entry ${found.broken_at.id} of ${when(found.broken_at.at)}: it, or one before it, was changed or removed.`;
+    const words = found.state === "empty" ? t("Nothing is in the log yet.")
+      : found.state === "intact" ? tn("Chain intact: the one entry, number {id} of {time}, is as it was written.", "Chain intact: all {count} entries up to number {id} of {time} follow from the one before.", found.entries, { id: String(found.through.id), time: when(found.through.at) })
+      : t("Chain broken at entry {id} of {time}: it, or one before it, was changed or removed.", { id: String(found.broken_at.id), time: when(found.broken_at.at) });
     show(chain, h("span", { class: found.state }, words), again());
   }
 
   /** @param {any} error */
   const failed = (error) => { if (!signal.aborted) show(body, problem(error, () => load().catch(failed))); };
-  show(root, h("div", { class: "page-head" }, h("div", null, h("h1", null, "Audit"), h("p", { class: "facts" }, "Every reading of a conversation and every change, each bound to the one before"))), chain, bar, body);
+  show(root, h("div", { class: "page-head" }, h("div", null, h("h1", null, t("Audit")), h("p", { class: "facts" }, t("Every reading of a conversation and every change, each bound to the one before")))), chain, bar, body);
   load().catch(failed);
   check();
 }
@@ -66,23 +66,23 @@ function csvAddress(params) {
 function filters(params, page, change) {
   /** @param {string} name @param {string} label @param {string[]} values */
   const choice = (name, label, values) => h("label", null, label, h("select", { name, onchange: (/** @type {any} */ event) => change({ [name]: event.target.value }) },
-    h("option", { value: "" }, "All"), [...new Set([...values, ...(params.get(name) ? [params.get(name)] : [])])].map((value) => h("option", { value, selected: params.get(name) === value }, value))));
+    h("option", { value: "" }, t("All")), [...new Set([...values, ...(params.get(name) ? [params.get(name)] : [])])].map((value) => h("option", { value, selected: params.get(name) === value }, value))));
   /** @param {string} name @param {string} label */
   const day = (name, label) => h("label", null, label, h("input", { type: "date", name, value: params.get(name) ?? "", onchange: (/** @type {any} */ event) => change({ [name]: event.target.value }) }));
   const about = h("input", { type: "search", name: "about", value: params.get("about") ?? "", maxlength: 200, onchange: (/** @type {any} */ event) => change({ about: event.target.value.trim() }) });
   const families = [...new Set(page.actions.map((/** @type {string} */ one) => one.split(".")[0]))].filter((family) => page.actions.some((/** @type {string} */ one) => one.startsWith(`${family}.`)));
   const actions = [...new Set([...families, ...page.actions])].sort();
-  return h("div", { class: "filters audit-filters" }, choice("operator", "Operator", page.actors), choice("action", "Action", /** @type {string[]} */ (actions)), h("label", { class: "grow" }, "About (an id)", about),
-    day("from", "From"), day("to", "Before"), h("a", { class: "line csv", href: csvAddress(params), download: true }, "CSV"));
+  return h("div", { class: "filters audit-filters" }, choice("operator", t("Operator"), page.actors), choice("action", t("Action"), /** @type {string[]} */ (actions)), h("label", { class: "grow" }, t("About (an id)"), about),
+    day("from", t("From")), day("to", t("Before")), h("a", { class: "line csv", href: csvAddress(params), download: true }, "CSV"));
 }
 
 /** @param {any} page @param {URLSearchParams} params @param {(changes: Record<string, string>) => void} change */
 function entries(page, params, change) {
   const filtered = FILTERS.some((name) => params.has(name));
-  if (!page.entries.length) return empty(filtered ? "No entry matches." : "Nothing was read or changed yet.", filtered && h("button", { type: "button", class: "line", onclick: () => { for (const name of FILTERS) params.delete(name); change({}); } }, "Show all"));
-  return h("div", null, h("div", { class: "card flush-card" }, table({ caption: "Audit log", className: "wide-grid audit-grid", columns: COLUMNS, rows: page.entries.map(cells) })),
-    h("div", { class: "pager" }, params.get("before") && h("button", { type: "button", class: "line", onclick: () => change({}) }, "Newest"),
-      page.before && h("button", { type: "button", class: "line", onclick: () => change({ before: String(page.before) }) }, "Older")));
+  if (!page.entries.length) return empty(filtered ? t("No entry matches.") : t("Nothing was read or changed yet."), filtered && h("button", { type: "button", class: "line", onclick: () => { for (const name of FILTERS) params.delete(name); change({}); } }, t("Show all")));
+  return h("div", null, h("div", { class: "card flush-card" }, table({ caption: t("Audit log"), className: "wide-grid audit-grid", columns: COLUMNS, rows: page.entries.map(cells) })),
+    h("div", { class: "pager" }, params.get("before") && h("button", { type: "button", class: "line", onclick: () => change({}) }, t("Newest")),
+      page.before && h("button", { type: "button", class: "line", onclick: () => change({ before: String(page.before) }) }, t("Older"))));
 }
 
 const ID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}";

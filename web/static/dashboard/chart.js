@@ -1,7 +1,7 @@
 /** Draws how full the context was at each turn: areas by source, the limit's lines, what was summarised and saved. */
 import { h, set, show, svg } from "../shared/h.js";
 import { number, percent, tokens, when } from "../shared/fmt.js";
-import { DASH, NAMES, SOURCES, split, table } from "./parts.js";
+import { DASH, NAMES, SOURCES, listed, split, t, table, tn, ts } from "./parts.js";
 
 const HEIGHT = 280;
 const TOP = 20;
@@ -27,10 +27,10 @@ function rowsOf(points) {
 /** @param {any} timeline what `/sessions/{id}/timeline` answers @param {(turn: number) => void} choose shows what the model saw then */
 export function contextChart(timeline, choose) {
   const rows = rowsOf(timeline.points);
-  if (!rows.length) return h("p", { class: "empty" }, "No model call yet: the first answer draws the first point.");
+  if (!rows.length) return h("p", { class: "empty" }, t("No model call yet: the first answer draws the first point."));
   const limit = timeline.limit ?? rows[rows.length - 1].budget ?? null;
-  const stage = h("div", { class: "stage", role: "slider", tabindex: 0, "aria-label": "Turn", "aria-describedby": "chart-words" });
-  const tip = h("div", { class: "tip", hidden: true });
+  const stage = h("div", { class: "stage", role: "slider", tabindex: 0, "aria-label": t("Turn"), "aria-describedby": "chart-words" });
+  const tip = h("div", { class: "tip", dir: document.documentElement.dir, hidden: true });
   const drawing = svg("svg", { "aria-hidden": "true", focusable: "false", height: HEIGHT });
   const cross = svg("line", { class: "cross", y1: TOP, y2: HEIGHT - BOTTOM, visibility: "hidden" });
   show(stage, drawing, tip);
@@ -55,10 +55,10 @@ export function contextChart(timeline, choose) {
     set(stage, { "aria-valuemin": rows[0].turn, "aria-valuemax": rows[rows.length - 1].turn, "aria-valuenow": row.turn, "aria-valuetext": sentence(row, limit) });
     tip.hidden = !visible;
     if (!visible) return;
-    show(tip, h("b", null, `Turn ${number(row.turn)}`), h("dl", null, [...SOURCES].reverse().map((name) => h("div", null,
+    show(tip, h("b", null, t("Turn {turn}", { turn: row.turn })), h("dl", null, [...SOURCES].reverse().map((name) => h("div", null,
       h("dt", null, h("span", { class: `dot ${name}` }), NAMES[/** @type {keyof typeof NAMES} */ (name)]), h("dd", null, row.known ? tokens(row.split[name]) : DASH))),
-    h("div", { class: "sum" }, h("dt", null, "Context"), h("dd", null, tokens(row.context)))),
-    h("span", { class: "muted" }, limit ? `${percent(row.context * 100 / limit)} of the limit` : "limit unknown"));
+    h("div", { class: "sum" }, h("dt", null, t("Context")), h("dd", null, tokens(row.context)))),
+    h("span", { class: "muted" }, limit ? t("{percent} of the limit", { percent: percent(row.context * 100 / limit) }) : t("limit unknown")));
     const half = tip.offsetWidth + 16;
     set(tip, { vars: { "--x": `${x + half > stage.clientWidth ? x - half : x + 12}px` } });
   }
@@ -85,7 +85,7 @@ export function contextChart(timeline, choose) {
 
   const fewer = timeline.points.length < timeline.turns;
   return h("div", { class: "chart" }, legend(), stage,
-    h("p", { id: "chart-words", class: "small muted" }, overall(rows, timeline, limit), fewer && ` Showing ${number(rows.length)} of ${number(timeline.turns)} turns: ${timeline.sampled ? "some of each stretch, and those around its newest summary" : "each stretch by its lowest and highest"}.`, " A click, or Enter, shows what the model saw."),
+    h("p", { id: "chart-words", class: "small muted" }, overall(rows, timeline, limit), fewer && [" ", timeline.sampled ? t("Showing {shown} of {all} turns: some of each stretch, and those around its newest summary.", { shown: rows.length, all: timeline.turns }) : t("Showing {shown} of {all} turns: each stretch by its lowest and highest.", { shown: rows.length, all: timeline.turns })], " ", t("A click, or Enter, shows what the model saw.")),
     twin(rows, timeline, limit));
 }
 
@@ -114,7 +114,7 @@ function axes(scale, width) {
   }
   const low = Math.ceil(scale.first);
   const high = Math.floor(scale.last);
-  return [...grid, svg("text", { class: "tick", x: LEFT, y: HEIGHT - 6 }, `turn ${number(low)}`),
+  return [...grid, svg("text", { class: "tick", x: LEFT, y: HEIGHT - 6 }, t("turn {turn}", { turn: low })),
     high > low && svg("text", { class: "tick", x: width - RIGHT, y: HEIGHT - 6, "text-anchor": "end" }, number(high))];
 }
 
@@ -134,7 +134,7 @@ function areas(rows, scale) {
 /** @param {number | null} limit @param {any} scale @param {number} width */
 function lines(limit, scale, width) {
   if (!limit) return [];
-  return [[1, "whole", "limit"], [0.9, "crit", "90 %"], [0.7, "warn", "70 %"]].map(([share, name, words]) => {
+  return [[1, "whole", t("limit")], [0.9, "crit", percent(90)], [0.7, "warn", percent(70)]].map(([share, name, words]) => {
     const y = scale.y(limit * /** @type {number} */ (share));
     return [svg("line", { class: `mark-line ${name}`, x1: LEFT, x2: width - RIGHT, y1: y, y2: y }),
       svg("text", { class: `tick ${name}`, x: width - RIGHT - 4, y: y - 4, "text-anchor": "end" }, words)];
@@ -146,7 +146,7 @@ function marks(timeline, scale, width) {
   let free = -Infinity;
   const folds = timeline.compactions.map((/** @type {any} */ fold) => {
     const x = Math.max(LEFT, Math.min(width - RIGHT, scale.x(Math.min(fold.turn + 0.5, scale.last))));
-    const words = fold.undone ? "undone" : `⤓ ${tokens(fold.before - fold.after)}`;
+    const words = fold.undone ? t("undone") : `⤓ ${tokens(fold.before - fold.after)}`;
     const room = x - free > 62 && x > LEFT + 60 && x < width - RIGHT - 60;
     if (room) free = x;
     return svg("g", { class: `fold${fold.undone ? " undone" : ""}`, data: { fold: fold.id } },
@@ -161,42 +161,42 @@ function marks(timeline, scale, width) {
 }
 
 function legend() {
-  return h("ul", { class: "legend", "aria-label": "Colours" }, SOURCES.map((name) => h("li", null, h("span", { class: `dot ${name}`, "aria-hidden": "true" }), NAMES[/** @type {keyof typeof NAMES} */ (name)])),
-    h("li", null, h("span", { class: "key-fold", "aria-hidden": "true" }), "Summarised"), h("li", null, h("span", { class: "key-flush", "aria-hidden": "true" }, "◆"), "Memory saved"));
+  return h("ul", { class: "legend", "aria-label": t("Colours") }, SOURCES.map((name) => h("li", null, h("span", { class: `dot ${name}`, "aria-hidden": "true" }), NAMES[/** @type {keyof typeof NAMES} */ (name)])),
+    h("li", null, h("span", { class: "key-fold", "aria-hidden": "true" }), t("Summarised")), h("li", null, h("span", { class: "key-flush", "aria-hidden": "true" }, "◆"), t("Memory saved")));
 }
 
 /** @param {any} row @param {number | null} limit */
 function sentence(row, limit) {
-  const parts = row.known ? `: ${SOURCES.map((name) => `${NAMES[/** @type {keyof typeof NAMES} */ (name)]} ${tokens(row.split[name])}`).join(", ")}` : "";
-  return `Turn ${row.turn}, context ${tokens(row.context)}${limit ? `, ${percent(row.context * 100 / limit)} of the limit` : ""}${parts}`;
+  const parts = row.known ? SOURCES.map((name) => `${NAMES[/** @type {keyof typeof NAMES} */ (name)]} ${tokens(row.split[name])}`) : [];
+  return listed([t("Turn {turn}", { turn: row.turn }), t("context {tokens}", { tokens: tokens(row.context) }), ...(limit ? [t("{percent} of the limit", { percent: percent(row.context * 100 / limit) })] : []), ...parts]);
 }
 
 /** @param {any[]} rows @param {any} timeline @param {number | null} limit */
 function overall(rows, timeline, limit) {
   const peak = rows.reduce((best, row) => row.context > best.context ? row : best, rows[0]);
-  const times = timeline.summaries;
-  return `Highest ${tokens(peak.context)}${limit ? ` of ${tokens(limit)}` : ""} at turn ${number(peak.turn)}, summarised ${times === 1 ? "once" : `${number(times)} times`}. Shares are estimates, scaled to what the provider counted.`;
+  const values = { tokens: tokens(peak.context), limit: tokens(limit), turn: peak.turn };
+  return [limit ? t("Highest {tokens} of {limit} at turn {turn}.", values) : t("Highest {tokens} at turn {turn}.", values), tn("Summarised once.", "Summarised {count} times.", timeline.summaries), t("Shares are estimates, scaled to what the provider counted.")].join(" ");
 }
 
 /** The same numbers as a table, made when it is opened. @param {any[]} rows @param {any} timeline @param {number | null} limit */
 function twin(rows, timeline, limit) {
-  const columns = ["Turn", ...SOURCES.map((name) => NAMES[/** @type {keyof typeof NAMES} */ (name)]), "Context", "Of the limit"].map((label) => ({ label, num: true }));
-  const place = h("div", { class: "scroll", role: "region", "aria-label": "Context per turn as a table", tabindex: 0 });
+  const columns = [t("Turn"), ...SOURCES.map((name) => NAMES[/** @type {keyof typeof NAMES} */ (name)]), t("Context"), t("Of the limit")].map((label) => ({ label, num: true }));
+  const place = h("div", { class: "scroll", role: "region", "aria-label": t("Context per turn as a table"), tabindex: 0 });
   return h("details", { ontoggle: (/** @type {any} */ event) => {
     if (!event.target.open || place.firstChild) return;
-    show(place, table({ caption: "Context per turn", className: "plain", columns: [...columns, { label: "What happened" }], rows: rows.map((row, index) => [
+    show(place, table({ caption: t("Context per turn"), className: "plain", columns: [...columns, { label: t("What happened") }], rows: rows.map((row, index) => [
       h("span", { title: when(row.at) }, number(row.turn)), ...SOURCES.map((name) => row.known ? number(row.split[name]) : DASH), number(row.context),
       limit ? percent(row.context * 100 / limit) : DASH, happened(row, rows[index + 1], timeline)]) }));
-  } }, h("summary", null, "Show as table"), place);
+  } }, h("summary", null, t("Show as table")), place);
 }
 
 /** @param {any} row @param {any} next @param {any} timeline */
 function happened(row, next, timeline) {
   const until = next ? next.turn : Infinity;
   const words = [
-    ...timeline.compactions.filter((/** @type {any} */ fold) => fold.turn >= row.turn && fold.turn < until).map((/** @type {any} */ fold) => fold.undone ? "summarised, undone" : `summarised ${tokens(fold.before)} → ${tokens(fold.after)}`),
-    ...timeline.flushes.filter((/** @type {any} */ flush) => flush.turn >= row.turn && flush.turn < until).map((/** @type {any} */ flush) => `memory: ${flush.outcome}`),
-    row.prune && "old tool results shortened", row.overflow && "refused: too large",
+    ...timeline.compactions.filter((/** @type {any} */ fold) => fold.turn >= row.turn && fold.turn < until).map((/** @type {any} */ fold) => fold.undone ? t("summarised, undone") : t("summarised {before} → {after}", { before: tokens(fold.before), after: tokens(fold.after) })),
+    ...timeline.flushes.filter((/** @type {any} */ flush) => flush.turn >= row.turn && flush.turn < until).map((/** @type {any} */ flush) => t("memory: {outcome}", { outcome: ts(flush.outcome) })),
+    row.prune && t("old tool results shortened"), row.overflow && t("refused: too large"),
   ];
   return words.filter(Boolean).join(" · ");
 }

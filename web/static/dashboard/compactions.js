@@ -1,25 +1,25 @@
 /** Every summary of a session: what it saved, what it cost, its words and the originals, and the way back. */
 import { ask } from "./net.js";
-import { DASH, empty, h, money, number, pct, problem, show, tabs, time, tokens } from "./parts.js";
+import { DASH, empty, h, money, number, pct, problem, show, t, tabs, time, tokens, ts } from "./parts.js";
 import { duration } from "../shared/fmt.js";
 import { diffView } from "./diff.js";
 import { transcript } from "./transcript.js";
 
-const TRIGGERS = { auto: "automatic", limit: "automatic", turns: "after so many turns", manual: "by hand", overflow: "overflow", idle: "while idle", upgrade: "better words later" };
+const TRIGGERS = { auto: t("automatic"), limit: t("automatic"), turns: t("after so many turns"), manual: t("by hand"), overflow: t("overflow"), idle: t("while idle"), upgrade: t("better words later") };
 
 /** @param {any} fold */
 function bars(fold) {
   const share = fold.tokens_before ? fold.tokens_after / fold.tokens_before : 0;
   return h("span", { class: "before-after" }, h("span", { class: "bars", "aria-hidden": "true" }, h("i"), h("i", { vars: { "--share": Math.min(share, 1) } })),
-    `${tokens(fold.tokens_before)} → ${tokens(fold.tokens_after)}`);
+    h("span", { dir: "ltr" }, `${tokens(fold.tokens_before)} → ${tokens(fold.tokens_after)}`));
 }
 
 /** Nested findings as lines of words. @param {any} value @returns {string} */
 function plain(value) {
   if (value === null || value === undefined) return DASH;
-  if (Array.isArray(value)) return value.length ? value.map(plain).join(", ") : "none";
+  if (Array.isArray(value)) return value.length ? value.map(plain).join(", ") : t("none");
   if (typeof value === "object") return Object.entries(value).map(([key, item]) => `${key}: ${plain(item)}`).join(", ") || DASH;
-  if (typeof value === "boolean") return value ? "yes" : "no";
+  if (typeof value === "boolean") return value ? t("yes") : t("no");
   return typeof value === "number" ? number(Math.round(value * 1000) / 1000) : String(value);
 }
 
@@ -27,19 +27,19 @@ function plain(value) {
 function audit(fold) {
   const entries = Object.entries(fold.audit ?? {});
   if (!entries.length) return null;
-  return h("details", null, h("summary", null, "Audit"), h("dl", { class: "pairs" }, entries.map(([name, value]) => h("div", null, h("dt", null, name.replaceAll("_", " ")), h("dd", { dir: "auto" }, plain(value))))));
+  return h("details", null, h("summary", null, t("Audit")), h("dl", { class: "pairs", translate: "no" }, entries.map(([name, value]) => h("div", null, h("dt", null, name.replaceAll("_", " ")), h("dd", { dir: "auto" }, plain(value))))));
 }
 
 /** @param {any} fold @param {any} tools */
 function actions(fold, tools) {
   if (!tools.me.can_run_commands) return null;
-  const [verb, path, possible, reason] = fold.active ? ["Undo", "undo", fold.can_undo, fold.undo_reason] : ["Restore", "restore", fold.can_restore, fold.restore_reason];
-  const note = h("span", { class: "muted small", id: `why-${fold.id}` }, reason ?? (fold.active ? "The originals come back into the conversation." : "The summary takes the place of the originals again."));
+  const [verb, path, possible, reason] = fold.active ? [t("Undo"), "undo", fold.can_undo, fold.undo_reason] : [t("Restore"), "restore", fold.can_restore, fold.restore_reason];
+  const note = h("span", { class: "muted small", id: `why-${fold.id}` }, reason ? ts(reason) : (fold.active ? t("The originals come back into the conversation.") : t("The summary takes the place of the originals again.")));
   const button = h("button", { type: "button", class: "line", disabled: !possible, "aria-describedby": `why-${fold.id}`, onclick: async () => {
     button.disabled = true;
     try {
       await ask(`/compactions/${fold.id}/${path}`, { method: "POST", body: {} });
-      tools.say(`${verb} done.`);
+      tools.say(fold.active ? t("The summary is undone.") : t("The summary is restored."));
       tools.reload();
     } catch (error) { show(note, problem(error)); button.disabled = false; }
   } }, verb);
@@ -48,33 +48,33 @@ function actions(fold, tools) {
 
 /** @param {any} fold @param {any} tools */
 function inside(fold, tools) {
-  return [tabs("Summary, original or diff", [
-    { name: "Summary", make: () => fold.summary ? h("div", { class: "summary-text", dir: "auto" }, fold.summary) : empty("This summary has no words.") },
-    { name: "Original", make: () => {
-      const list = transcript({ path: `/compactions/${fold.id}/messages`, label: `Turns ${fold.from_turn} to ${fold.through_turn}`, signal: tools.signal, empty: "The originals are gone: retention or erasure removed them." });
+  return [tabs(t("Summary, original or diff"), [
+    { name: t("Summary"), make: () => fold.summary ? h("div", { class: "summary-text", dir: "auto" }, fold.summary) : empty(t("This summary has no words.")) },
+    { name: t("Original"), make: () => {
+      const list = transcript({ path: `/compactions/${fold.id}/messages`, label: t("Turns {first} – {last}", { first: fold.from_turn, last: fold.through_turn }), signal: tools.signal, empty: t("The originals are gone: retention or erasure removed them.") });
       list.load(false);
       return list.node;
     } },
-    { name: "Diff", make: () => diffView(fold.id, tools.signal) }]), audit(fold), fold.focus && h("p", { class: "small" }, `Focus: ${fold.focus}`), actions(fold, tools)];
+    { name: t("Diff"), make: () => diffView(fold.id, tools.signal) }]), audit(fold), fold.focus && h("p", { class: "small" }, t("Focus: {focus}", { focus: fold.focus })), actions(fold, tools)];
 }
 
 /** @param {any} fold @param {any} tools */
 function item(fold, tools) {
   const body = h("div", { class: "fold-body" });
-  const state = fold.undone_at ? h("span", { class: "badge" }, "undone") : !fold.active ? h("span", { class: "badge" }, "replaced") : null;
+  const state = fold.undone_at ? h("span", { class: "badge" }, t("undone")) : !fold.active ? h("span", { class: "badge" }, t("replaced")) : null;
   return h("details", { class: "fold-item", id: `c-${fold.id}`, open: tools.open.has(fold.id), ontoggle: (/** @type {any} */ event) => {
     tools.open[event.target.open ? "add" : "delete"](fold.id);
     if (event.target.open && !body.firstChild) show(body, inside(fold, tools));
   } }, h("summary", null,
-    h("span", { class: "fold-turns" }, `Turns ${number(fold.from_turn)} – ${number(fold.through_turn)}`, state), bars(fold),
-    h("b", { class: "saved" }, `${pct(fold.saved_pct)} saved`),
-    h("span", { class: "muted fold-facts" }, `${fold.kind === "digest" ? "without a model" : fold.model ?? "model unknown"} · ${TRIGGERS[/** @type {keyof typeof TRIGGERS} */ (fold.trigger)] ?? fold.trigger} · ${duration(fold.duration_ms)} · ${money(fold.cost_micro)} · `, time(fold.at))), body);
+    h("span", { class: "fold-turns" }, t("Turns {first} – {last}", { first: fold.from_turn, last: fold.through_turn }), state), bars(fold),
+    h("b", { class: "saved" }, t("{percent} saved", { percent: pct(fold.saved_pct) })),
+    h("span", { class: "muted fold-facts" }, `${fold.kind === "digest" ? t("without a model") : fold.model ?? t("model unknown")} · ${TRIGGERS[/** @type {keyof typeof TRIGGERS} */ (fold.trigger)] ?? fold.trigger} · ${duration(fold.duration_ms)} · ${money(fold.cost_micro)} · `, time(fold.at))), body);
 }
 
 /** @param {any} failed */
 function failedItem(failed) {
-  return h("li", { class: "failed" }, h("b", { class: "crit-text" }, failed.state === "dead" ? "Failed" : "Retrying"),
-    h("span", { class: "muted" }, ` · job #${failed.id} · ${failed.trigger} · attempt ${failed.attempt} · `, time(failed.at)), failed.error && h("p", { class: "error-text" }, failed.error));
+  return h("li", { class: "failed" }, h("b", { class: "crit-text" }, failed.state === "dead" ? t("Failed") : t("Retrying")),
+    h("span", { class: "muted" }, " · ", t("job #{id}", { id: String(failed.id) }), ` · ${TRIGGERS[/** @type {keyof typeof TRIGGERS} */ (failed.trigger)] ?? failed.trigger} · `, t("attempt {number}", { number: failed.attempt }), " · ", time(failed.at)), failed.error && h("p", { class: "error-text" }, failed.error));
 }
 
 /** What stands before a page of summaries, fetched when it is asked for. @param {string} before @param {any} tools */
@@ -88,7 +88,7 @@ function older(before, tools) {
       place.replaceWith(...items);
       items[0]?.querySelector("summary")?.focus();
     } catch (error) { if (!tools.signal.aborted) { show(note, problem(error)); button.disabled = false; } }
-  } }, "Older summaries");
+  } }, t("Older summaries"));
   const place = h("p", { class: "actions" }, button, note);
   return place;
 }
@@ -101,6 +101,6 @@ function pageOf(page, tools) {
 
 /** @param {any} answer @param {{path: string, me: any, signal: AbortSignal, say: (words: string) => void, reload: () => void, open: Set<string>}} tools */
 export function compactionList(answer, tools) {
-  if (!answer.compactions.length && !answer.failed.length) return empty("Nothing was summarised yet. It happens by itself when the context is nearly full.");
+  if (!answer.compactions.length && !answer.failed.length) return empty(t("Nothing was summarised yet. It happens by itself when the context is nearly full."));
   return [pageOf(answer, tools), answer.failed.length > 0 && h("ul", { class: "failures" }, answer.failed.map(failedItem))];
 }

@@ -1,16 +1,17 @@
 /** What was spent: by model, day, agent, person or purpose, in a period, with the prices it was counted by. */
 import { dayBars } from "./bars.js";
 import { ask, keepFresh } from "./net.js";
-import { DASH, card, empty, h, kpi, liveMark, money, number, pct, problem, show, skeleton, table, tokens } from "./parts.js";
+import { DASH, card, empty, h, kpi, liveMark, money, nameOf, number, pct, problem, show, skeleton, t, table, tn, tokens, ts, usd } from "./parts.js";
 
-const GROUPS = { model: "Model", day: "Day", agent: "Agent", person: "Person", purpose: "Purpose" };
-const PURPOSES = { chat: "Answers", flush: "Saving memory", compact: "Summaries", repair: "Repairs", delegate: "Delegated", tidy: "Tidying" };
+const GROUPS = { model: t("Model"), day: t("Day"), agent: t("Agent"), person: t("Person"), purpose: t("Purpose") };
+const PURPOSES = { chat: t("Answers"), flush: t("Saving memory"), compact: t("Summaries"), repair: t("Repairs"), delegate: t("Delegated"), tidy: t("Tidying") };
+const TITLES = { model: t("By model"), day: t("By day"), agent: t("By agent"), person: t("By person"), purpose: t("By purpose") };
 const FILTERS = ["group", "from", "to"];
 const EVERY_MS = 30_000;
 
 /** @param {any} page */
 export function costsPage({ root, go, entitle, signal, say }) {
-  entitle("Costs");
+  entitle(t("Costs"));
   const params = new URLSearchParams(location.search);
   const bar = h("div", { class: "filters" });
   const strip = h("dl", { class: "kpis four" });
@@ -35,8 +36,8 @@ export function costsPage({ root, go, entitle, signal, say }) {
     shown = next;
     if (!bar.contains(document.activeElement) || !refresh) drawBar(page, query);
     show(strip, totals(page.total));
-    show(body, card("By day", [dayBars(page.days)]), rowsCard(page), pricesCard(page.prices));
-    if (!refresh) say(`${page.rows.length} rows`);
+    show(body, card(t("By day"), [dayBars(page.days)]), rowsCard(page), pricesCard(page.prices));
+    if (!refresh) say(tn("{count} row", "{count} rows", page.rows.length));
   }
 
   /** @param {any} page @param {string} query */
@@ -45,20 +46,20 @@ export function costsPage({ root, go, entitle, signal, say }) {
     const day = (/** @type {string} */ name, /** @type {string} */ label) => h("label", { class: "day" }, h("span", null, label),
       h("input", { type: "date", value: page[name], data: { keep: name }, onchange: (/** @type {any} */ event) => change({ [name]: event.target.value }) }));
     show(bar,
-      h("div", { class: "segments", role: "group", "aria-label": "Sum up by" }, Object.entries(GROUPS).map(([group, words]) =>
+      h("div", { class: "segments", role: "group", "aria-label": t("Sum up by") }, Object.entries(GROUPS).map(([group, words]) =>
         h("button", { type: "button", "aria-pressed": String(page.group === group), data: { keep: group }, onclick: () => change({ group }) }, words))),
-      day("from", "From"), day("to", "to"),
-      h("div", { class: "segments", role: "group", "aria-label": "Period" },
-        h("button", { type: "button", data: { keep: "month" }, onclick: () => change({ from: "", to: "" }) }, "This month"),
-        h("button", { type: "button", data: { keep: "week" }, onclick: () => change(lately(7)) }, "7 days"),
-        h("button", { type: "button", data: { keep: "days" }, onclick: () => change(lately(30)) }, "30 days")),
+      day("from", t("From")), day("to", t("To")),
+      h("div", { class: "segments", role: "group", "aria-label": t("Period") },
+        h("button", { type: "button", data: { keep: "month" }, onclick: () => change({ from: "", to: "" }) }, t("This month")),
+        h("button", { type: "button", data: { keep: "week" }, onclick: () => change(lately(7)) }, tn("{count} day", "{count} days", 7)),
+        h("button", { type: "button", data: { keep: "days" }, onclick: () => change(lately(30)) }, tn("{count} day", "{count} days", 30))),
       h("a", { class: "line", href: `/api/v1/export/costs.csv?${query}`, download: "evertalk-costs.csv" }, "CSV"));
     if (focused) /** @type {HTMLElement | null} */ (bar.querySelector(`[data-keep="${focused}"]`))?.focus();
   }
 
   /** @param {any} error */
   const failed = (error) => { if (!signal.aborted) { shown = ""; show(body, problem(error, () => load().catch(failed))); } };
-  show(root, h("div", { class: "page-head" }, h("div", null, h("h1", null, "Costs"), h("p", { class: "facts" }, mark.node))), bar, strip, body);
+  show(root, h("div", { class: "page-head" }, h("div", null, h("h1", null, t("Costs")), h("p", { class: "facts" }, mark.node))), bar, strip, body);
   load().catch(failed);
   keepFresh(() => load(true), mark.tell, signal, () => EVERY_MS);
 }
@@ -73,37 +74,37 @@ function lately(count) {
 function totals(total) {
   const into = total.calls ? total.input_tokens + total.cache_read_tokens + total.cache_write_tokens : 0;
   return [
-    kpi("Spent", money(total.cost_micro, total.unknown_calls), total.unknown_calls ? `${number(total.unknown_calls)} calls of unknown price` : `${number(total.calls)} calls`),
-    kpi("Tokens in", tokens(into), `${tokens(total.input_tokens ?? 0)} new · ${tokens(total.cache_write_tokens ?? 0)} written to the cache`),
-    kpi("Tokens out", tokens(total.output_tokens ?? 0), total.uncounted_calls ? `${number(total.uncounted_calls)} calls were not counted` : "as providers counted"),
-    kpi("Cache hit", pct(total.cache_hit_pct), `${tokens(total.cache_read_tokens ?? 0)} tokens read from caches`),
+    kpi(t("Spent"), money(total.cost_micro, total.unknown_calls), total.unknown_calls ? tn("{count} call of unknown price", "{count} calls of unknown price", total.unknown_calls) : tn("{count} call", "{count} calls", total.calls ?? 0)),
+    kpi(t("Tokens in"), tokens(into), t("{fresh} new · {written} written to the cache", { fresh: tokens(total.input_tokens ?? 0), written: tokens(total.cache_write_tokens ?? 0) })),
+    kpi(t("Tokens out"), tokens(total.output_tokens ?? 0), total.uncounted_calls ? tn("{count} call was not counted", "{count} calls were not counted", total.uncounted_calls) : t("as providers counted")),
+    kpi(t("Cache hit"), pct(total.cache_hit_pct), tn("{count} token read from caches", "{count} tokens read from caches", total.cache_read_tokens ?? 0, { count: tokens(total.cache_read_tokens ?? 0) })),
   ];
 }
 
 /** @param {any} page */
 function rowsCard(page) {
-  const name = GROUPS[/** @type {keyof typeof GROUPS} */ (page.group)];
-  const columns = [{ label: name }, { label: "Calls", num: true }, { label: "New", num: true, text: "New tokens in" }, { label: "Cache read", num: true }, { label: "Cache written", num: true }, { label: "Out", num: true, text: "Tokens out" }, { label: "Cache hit", num: true }, { label: "Cost", num: true }];
+  const title = TITLES[/** @type {keyof typeof TITLES} */ (page.group)];
+  const columns = [{ label: GROUPS[/** @type {keyof typeof GROUPS} */ (page.group)] }, { label: t("Calls"), num: true }, { label: t("New"), num: true, text: t("New tokens in") }, { label: t("Cache read"), num: true }, { label: t("Cache written"), num: true }, { label: t("Out"), num: true, text: t("Tokens out") }, { label: t("Cache hit"), num: true }, { label: t("Cost"), num: true }];
   const rows = page.rows.map((/** @type {any} */ row) => [named(page.group, row), number(row.calls), tokens(row.input_tokens), tokens(row.cache_read_tokens), tokens(row.cache_write_tokens), tokens(row.output_tokens), pct(row.cache_hit_pct), money(row.cost_micro, row.unknown_calls)]);
-  const more = page.groups > page.rows.length ? h("p", { class: "muted small" }, `The ${number(page.rows.length)} dearest of ${number(page.groups)}; the CSV has them all.`) : null;
-  return card(`By ${name.toLowerCase()}`, [rows.length ? table({ caption: `Costs by ${name.toLowerCase()}`, className: "wide-grid", columns, rows }) : empty("No model was called in this period."), more]);
+  const more = page.groups > page.rows.length ? h("p", { class: "muted small" }, t("The {shown} dearest of {all}; the CSV has them all.", { shown: page.rows.length, all: page.groups })) : null;
+  return card(title, [rows.length ? table({ caption: title, className: "wide-grid", columns, rows }) : empty(t("No model was called in this period.")), more]);
 }
 
 /** @param {string} group @param {any} row */
 function named(group, row) {
   if (group === "purpose") return PURPOSES[/** @type {keyof typeof PURPOSES} */ (row.key)] ?? row.key;
-  if (group === "person" && row.key) return h("span", { class: "name", dir: "auto" }, row.label ?? `Person ${row.key.slice(0, 6)}`);
+  if (group === "person" && row.key) return h("span", { class: "name", dir: "auto" }, row.label ?? nameOf({ id: row.key }));
   return row.label ?? row.key ?? DASH;
 }
 
 /** @param {any[]} prices */
 function pricesCard(prices) {
-  const dollars = (/** @type {number | null} */ value) => value === null ? DASH : `$${Number(value.toFixed(4))}`;
-  const columns = [{ label: "Model" }, { label: "Input", num: true }, { label: "Output", num: true }, { label: "Cache read", num: true }, { label: "Cache write", num: true }, { label: "Holds from" }, { label: "Read" }, { label: "Source" }];
-  const rows = prices.map((price) => [h("span", null, price.model, price.above ? h("span", { class: "muted" }, ` ×${price.above_factor} above ${tokens(price.above)}`) : null),
+  const dollars = (/** @type {number | null} */ value) => value === null ? DASH : usd(value);
+  const columns = [{ label: t("Model") }, { label: t("Input"), num: true }, { label: t("Output"), num: true }, { label: t("Cache read"), num: true }, { label: t("Cache write"), num: true }, { label: t("Holds from") }, { label: t("Read") }, { label: t("Source") }];
+  const rows = prices.map((price) => [h("span", null, price.model, price.above ? h("span", { class: "muted" }, [" ", t("×{factor} above {tokens}", { factor: price.above_factor, tokens: tokens(price.above) })]) : null),
     dollars(price.input), dollars(price.output), dollars(price.cache_read), dollars(price.cache_write),
-    price.source === null ? DASH : price.starts ?? "always", price.dated ? h("span", { class: price.old ? "warn-text" : null }, price.dated, price.old ? " (old)" : "") : DASH,
-    price.source === null ? "unknown" : price.current ? price.source : `${price.source}, not now`]);
-  return card("Prices", [h("p", { class: "muted small" }, "Dollars per million tokens. What a call has cost was stored when it was made and does not change with these."),
-    rows.length ? table({ caption: "Prices", className: "wide-grid", columns, rows }) : empty("No model was called in this period.")]);
+    price.source === null ? DASH : price.starts ?? t("always"), price.dated ? h("span", { class: price.old ? "warn-text" : null }, price.dated, price.old && [" ", t("(old)")]) : DASH,
+    price.source === null ? t("unknown") : price.current ? ts(price.source) : t("{source}, not now", { source: ts(price.source) })]);
+  return card(t("Prices"), [h("p", { class: "muted small" }, t("Dollars per million tokens. What a call has cost was stored when it was made and does not change with these.")),
+    rows.length ? table({ caption: t("Prices"), className: "wide-grid", columns, rows }) : empty(t("No model was called in this period."))]);
 }

@@ -1,14 +1,14 @@
 /** Parts of answers that may not be in their chat, or never will be, and what an operator can do about it. */
 import { outcome, sure } from "./acting.js";
 import { ask, keepFresh } from "./net.js";
-import { DASH, card, empty, h, kpi, liveMark, number, personOf, problem, repaintTimes, show, skeleton, table, time } from "./parts.js";
+import { DASH, card, empty, h, kpi, liveMark, number, personOf, problem, repaintTimes, show, skeleton, t, table, time, tn, ts } from "./parts.js";
 
-const WORDS = { uncertain: "Uncertain", dead: "Never arrived" };
-const HINTS = { uncertain: "may be in the chat, or not", dead: "refused, and not tried again" };
+const WORDS = { uncertain: t("Uncertain"), dead: t("Never arrived") };
+const HINTS = { uncertain: t("may be in the chat, or not"), dead: t("refused, and not tried again") };
 
 /** @param {any} page */
 export function deliveriesPage({ root, go, entitle, signal, say, me }) {
-  entitle("Deliveries");
+  entitle(t("Deliveries"));
   const params = new URLSearchParams(location.search);
   const acts = me.role !== "viewer";
   const strip = h("dl", { class: "kpis three" });
@@ -27,14 +27,17 @@ export function deliveriesPage({ root, go, entitle, signal, say, me }) {
 
   /** @param {"arrived" | "send-again"} verb @param {any} part */
   async function act(verb, part) {
-    const which = `turn ${part.turn}, part ${part.part + 1}`;
+    const which = { turn: part.turn, part: part.part + 1 };
     const question = verb === "arrived"
-      ? { title: "Mark as arrived?", words: [`You have seen ${which} in the chat. Nothing is sent.`], yes: "It arrived" }
-      : { title: "Send again?", words: [`The bot sends ${which} once more.`, part.state === "uncertain" ? "If it did arrive, the person reads it twice." : "It was refused before, and may be refused again.", "It comes below what was said since."], yes: "Send again" };
+      ? { title: t("Mark as arrived?"), words: [t("You have seen turn {turn}, part {part} in the chat. Nothing is sent.", which)], yes: t("It arrived") }
+      : { title: t("Send again?"), words: [t("The bot sends turn {turn}, part {part} once more.", which), part.state === "uncertain" ? t("If it did arrive, the person reads it twice.") : t("It was refused before, and may be refused again."), t("It comes below what was said since.")], yes: t("Send again") };
     if (!await sure(question)) return;
     try {
       const done = await ask(`/deliveries/${verb}`, { method: "POST", body: { parts: [{ session: part.session, turn: part.turn, part: part.part }] } });
-      show(told, outcome(done, verb === "arrived" ? "marked as arrived" : "on its way", "part", "parts"));
+      show(told, outcome(done, {
+        changed: (count) => verb === "arrived" ? tn("{count} part marked as arrived.", "{count} parts marked as arrived.", count) : tn("{count} part on its way.", "{count} parts on their way.", count),
+        none: t("No part was changed."), left: (count) => tn("{count} part left: do it again for the next.", "{count} parts left: do it again for the next.", count),
+      }));
       told.hidden = false;
       shown = "";
       await load(true);
@@ -48,14 +51,14 @@ export function deliveriesPage({ root, go, entitle, signal, say, me }) {
     if (next === shown) return repaintTimes(root);
     shown = next;
     show(strip, Object.entries(WORDS).map(([state, words]) => kpi(words, h("span", { class: page.states[state] ? "crit-text" : null }, number(page.states[state])), HINTS[/** @type {keyof typeof HINTS} */ (state)])),
-      kpi("On their way", number(page.on_their_way), page.oldest ? h("span", null, "oldest ", time(page.oldest)) : "nothing waits"));
+      kpi(t("On their way"), number(page.on_their_way), page.oldest ? h("span", null, t("oldest {time}", { time: time(page.oldest) })) : t("nothing waits")));
     show(body, partsCard(page, params, change, acts ? act : null));
-    if (!refresh) say(`${page.deliveries.length} deliveries`);
+    if (!refresh) say(tn("{count} delivery", "{count} deliveries", page.deliveries.length));
   }
 
   /** @param {any} error */
   const failed = (error) => { if (!signal.aborted) { shown = ""; show(body, problem(error, () => load().catch(failed))); } };
-  show(root, h("div", { class: "page-head" }, h("div", null, h("h1", null, "Deliveries"), h("p", { class: "facts" }, mark.node, h("span", null, "Answers on their way to Telegram. On the web nothing can be lost: screens read what is stored.")))), strip, h("div", { class: "stack" }, told, body));
+  show(root, h("div", { class: "page-head" }, h("div", null, h("h1", null, t("Deliveries")), h("p", { class: "facts" }, mark.node, h("span", null, t("Answers on their way to Telegram. On the web nothing can be lost: screens read what is stored."))))), strip, h("div", { class: "stack" }, told, body));
   load().catch(failed);
   keepFresh(() => load(true), mark.tell, signal, undefined, ["deliveries"]);
 }
@@ -64,26 +67,26 @@ export function deliveriesPage({ root, go, entitle, signal, say, me }) {
 function partsCard(page, params, change, act) {
   const chosen = params.get("state") ?? "";
   const session = params.get("session");
-  const columns = [{ label: "Answer" }, { label: "State" }, { label: "Session" }, { label: "Bot" }, { label: "When" }, { label: "Attempt", num: true }, { label: "Reason" }, ...(act ? [{ label: "Do", num: true }] : [])];
-  const filter = h("div", { class: "work-filters" }, h("div", { class: "segments", role: "group", "aria-label": "State" }, [["", "All"], ...Object.entries(WORDS)].map(([state, words]) =>
+  const columns = [{ label: t("Answer") }, { label: t("State") }, { label: t("Session") }, { label: t("Bot") }, { label: t("When") }, { label: t("Attempt"), num: true }, { label: t("Reason") }, ...(act ? [{ label: t("Do"), num: true }] : [])];
+  const filter = h("div", { class: "work-filters" }, h("div", { class: "segments", role: "group", "aria-label": t("State") }, [["", t("All")], ...Object.entries(WORDS)].map(([state, words]) =>
     h("button", { type: "button", "aria-pressed": String(chosen === state), onclick: () => change({ state }) }, words))),
-    session && h("span", { class: "chip" }, `Session ${session.slice(0, 8)}`, h("button", { type: "button", class: "line", "aria-label": "All sessions", onclick: () => change({ session: "" }) }, "×")));
-  const content = page.deliveries.length ? table({ caption: "Deliveries", className: "wide-grid work-grid", columns, rows: page.deliveries.map((/** @type {any} */ part) => cells(part, act)) })
-    : empty(chosen || session ? "No delivery fits these filters." : "Everything arrived.");
-  return card("In doubt", [filter, content, h("div", { class: "pager" }, params.get("cursor") && h("button", { type: "button", class: "line", onclick: () => change({}) }, "Newest"),
-    page.next && h("button", { type: "button", class: "line", onclick: () => change({ cursor: page.next }) }, "Older"))]);
+    session && h("span", { class: "chip" }, t("Session {id}", { id: session.slice(0, 8) }), h("button", { type: "button", class: "line", "aria-label": t("All sessions"), onclick: () => change({ session: "" }) }, "×")));
+  const content = page.deliveries.length ? table({ caption: t("Deliveries"), className: "wide-grid work-grid", columns, rows: page.deliveries.map((/** @type {any} */ part) => cells(part, act)) })
+    : empty(chosen || session ? t("No delivery fits these filters.") : t("Everything arrived."));
+  return card(t("In doubt"), [filter, content, h("div", { class: "pager" }, params.get("cursor") && h("button", { type: "button", class: "line", onclick: () => change({}) }, t("Newest")),
+    page.next && h("button", { type: "button", class: "line", onclick: () => change({ cursor: page.next }) }, t("Older")))]);
 }
 
 /** @param {any} part @param {((verb: "arrived" | "send-again", part: any) => void) | null} act */
 function cells(part, act) {
-  const name = `turn ${part.turn}, part ${part.part + 1}`;
+  const name = t("turn {turn}, part {part}", { turn: part.turn, part: part.part + 1 });
   const doing = act && h("span", { class: "act" },
-    h("button", { type: "button", class: "line", "aria-label": `Arrived: ${name}`, onclick: () => act("arrived", part) }, "Arrived"),
-    part.can_send && h("button", { type: "button", class: "line", "aria-label": `Send again: ${name}`, onclick: () => act("send-again", part) }, "Send again"));
-  return [h("span", null, `turn ${part.turn}`, h("span", { class: "muted" }, ` part ${part.part + 1} of ${part.parts}`)),
+    h("button", { type: "button", class: "line", "aria-label": t("Arrived: {name}", { name }), onclick: () => act("arrived", part) }, t("Arrived")),
+    part.can_send && h("button", { type: "button", class: "line", "aria-label": t("Send again: {name}", { name }), onclick: () => act("send-again", part) }, t("Send again")));
+  return [h("span", null, t("turn {turn}", { turn: part.turn }), h("span", { class: "muted" }, " ", t("part {part} of {parts}", { part: part.part + 1, parts: part.parts }))),
     h("span", { class: "state problem" }, WORDS[/** @type {keyof typeof WORDS} */ (part.state)] ?? part.state),
     h("a", { class: "row-link", href: `/dashboard/sessions/${part.session}`, dir: "auto" }, personOf(part)),
     part.bot ? `@${part.bot}` : DASH, time(part.at), number(part.attempt),
-    h("span", { class: "error-text" }, part.error ?? DASH, part.told && h("span", { class: "block muted" }, "The person was told, and has a button that brings it"), part.unreachable_since && h("span", { class: "block muted" }, "The chat cannot be reached since ", time(part.unreachable_since))),
+    h("span", { class: "error-text" }, part.error ? ts(part.error) : DASH, part.told && h("span", { class: "block muted" }, t("The person was told, and has a button that brings it")), part.unreachable_since && h("span", { class: "block muted" }, t("The chat cannot be reached since {time}", { time: time(part.unreachable_since) }))),
     ...(act ? [doing] : [])];
 }

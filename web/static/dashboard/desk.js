@@ -1,9 +1,10 @@
 /** The operator's part of a session: who has it, take it or give it back, and write in it. */
 import { follow } from "./live.js";
 import { ask } from "./net.js";
-import { h, number, problem, set, show, time } from "./parts.js";
-import { ASKERS } from "./waiting.js";
+import { h, number, problem, set, show, t, time } from "./parts.js";
 
+/** Who asked for a human, and when. @type {Record<string, (time: any) => any>} */
+const ASKED = { person: (time) => t("asked for by the person {time}", { time }), assistant: (time) => t("asked for by the assistant {time}", { time }) };
 const MOST = 8000;
 const AGAIN_SECONDS = 3;
 /** Who writes says so this often, and is shown to write this long. */
@@ -17,9 +18,9 @@ const isMine = (held) => held?.state === "human" && held.mine;
  * @param {{id: string, me: any, say: (words: string) => void, signal: AbortSignal, reload: () => Promise<any>, taken: () => void}} of
  */
 export function operatorDesk({ id, me, say, signal, reload, taken }) {
-  const line = h("div", { class: "desk-line", role: "group", "aria-label": "Who has this conversation", tabindex: -1 });
+  const line = h("div", { class: "desk-line", role: "group", "aria-label": t("Who has this conversation"), tabindex: -1 });
   const note = h("div");
-  const bar = h("section", { class: "card desk", "aria-label": "Conversation" }, line, note);
+  const bar = h("section", { class: "card desk", "aria-label": t("Conversation") }, line, note);
   const composer = replies({ id, me, say, signal, reload });
   const types = h("p", { class: "muted small types", role: "status" });
   let drawn = "";
@@ -32,7 +33,7 @@ export function operatorDesk({ id, me, say, signal, reload, taken }) {
       if (session !== id) return;
       clearTimeout(writes);
       writes = setTimeout(() => show(types), TYPES_MS);
-      if (!types.textContent) show(types, "The person is writing…");
+      if (!types.textContent) show(types, t("The person is writing…"));
     },
   }, signal);
 
@@ -42,7 +43,7 @@ export function operatorDesk({ id, me, say, signal, reload, taken }) {
     show(note);
     try {
       await ask(`/sessions/${id}/handover`, { method: "POST", body: { action }, signal });
-      say(action === "take" ? "The conversation is yours." : "The assistant answers here again.");
+      say(action === "take" ? t("The conversation is yours.") : t("The assistant answers here again."));
       await reload();
       if (action === "take") taken(); else line.focus();
     } catch (error) {
@@ -61,18 +62,18 @@ export function operatorDesk({ id, me, say, signal, reload, taken }) {
 
   /** @param {any} held */
   function sentence(held) {
-    if (!held) return h("p", null, h("span", { class: "state" }, "The assistant answers here."));
-    const asked = held.asked_by !== "operator" && h("span", { class: "muted" }, `asked for by ${ASKERS[/** @type {keyof typeof ASKERS} */ (held.asked_by)]} `, time(held.asked_at));
-    if (held.state === "waiting") return h("p", null, h("span", { class: "state waiting" }, "Waits for a human"), asked);
-    return h("p", null, h("span", { class: "state answering" }, held.mine ? "You have this conversation" : `${held.operator || "An operator"} has this conversation`),
-      h("span", { class: "muted" }, "since ", time(held.taken_at)), asked, held.waits_since && h("span", { class: "warn-text" }, "a word is awaited since ", time(held.waits_since)));
+    if (!held) return h("p", null, h("span", { class: "state" }, t("The assistant answers here.")));
+    const asked = held.asked_by !== "operator" && h("span", { class: "muted" }, ASKED[/** @type {keyof typeof ASKED} */ (held.asked_by)]?.(time(held.asked_at)));
+    if (held.state === "waiting") return h("p", null, h("span", { class: "state waiting" }, t("Waits for a human")), asked);
+    return h("p", null, h("span", { class: "state answering" }, held.mine ? t("You have this conversation") : held.operator ? t("{operator} has this conversation", { operator: held.operator }) : t("An operator has this conversation")),
+      h("span", { class: "muted" }, t("since {time}", { time: time(held.taken_at) })), asked, held.waits_since && h("span", { class: "warn-text" }, t("a word is awaited since {time}", { time: time(held.waits_since) })));
   }
 
   /** @param {any} held */
   function actions(held) {
     const returns = held?.mine || (held?.state === "waiting" && me.role !== "viewer") || (held && me.role === "admin");
-    return h("div", { class: "actions" }, me.can_take && held?.state !== "human" && button("Take", "take", held?.state === "waiting"),
-      returns && button("Give back to the assistant", "return"));
+    return h("div", { class: "actions" }, me.can_take && held?.state !== "human" && button(t("Take"), "take", held?.state === "waiting"),
+      returns && button(t("Give back to the assistant"), "return"));
   }
 
   /** @param {any} session */
@@ -88,7 +89,7 @@ export function operatorDesk({ id, me, say, signal, reload, taken }) {
     const act = /** @type {any} */ (document.activeElement)?.dataset?.act;
     const inside = line.contains(document.activeElement);
     drawn = next;
-    show(line, h("div", { class: "desk-words" }, sentence(held), held?.reason && h("p", { class: "reason-words", dir: "auto" }, `“${held.reason}”`)), actions(held));
+    show(line, h("div", { class: "desk-words" }, sentence(held), held?.reason && h("p", { class: "reason-words", dir: "auto" }, h("q", null, held.reason))), actions(held));
     if (inside) (line.querySelector(`button[data-act=${act}]`) ?? line).focus({ preventScroll: true });
   }
 
@@ -112,11 +113,11 @@ function replies({ id, me, say, signal, reload }) {
   const draft = { text: "", cid: "", ...store.read() };
   const note = h("div", { class: "desk-note", id: "reply-note", role: "status" });
   const input = h("textarea", { id: "reply", rows: 3, "aria-describedby": "reply-note reply-hint", autocomplete: "off", oninput: changed, onkeydown: key });
-  const send = h("button", { type: "submit", class: "solid" }, "Send");
-  const cancel = h("button", { type: "button", class: "line", hidden: true, onclick: () => { sending?.abort(); } }, "Cancel");
-  const node = h("form", { class: "reply", "aria-label": "Reply", hidden: true, onsubmit: (/** @type {Event} */ event) => { event.preventDefault(); submit(); } },
-    h("label", null, h("span", null, "Your reply"), input), note,
-    h("div", { class: "actions" }, h("span", { class: "muted small", id: "reply-hint" }, `Goes out as ${me.display_name || "Support"}`), cancel, send));
+  const send = h("button", { type: "submit", class: "solid" }, t("Send"));
+  const cancel = h("button", { type: "button", class: "line", hidden: true, onclick: () => { sending?.abort(); } }, t("Cancel"));
+  const node = h("form", { class: "reply", "aria-label": t("Reply"), hidden: true, onsubmit: (/** @type {Event} */ event) => { event.preventDefault(); submit(); } },
+    h("label", null, h("span", null, t("Your reply")), input), note,
+    h("div", { class: "actions" }, h("span", { class: "muted small", id: "reply-hint" }, t("Goes out as {name}", { name: me.display_name || "Support" })), cancel, send));
   /** @type {AbortController | null} */
   let sending = null;
   let mine = false;
@@ -145,7 +146,7 @@ function replies({ id, me, say, signal, reload }) {
     const long = count > MOST;
     set(input, { "aria-invalid": long ? "true" : null });
     set(send, { "aria-disabled": long || !mine || !input.value.trim() || sending ? "true" : null });
-    if (!sending) show(note, long ? `${number(count)} of ${number(MOST)} characters: please shorten it.` : !mine && draft.text ? "This conversation is not yours now. Your words are kept: take it to send them." : "");
+    if (!sending) show(note, long ? t("{number} of {most} characters: please shorten it.", { number: count, most: MOST }) : !mine && draft.text ? t("This conversation is not yours now. Your words are kept: take it to send them.") : "");
   }
 
   /** @param {KeyboardEvent} event */
@@ -169,11 +170,11 @@ function replies({ id, me, say, signal, reload }) {
       store.write(draft);
       sending = null;
       judge();
-      say("Sent.");
+      say(t("Sent."));
     } catch (error) {
       sending = null;
       judge();
-      if (!signal.aborted) show(note, mineAlone.signal.aborted ? "Not sent again; an attempt before may have arrived." : problem(error));
+      if (!signal.aborted) show(note, mineAlone.signal.aborted ? t("Not sent again; an attempt before may have arrived.") : problem(error));
     }
     if (document.activeElement === cancel) input.focus();
     set(input, { readonly: null });
@@ -191,7 +192,7 @@ function replies({ id, me, say, signal, reload }) {
         const waits = failure.code === "answer_runs";
         if (signal.aborted || !(waits || AWAY.has(failure.status))) throw error;
         set(cancel, { hidden: false });
-        show(note, waits ? "The assistant is still answering. Your reply goes out right after." : "The server cannot be reached just now. Your reply is kept and sent when it is back.");
+        show(note, waits ? t("The assistant is still answering. Your reply goes out right after.") : t("The server cannot be reached just now. Your reply is kept and sent when it is back."));
         await pause(failure.after || AGAIN_SECONDS, signal);
       }
     }

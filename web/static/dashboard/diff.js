@@ -1,9 +1,9 @@
 /** What a summary changed against the one before it, and what of the facts to keep it does not say. */
 import { ask } from "./net.js";
-import { empty, h, number, problem, show, skeleton } from "./parts.js";
+import { empty, h, problem, show, skeleton, t, tn, ts } from "./parts.js";
 
 const MARKS = { added: "+", removed: "−", same: "" };
-const CHANGES = { added: "new", changed: "changed", closed: "closed", lost: "gone without a reason" };
+const CHANGES = { added: t("new"), changed: t("changed"), closed: t("closed"), lost: t("gone without a reason") };
 const SAME_SHOWN = 2;
 const NEW_SHOWN = 8;
 
@@ -14,11 +14,11 @@ function linesOf(lines) {
     let end = at;
     while (end < lines.length && lines[end].change === "same") end++;
     if (end - at > SAME_SHOWN) {
-      nodes.push(h("li", { class: "same" }, h("details", null, h("summary", null, `${number(end - at)} sentences as before`), lines.slice(at, end).map((line) => h("p", { dir: "auto" }, line.text)))));
+      nodes.push(h("li", { class: "same" }, h("details", null, h("summary", null, tn("{count} sentence as before", "{count} sentences as before", end - at)), lines.slice(at, end).map((line) => h("p", { dir: "auto" }, line.text)))));
       at = end;
     } else {
       const line = lines[at++];
-      const words = { added: "added: ", removed: "removed: ", same: "" }[/** @type {"added" | "removed" | "same"} */ (line.change)];
+      const words = { added: [t("added:"), " "], removed: [t("removed:"), " "], same: "" }[/** @type {"added" | "removed" | "same"} */ (line.change)];
       nodes.push(h("li", { class: line.change }, h("span", { class: "sign", "aria-hidden": "true" }, MARKS[/** @type {keyof typeof MARKS} */ (line.change)]), h("span", { class: "unseen" }, words),
         h(line.change === "added" ? "ins" : line.change === "removed" ? "del" : "span", { dir: "auto" }, line.text)));
     }
@@ -27,7 +27,7 @@ function linesOf(lines) {
 }
 
 /** @param {any} item */
-const itemNode = (item) => h("li", { class: item.change }, h("span", { class: "badge" }, CHANGES[/** @type {keyof typeof CHANGES} */ (item.change)]), h("span", { class: "badge" }, item.kind),
+const itemNode = (item) => h("li", { class: item.change }, h("span", { class: "badge" }, CHANGES[/** @type {keyof typeof CHANGES} */ (item.change)]), h("span", { class: "badge" }, ts(item.kind)),
   item.former && [h("del", { dir: "auto" }, item.former), " "], h(item.change === "closed" || item.change === "lost" ? "del" : "span", { dir: "auto" }, item.text), item.reason && h("span", { class: "muted" }, ` · ${item.reason}`));
 
 /** What left or changed is seen at once, a long list of what is new is folded. @param {any} diff */
@@ -35,24 +35,24 @@ function itemsOf({ items }) {
   const fresh = items.filter((/** @type {any} */ item) => item.change === "added");
   const other = items.filter((/** @type {any} */ item) => item.change !== "added");
   const list = (/** @type {any[]} */ some) => some.length > 0 && h("ul", { class: "notes" }, some.map(itemNode));
-  return [list(other), fresh.length > NEW_SHOWN ? h("details", null, h("summary", null, `${number(fresh.length)} items are new`), list(fresh)) : list(fresh)];
+  return [list(other), fresh.length > NEW_SHOWN ? h("details", null, h("summary", null, tn("{count} item is new", "{count} items are new", fresh.length)), list(fresh)) : list(fresh)];
 }
 
 /** @param {string} label @param {any[]} facts */
 function missing(label, facts) {
-  return facts.map((fact) => h("li", { class: "missing" }, h("span", { class: "badge" }, label), h("mark", { dir: "auto" }, fact.text), fact.turn && h("span", { class: "muted" }, ` turn ${number(fact.turn)}`)));
+  return facts.map((fact) => h("li", { class: "missing" }, h("span", { class: "badge" }, label), h("mark", { dir: "auto" }, fact.text), fact.turn && h("span", { class: "muted" }, " ", t("turn {turn}", { turn: fact.turn }))));
 }
 
 /** @param {any} diff */
 function told(diff) {
-  const lost = [...missing("pinned", diff.pins.filter((/** @type {any} */ pin) => !pin.said)), ...missing("note", diff.notes.filter((/** @type {any} */ note) => !note.said)), ...missing("ledger", diff.unsaid)];
+  const lost = [...missing(t("pinned"), diff.pins.filter((/** @type {any} */ pin) => !pin.said)), ...missing(t("note"), diff.notes.filter((/** @type {any} */ note) => !note.said)), ...missing(t("ledger"), diff.unsaid)];
   const facts = diff.pins.length + diff.notes.length + diff.unsaid.length;
   return [
-    h("h3", null, "Facts that the summary does not say"),
-    lost.length ? [h("ul", { class: "notes" }, lost), h("p", { class: "small muted" }, "Pinned messages stay word for word beside the summary, notes in memory, and items of the ledger in its record: they are not lost, only not in this text.")]
-      : h("p", { class: "muted" }, facts ? "It says all of them." : "There were none to keep."),
-    h("h3", null, "Record"), itemsOf(diff), h("p", { class: "muted" }, `${number(diff.kept)} ${diff.kept === 1 ? "item stands" : "items stand"} as before.`),
-    h("h3", null, "Words, against the summary before"), !diff.former ? h("p", { class: "muted" }, "There was none before: all of it is new.") : diff.lines.length ? linesOf(diff.lines) : empty("This summary has no words."),
+    h("h3", null, t("Facts that the summary does not say")),
+    lost.length ? [h("ul", { class: "notes" }, lost), h("p", { class: "small muted" }, t("Pinned messages stay word for word beside the summary, notes in memory, and items of the ledger in its record: they are not lost, only not in this text."))]
+      : h("p", { class: "muted" }, facts ? t("It says all of them.") : t("There were none to keep.")),
+    h("h3", null, t("Record")), itemsOf(diff), h("p", { class: "muted" }, tn("{count} item stands as before.", "{count} items stand as before.", diff.kept)),
+    h("h3", null, t("Words, against the summary before")), !diff.former ? h("p", { class: "muted" }, t("There was none before: all of it is new.")) : diff.lines.length ? linesOf(diff.lines) : empty(t("This summary has no words.")),
   ];
 }
 

@@ -1,5 +1,5 @@
 /** What forms share: checks while somebody types, problems as a list, and both versions when somebody was faster. */
-import { card, empty, h } from "./parts.js";
+import { card, empty, h, t, ts } from "./parts.js";
 
 /** Runs a check when nobody has typed for a moment; a slower answer never covers a newer one.
  * @param {HTMLElement} place @param {() => Promise<void>} check @param {AbortSignal} signal */
@@ -14,16 +14,16 @@ export function watchTyping(place, check, signal) {
 
 /** @param {string[]} problems @param {string[]} [remarks] */
 export function problemList(problems, remarks = []) {
-  if (!problems.length && !remarks.length) return h("p", { class: "done small" }, "This can be used.");
-  return [problems.length > 0 && h("ul", { class: "findings crit-text", "aria-label": "Problems" }, problems.map((one) => h("li", { dir: "auto" }, one))),
-    remarks.length > 0 && h("ul", { class: "findings warn-text", "aria-label": "Remarks" }, remarks.map((one) => h("li", { dir: "auto" }, one)))];
+  if (!problems.length && !remarks.length) return h("p", { class: "done small" }, t("This can be used."));
+  return [problems.length > 0 && h("ul", { class: "findings crit-text", "aria-label": t("Problems") }, problems.map((one) => h("li", { dir: "auto" }, ts(one)))),
+    remarks.length > 0 && h("ul", { class: "findings warn-text", "aria-label": t("Remarks") }, remarks.map((one) => h("li", { dir: "auto" }, ts(one))))];
 }
 
 /** @param {any} theirs @param {any} yours @param {() => void} takeTheirs @param {() => void} keepMine */
 export function conflict(theirs, yours, takeTheirs, keepMine) {
   const both = [...new Set([...Object.keys(theirs), ...Object.keys(yours)])].filter((key) => JSON.stringify(theirs[key]) !== JSON.stringify(yours[key]));
   const lines = (/** @type {any} */ of) => h("pre", { class: "config", tabindex: 0 }, both.map((key) => `${key}: ${JSON.stringify(of[key] ?? null, null, 2)}`).join("\n"));
-  if (!both.length) return empty("Both versions say the same.", h("button", { type: "button", class: "line", onclick: takeTheirs }, "Go on from theirs"));
-  return h("div", { class: "two-versions" }, card("As it stands now", [lines(theirs)]), card("What you typed", [lines(yours)]),
-    h("p", { class: "actions" }, h("button", { type: "button", class: "line", onclick: takeTheirs }, "Take theirs"), h("button", { type: "button", class: "line", onclick: keepMine }, "Go on with mine")));
+  if (!both.length) return empty(t("Both versions say the same."), h("button", { type: "button", class: "line", onclick: takeTheirs }, t("Go on from theirs")));
+  return h("div", { class: "two-versions" }, card(t("As it stands now"), [lines(theirs)]), card(t("What you typed"), [lines(yours)]),
+    h("p", { class: "actions" }, h("button", { type: "button", class: "line", onclick: takeTheirs }, t("Take theirs")), h("button", { type: "button", class: "line", onclick: keepMine }, t("Go on with mine"))));
 }

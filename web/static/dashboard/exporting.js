@@ -1,11 +1,11 @@
 /** A conversation as a file: which form, chosen from a small menu. */
-import { h } from "./parts.js";
+import { h, t } from "./parts.js";
 
-const FORMS = [["json", "JSON", "everything, for programs"], ["md", "Markdown", "what was said, to read"]];
+const FORMS = [["json", "JSON", t("everything, for programs")], ["md", "Markdown", t("what was said, to read")]];
 
 /** @param {string} id @param {AbortSignal} signal */
 export function exportMenu(id, signal) {
-  const button = h("summary", { class: "button line" }, "Export");
+  const button = h("summary", { class: "button line" }, t("Export"));
   const close = () => { menu.open = false; };
   const menu = /** @type {HTMLDetailsElement} */ (h("details", { class: "choices", onkeydown: (/** @type {KeyboardEvent} */ event) => {
     if (event.key === "Escape" && menu.open) { close(); button.focus(); }

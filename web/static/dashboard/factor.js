@@ -1,7 +1,7 @@
 /** The operator's second factor: set up by a key and a first code, taken away by a code. */
 import { ask } from "./net.js";
 import { svg } from "../shared/h.js";
-import { h, problem, show, skeleton, time } from "./parts.js";
+import { h, problem, show, skeleton, t, time, tn } from "./parts.js";
 
 /** @param {(words: string) => void} say @param {AbortSignal} signal @param {() => void} changed other logins may have ended */
 export function secondFactor(say, signal, changed) {
@@ -23,36 +23,36 @@ export function secondFactor(say, signal, changed) {
   const again = () => { load().catch(failed); };
 
   function off() {
-    return [h("p", { class: "muted" }, "Besides the password, a login can ask for a code of an app on your telephone."),
-      h("button", { type: "button", class: "line", onclick: send("/me/second-factor", null, (begun) => show(place, ...begins(begun))) }, "Set up a second factor")];
+    return [h("p", { class: "muted" }, t("Besides the password, a login can ask for a code of an app on your telephone.")),
+      h("button", { type: "button", class: "line", onclick: send("/me/second-factor", null, (begun) => show(place, ...begins(begun))) }, t("Set up a second factor"))];
   }
 
   /** @param {any} begun */
   function begins(begun) {
-    const code = codeField("Code that the app shows");
-    return [h("div", { class: "once" }, h("p", null, begun.picture ? "Let your authenticator app look at this, or type the key into it:" : "Add an account in your authenticator app, by this key:"),
+    const code = codeField(t("Code that the app shows"));
+    return [h("div", { class: "once" }, h("p", null, begun.picture ? t("Let your authenticator app look at this, or type the key into it:") : t("Add an account in your authenticator app, by this key:")),
       begun.picture && drawn(begun.picture), h("code", null, begun.key),
-      h("a", { href: begun.address }, "Open an app on this device")),
+      h("a", { href: begun.address }, t("Open an app on this device"))),
     h("form", { class: "narrow", onsubmit: send("/me/second-factor/confirm", () => ({ code: code.value }), (made) => {
       show(place, ...recovery(made.codes));
-      say("The second factor is on.");
+      say(t("The second factor is on."));
       changed();
-    }) }, code.label, h("button", { type: "submit", class: "solid" }, "Switch it on"))];
+    }) }, code.label, h("button", { type: "submit", class: "solid" }, t("Switch it on")))];
   }
 
   /** @param {string[]} codes */
   function recovery(codes) {
-    return [h("p", null, "The second factor is on; other logins of yours have ended. Write down these codes: each opens once, when the telephone is not at hand. They are not shown again."),
-      h("ul", { class: "codes", "aria-label": "Recovery codes" }, codes.map((one) => h("li", null, h("code", null, one)))),
-      h("button", { type: "button", class: "line", onclick: again }, "I have them")];
+    return [h("p", null, t("The second factor is on; other logins of yours have ended. Write down these codes: each opens once, when the telephone is not at hand. They are not shown again.")),
+      h("ul", { class: "codes", "aria-label": t("Recovery codes") }, codes.map((one) => h("li", null, h("code", null, one)))),
+      h("button", { type: "button", class: "line", onclick: again }, t("I have them"))];
   }
 
   /** @param {any} found */
   function on(found) {
-    const code = codeField("Code of the app, or a recovery code");
-    return [h("p", null, "On since ", time(found.since), `, with ${found.codes_left} recovery ${found.codes_left === 1 ? "code" : "codes"} left.`),
-      h("form", { class: "narrow", onsubmit: send("/me/second-factor/remove", () => ({ code: code.value }), () => { say("The second factor is off."); again(); }) },
-        code.label, h("button", { type: "submit", class: "line danger" }, "Take it away"))];
+    const code = codeField(t("Code of the app, or a recovery code"));
+    return [h("p", null, tn("On since {time}, with {count} recovery code left.", "On since {time}, with {count} recovery codes left.", found.codes_left, { time: time(found.since) })),
+      h("form", { class: "narrow", onsubmit: send("/me/second-factor/remove", () => ({ code: code.value }), () => { say(t("The second factor is off.")); again(); }) },
+        code.label, h("button", { type: "submit", class: "line danger" }, t("Take it away")))];
   }
 
   again();
@@ -60,7 +60,7 @@ export function secondFactor(say, signal, changed) {
 }
 
 /** Dark on white in every theme, with the quiet border that cameras need. @param {{size: number, path: string}} picture */
-const drawn = ({ size, path }) => svg("svg", { class: "qr", viewBox: `-4 -4 ${size + 8} ${size + 8}`, role: "img", "aria-label": "The key as a picture for the app's camera", "shape-rendering": "crispEdges" },
+const drawn = ({ size, path }) => svg("svg", { class: "qr", viewBox: `-4 -4 ${size + 8} ${size + 8}`, role: "img", "aria-label": t("The key as a picture for the app's camera"), "shape-rendering": "crispEdges" },
   svg("rect", { x: -4, y: -4, width: size + 8, height: size + 8, fill: "#fff" }), svg("path", { d: path, fill: "#000" }));
 
 /** @param {string} label */

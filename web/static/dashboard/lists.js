@@ -1,18 +1,18 @@
 /** A page that is a list: searched, filtered and paged with all of it in the address. */
 import { ask, keepFresh } from "./net.js";
-import { empty, h, keepFocus, liveMark, problem, repaintTimes, show, skeleton } from "./parts.js";
+import { empty, h, keepFocus, liveMark, problem, repaintTimes, show, skeleton, t } from "./parts.js";
 
 /**
  * For admins: a name becomes a thing of its own, and its page opens.
- * @param {any} page @param {string} noun @param {string} api @param {string} path where its page is
+ * @param {any} page @param {string[]} words for what is new, and for making it @param {string} api @param {string} path where its page is
  */
-export function maker({ me, go, signal }, noun, api, path) {
+export function maker({ me, go, signal }, [fresh, make], api, path) {
   if (me.role !== "admin") return null;
   const note = h("div", { role: "status" });
-  const name = h("input", { name: "name", required: true, maxlength: 40, pattern: "[a-z0-9][a-z0-9_\\-]*", title: "a-z, 0-9, _ and -, no mark first", autocomplete: "off", autocapitalize: "none", spellcheck: "false" });
-  const button = h("button", { type: "submit", class: "solid" }, `Make the ${noun}`);
+  const name = h("input", { name: "name", required: true, maxlength: 40, pattern: "[a-z0-9][a-z0-9_\\-]*", title: t("a-z, 0-9, _ and -, no mark first"), autocomplete: "off", autocapitalize: "none", spellcheck: "false" });
+  const button = h("button", { type: "submit", class: "solid" }, make);
   /** @param {Event} event */
-  async function make(event) {
+  async function submit(event) {
     event.preventDefault();
     button.disabled = true;
     show(note);
@@ -22,13 +22,13 @@ export function maker({ me, go, signal }, noun, api, path) {
     } catch (error) { if (!signal.aborted) show(note, problem(error)); }
     button.disabled = false;
   }
-  return h("details", { class: "card maker" }, h("summary", null, `New ${noun}`), h("form", { class: "filters", onsubmit: make }, h("label", null, h("span", null, "Name"), name), button), note);
+  return h("details", { class: "card maker" }, h("summary", null, fresh), h("form", { class: "filters", onsubmit: submit }, h("label", null, h("span", null, t("Name")), name), button), note);
 }
 
 /**
  * @param {any} page
  * @param {{title: string, path: string, api: string, search?: string, names: string[], filters: [string, string, any[]][], above?: any, aside?: any,
- *   draw: (answer: any, params: URLSearchParams, change: (changes: Record<string, string>) => void) => any, count: (answer: any) => number, noun: string, nothing: () => any}} how
+ *   draw: (answer: any, params: URLSearchParams, change: (changes: Record<string, string>) => void) => any, count: (answer: any) => number, told: (count: number) => string, nothing: () => any}} how
  */
 export function listPage({ root, say, go, signal }, how) {
   const params = new URLSearchParams(location.search);
@@ -60,26 +60,26 @@ export function listPage({ root, say, go, signal }, how) {
     if (refresh && next === shown) return repaintTimes(body);
     shown = next;
     keepFocus(body, () => show(body, how.draw(answer, params, change), !how.count(answer) && none(), pager(answer)));
-    if (!refresh) say(`${how.count(answer)} ${how.noun}`);
+    if (!refresh) say(how.told(how.count(answer)));
   }
 
   const filtered = () => how.names.some((name) => name !== "cursor" && params.get(name));
   function none() {
-    if (params.get("cursor")) return empty("Nothing more.");
-    return filtered() ? empty(`No ${how.noun} match.`, h("button", { type: "button", class: "line", onclick: () => { for (const name of how.names) params.delete(name); for (const field of bar.elements) /** @type {any} */ (field).value = ""; change({}); } }, "Clear the filters")) : how.nothing();
+    if (params.get("cursor")) return empty(t("Nothing more."));
+    return filtered() ? empty(t("Nothing matches."), h("button", { type: "button", class: "line", onclick: () => { for (const name of how.names) params.delete(name); for (const field of bar.elements) /** @type {any} */ (field).value = ""; change({}); } }, t("Clear the filters"))) : how.nothing();
   }
 
   /** @param {any} answer */
   const pager = (answer) => (params.get("cursor") || answer.next) && h("div", { class: "pager" },
-    params.get("cursor") && h("button", { type: "button", class: "line", onclick: () => change({}) }, "First page"),
-    answer.next && h("button", { type: "button", class: "line", onclick: () => { change({ cursor: answer.next }); scrollTo(0, 0); } }, "Next page"));
+    params.get("cursor") && h("button", { type: "button", class: "line", onclick: () => change({}) }, t("First page")),
+    answer.next && h("button", { type: "button", class: "line", onclick: () => { change({ cursor: answer.next }); scrollTo(0, 0); } }, t("Next page")));
 
   /** @param {any} error */
   function failed(error) {
     if (!signal.aborted) { body.removeAttribute("aria-busy"); shown = ""; show(body, problem(error, () => load().catch(failed))); }
   }
 
-  const bar = h("form", { class: "filters", role: "search", "aria-label": `Filter ${how.noun}`, onsubmit: (/** @type {Event} */ event) => event.preventDefault(),
+  const bar = h("form", { class: "filters", role: "search", "aria-label": t("Filter the list"), onsubmit: (/** @type {Event} */ event) => event.preventDefault(),
     oninput: (/** @type {any} */ event) => { clearTimeout(typing); if (event.target.type === "search") typing = setTimeout(() => change({ q: event.target.value.trim() }), 250); } },
   how.search && h("label", { class: "grow" }, h("span", { class: "unseen" }, how.search), h("input", { type: "search", name: "q", placeholder: `${how.search}   /`, value: params.get("q") ?? "", autocomplete: "off", spellcheck: "false" })),
   how.filters.map(([name, label, options]) => h("label", null, h("span", { class: "unseen" }, label),

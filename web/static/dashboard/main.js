@@ -1,5 +1,6 @@
 /** Starts the dashboard: the frame, which page an address means, and the keys that work everywhere. */
 import { h, set, show } from "../shared/h.js";
+import { t, tn, ts } from "./i18n.js";
 import { ask } from "./net.js";
 import { palette } from "./palette.js";
 import { problem } from "./parts.js";
@@ -14,22 +15,22 @@ const spoken = /** @type {HTMLElement} */ (document.getElementById("say"));
  * @type {{path: string, name: string, group: string, key?: string, need?: "operator" | "admin", load: () => Promise<(at: any) => void>}[]}
  */
 const PAGES = [
-  { path: "/dashboard", name: "Overview", group: "Talks", key: "o", load: () => import("./overview.js").then((file) => file.overviewPage) },
-  { path: "/dashboard/sessions", name: "Sessions", group: "Talks", key: "s", load: () => import("./sessions.js").then((file) => file.sessionsPage) },
-  { path: "/dashboard/waiting", name: "Waiting", group: "Talks", key: "w", load: () => import("./waiting.js").then((file) => file.waitingPage) },
-  { path: "/dashboard/people", name: "People", group: "Talks", key: "p", load: () => import("./people.js").then((file) => file.peoplePage) },
-  { path: "/dashboard/memory", name: "Memory", group: "Talks", key: "m", load: () => import("./memory.js").then((file) => file.memoryPage) },
-  { path: "/dashboard/jobs", name: "Jobs", group: "Work", key: "j", load: () => import("./jobs.js").then((file) => file.jobsPage) },
-  { path: "/dashboard/deliveries", name: "Deliveries", group: "Work", key: "d", load: () => import("./deliveries.js").then((file) => file.deliveriesPage) },
-  { path: "/dashboard/alerts", name: "Alerts", group: "Work", key: "l", load: () => import("./alerts.js").then((file) => file.alertsPage) },
-  { path: "/dashboard/costs", name: "Costs", group: "Money", key: "c", load: () => import("./costs.js").then((file) => file.costsPage) },
-  { path: "/dashboard/agents", name: "Agents", group: "Setup", key: "a", load: () => import("./agents.js").then((file) => file.agentsPage) },
-  { path: "/dashboard/sites", name: "Sites", group: "Setup", key: "i", load: () => import("./sites.js").then((file) => file.sitesPage) },
-  { path: "/dashboard/pairing", name: "Pairing", group: "Setup", load: () => import("./pairing.js").then((file) => file.pairingPage) },
-  { path: "/dashboard/operators", name: "Operators", group: "Setup", need: "admin", load: () => import("./operators.js").then((file) => file.operatorsPage) },
-  { path: "/dashboard/audit", name: "Audit", group: "Setup", key: "u", need: "admin", load: () => import("./audit.js").then((file) => file.auditPage) },
-  { path: "/dashboard/settings", name: "Settings", group: "Setup", need: "operator", load: () => import("./settings.js").then((file) => file.settingsPage) },
-  { path: "/dashboard/account", name: "Account", group: "", load: () => import("./account.js").then((file) => file.accountPage) },
+  { path: "/dashboard", name: t("Overview"), group: t("Talks"), key: "o", load: () => import("./overview.js").then((file) => file.overviewPage) },
+  { path: "/dashboard/sessions", name: t("Sessions"), group: t("Talks"), key: "s", load: () => import("./sessions.js").then((file) => file.sessionsPage) },
+  { path: "/dashboard/waiting", name: t("Waiting"), group: t("Talks"), key: "w", load: () => import("./waiting.js").then((file) => file.waitingPage) },
+  { path: "/dashboard/people", name: t("People"), group: t("Talks"), key: "p", load: () => import("./people.js").then((file) => file.peoplePage) },
+  { path: "/dashboard/memory", name: t("Memory"), group: t("Talks"), key: "m", load: () => import("./memory.js").then((file) => file.memoryPage) },
+  { path: "/dashboard/jobs", name: t("Jobs"), group: t("Work"), key: "j", load: () => import("./jobs.js").then((file) => file.jobsPage) },
+  { path: "/dashboard/deliveries", name: t("Deliveries"), group: t("Work"), key: "d", load: () => import("./deliveries.js").then((file) => file.deliveriesPage) },
+  { path: "/dashboard/alerts", name: t("Alerts"), group: t("Work"), key: "l", load: () => import("./alerts.js").then((file) => file.alertsPage) },
+  { path: "/dashboard/costs", name: t("Costs"), group: t("Money"), key: "c", load: () => import("./costs.js").then((file) => file.costsPage) },
+  { path: "/dashboard/agents", name: t("Agents"), group: t("Setup"), key: "a", load: () => import("./agents.js").then((file) => file.agentsPage) },
+  { path: "/dashboard/sites", name: t("Sites"), group: t("Setup"), key: "i", load: () => import("./sites.js").then((file) => file.sitesPage) },
+  { path: "/dashboard/pairing", name: t("Pairing"), group: t("Setup"), load: () => import("./pairing.js").then((file) => file.pairingPage) },
+  { path: "/dashboard/operators", name: t("Operators"), group: t("Setup"), need: "admin", load: () => import("./operators.js").then((file) => file.operatorsPage) },
+  { path: "/dashboard/audit", name: t("Audit"), group: t("Setup"), key: "u", need: "admin", load: () => import("./audit.js").then((file) => file.auditPage) },
+  { path: "/dashboard/settings", name: t("Settings"), group: t("Setup"), need: "operator", load: () => import("./settings.js").then((file) => file.settingsPage) },
+  { path: "/dashboard/account", name: t("Account"), group: "", load: () => import("./account.js").then((file) => file.accountPage) },
 ];
 /** Pages of one thing: their address holds its id; and those that lead from another. */
 const INNER = [
@@ -39,7 +40,7 @@ const INNER = [
   { pattern: /^\/dashboard\/agents\/([a-z0-9][a-z0-9_-]{0,39})$/, nav: "/dashboard/agents", load: () => import("./agent.js").then((file) => file.agentPage) },
   { pattern: /^\/dashboard\/sites\/([a-z0-9][a-z0-9_-]{0,63})$/, nav: "/dashboard/sites", load: () => import("./site.js").then((file) => file.sitePage) },
 ];
-const KEYS = [["Ctrl K", "Go to a page, a person or a session"], ["/", "Search"], ["j  k", "Next and previous row"], ["Enter", "Open the row"], ...PAGES.flatMap((page) => page.key ? [[`g ${page.key}`, page.name]] : []), ["t", "Take the conversation"], ["r", "Write a reply"], ["Enter", "Send the reply"], ["Shift Enter", "New line"], ["?", "This help"]];
+const KEYS = [[t("Ctrl K"), t("Go to a page, a person or a session")], ["/", t("Search")], ["j  k", t("Next and previous row")], [t("Enter"), t("Open the row")], ...PAGES.flatMap((page) => page.key ? [[`g ${page.key}`, page.name]] : []), ["t", t("Take the conversation")], ["r", t("Write a reply")], [t("Enter"), t("Send the reply")], [t("Shift Enter"), t("New line")], ["?", t("This help")]];
 
 /** @type {AbortController | null} */
 let current = null;
@@ -50,7 +51,7 @@ let title = "Evertalk";
 const badge = h("span", { class: "count", hidden: true });
 const waitBadge = h("span", { class: "count wait", hidden: true });
 const alertBadge = h("span", { class: "count", hidden: true });
-const BADGES = new Map([["Jobs", badge], ["Waiting", waitBadge], ["Alerts", alertBadge]]);
+const BADGES = new Map([["/dashboard/jobs", badge], ["/dashboard/waiting", waitBadge], ["/dashboard/alerts", alertBadge]]);
 /** @type {ReturnType<typeof watchAlerts> | null} */
 let alertWatch = null;
 /** @type {ReturnType<typeof watchWaiting> | null} */
@@ -78,13 +79,13 @@ async function draw() {
   for (const link of nav.querySelectorAll("a")) set(link, { "aria-current": link.getAttribute("href") === at ? "page" : null });
   unfold(false);
   let page;
-  try { page = await load(); } catch { return show(main, problem(new Error("This page cannot be loaded just now."), draw)); }
+  try { page = await load(); } catch { return show(main, problem(new Error(t("This page cannot be loaded just now.")), draw)); }
   if (!signal.aborted) page({ root: main, id, me, say, go, entitle, signal, troubles, told: (/** @type {any[]} */ handovers) => watch?.told(handovers), look: () => watch?.look(), toldAlerts: (/** @type {number} */ count) => alertWatch?.told(count) });
 }
 
 const RANKS = ["viewer", "operator", "admin"];
-/** @param {{name: string, need?: string}} page */
-const isMine = (page) => (me.has_handovers || page.name !== "Waiting") && (!page.need || RANKS.indexOf(me.role) >= RANKS.indexOf(page.need));
+/** @param {{path: string, need?: string}} page */
+const isMine = (page) => (me.has_handovers || page.path !== "/dashboard/waiting") && (!page.need || RANKS.indexOf(me.role) >= RANKS.indexOf(page.need));
 
 /** @param {string} address @param {{quiet?: boolean, replace?: boolean}} [how] */
 function go(address, { quiet = false, replace = false } = {}) {
@@ -99,13 +100,13 @@ function go(address, { quiet = false, replace = false } = {}) {
 /** All that needs an eye, shown where the menu is folded. */
 function sum() {
   const count = [...BADGES.values()].reduce((all, one) => all + (one.hidden ? 0 : parseInt(one.textContent ?? "", 10) || 0), 0);
-  set(menuBadge, { hidden: count === 0, "aria-label": `${count} need an eye` });
+  set(menuBadge, { hidden: count === 0, "aria-label": tn("{count} needs an eye", "{count} need an eye", count) });
   show(menuBadge, String(count));
 }
 
 /** How many jobs need an eye, shown beside their link. @param {number} count */
 function troubles(count) {
-  set(badge, { hidden: count === 0, "aria-label": `${count} failed` });
+  set(badge, { hidden: count === 0, "aria-label": tn("{count} failed", "{count} failed", count) });
   show(badge, String(count));
   sum();
 }
@@ -113,7 +114,7 @@ function troubles(count) {
 /** How many alerts nobody has seen, shown beside their link. @param {number} count */
 function alerting(count) {
   set(alertBadge, { hidden: count === 0 });
-  show(alertBadge, String(count), h("span", { class: "unseen" }, " not seen"));
+  show(alertBadge, String(count), h("span", { class: "unseen" }, " ", t("not seen")));
   sum();
 }
 
@@ -125,17 +126,17 @@ function entitle(words) {
 
 /** How many people wait for a human, shown beside the link and in the title. @param {number} count */
 function waiting(count) {
-  if (count > waits) say(count === 1 ? "One person waits for a human." : `${count} people wait for a human.`);
+  if (count > waits) say(tn("One person waits for a human.", "{count} people wait for a human.", count));
   waits = count;
   set(waitBadge, { hidden: count === 0 });
-  show(waitBadge, String(count), h("span", { class: "unseen" }, " waiting"));
+  show(waitBadge, String(count), h("span", { class: "unseen" }, " ", t("waiting")));
   sum();
   entitle();
 }
 
 const menuBadge = h("span", { class: "count", hidden: true });
-const nav = h("nav", { id: "pages", "aria-label": "Pages" });
-const menu = h("button", { type: "button", class: "line menu", "aria-expanded": "false", "aria-controls": "pages", onclick: () => unfold(menu.getAttribute("aria-expanded") === "false") }, "Menu", menuBadge);
+const nav = h("nav", { id: "pages", "aria-label": t("Pages") });
+const menu = h("button", { type: "button", class: "line menu", "aria-expanded": "false", "aria-controls": "pages", onclick: () => unfold(menu.getAttribute("aria-expanded") === "false") }, t("Menu"), menuBadge);
 
 /** On a narrow screen the pages are behind a button. @param {boolean} open */
 function unfold(open) {
@@ -148,22 +149,22 @@ function links() {
   const mine = PAGES.filter(isMine);
   return [...new Set(mine.map((page) => page.group))].map((group) => h("div", { class: "group" },
     group && h("h2", null, group),
-    mine.filter((page) => page.group === group).map(({ path, name }) => h("a", { href: path }, name, BADGES.get(name)))));
+    mine.filter((page) => page.group === group).map(({ path, name }) => h("a", { href: path }, name, BADGES.get(path)))));
 }
 
 function frame() {
-  show(nav, h("button", { type: "button", class: "line find", onclick: finder.open }, "Go to", h("kbd", { "aria-hidden": "true" }, /Mac|iP/.test(navigator.platform) ? "⌘ K" : "Ctrl K")), links(), themeButton(say));
+  show(nav, h("button", { type: "button", class: "line find", onclick: finder.open }, t("Go to"), h("kbd", { "aria-hidden": "true" }, /Mac|iP/.test(navigator.platform) ? "⌘ K" : t("Ctrl K"))), links(), themeButton(say));
   show(side,
     h("a", { class: "brand", href: "/dashboard" }, h("span", { class: "logo", "aria-hidden": "true" }), "Evertalk"),
     menu, nav,
-    h("div", { class: "who" }, h("span", { class: "muted" }, `${me.name} · ${me.role}`),
-      h("form", { method: "post", action: "/dashboard/logout" }, h("button", { class: "line wide", type: "submit" }, "Log out"))));
+    h("div", { class: "who" }, h("span", { class: "muted" }, `${me.name} · ${ts(me.role)}`),
+      h("form", { method: "post", action: "/dashboard/logout" }, h("button", { class: "line wide", type: "submit" }, t("Log out")))));
 }
 
 const finder = palette({ pages: () => PAGES.filter(isMine), go });
-const help = h("dialog", { class: "card help", "aria-label": "Keys" }, h("h2", null, "Keys"),
+const help = h("dialog", { class: "card help", "aria-label": t("Keys") }, h("h2", null, t("Keys")),
   h("dl", null, KEYS.map(([key, words]) => h("div", null, h("dt", null, h("kbd", null, key)), h("dd", null, words)))),
-  h("form", { method: "dialog" }, h("button", { class: "line", type: "submit" }, "Close")));
+  h("form", { method: "dialog" }, h("button", { class: "line", type: "submit" }, t("Close"))));
 
 /** @param {number} step */
 function moveRow(step) {

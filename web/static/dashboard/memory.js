@@ -1,46 +1,46 @@
 /** What is remembered of people: where each note came from, corrected, put away and brought back. */
 import { ask } from "./net.js";
-import { KINDS, VOUCHES, noteAdder } from "./adding.js";
-import { DASH, card, empty, h, nameOf, problem, show, time } from "./parts.js";
+import { KINDS, VOUCHES, keptWords, noteAdder } from "./adding.js";
+import { DASH, card, dotted, empty, h, nameOf, problem, show, t, time, tn, ts } from "./parts.js";
 import { listPage } from "./lists.js";
 
-const STATES = { kept: "kept", replaced: "replaced", put_away: "put away" };
+const STATES = { kept: t("kept"), replaced: t("replaced"), put_away: t("put away") };
 
 /** @param {any} page */
 export function memoryPage(page) {
   const { me, say, signal } = page;
-  page.entitle("Memory");
+  page.entitle(t("Memory"));
   const may = me.role !== "viewer";
   const note = h("div", { class: "list", role: "status" });
   const adder = may ? noteAdder({ signal, added }) : null;
   const list = listPage(page, {
-    title: "Memory", path: "/dashboard/memory", api: "/notes", search: "Search the words of notes", names: ["q", "person", "kind", "state", "authority", "cursor"],
+    title: t("Memory"), path: "/dashboard/memory", api: "/notes", search: t("Search the words of notes"), names: ["q", "person", "kind", "state", "authority", "cursor"],
     filters: [
-      ["state", "State", [["", "All states"], ...Object.entries(STATES)]],
-      ["kind", "Kind", [["", "All kinds"], ...KINDS.map((kind) => [kind, kind])]],
-      ["authority", "Who vouches", [["", "Anybody vouches"], ["person", "The person"], ["assistant", "The assistant"], ["tool", "Only a tool"], ["operator", "An operator"]]],
+      ["state", t("State"), [["", t("All states")], ...Object.entries(STATES)]],
+      ["kind", t("Kind"), [["", t("All kinds")], ...KINDS.map((kind) => [kind, ts(kind)])]],
+      ["authority", t("Who vouches"), [["", t("Anybody vouches")], ["person", t("The person")], ["assistant", t("The assistant")], ["tool", t("Only a tool")], ["operator", t("An operator")]]],
     ],
     above: [adder?.node, note],
     draw: (answer, params, change) => [
       adder?.about(params.get("person") ? answer.person : null),
-      params.get("person") && h("p", { class: "chip-line" }, "Notes of ", answer.person ? h("a", { href: `/dashboard/people/${answer.person.id}`, dir: "auto" }, nameOf(answer.person)) : "somebody who is not there",
-        h("button", { type: "button", class: "line", onclick: () => change({ person: "" }) }, "Show everybody’s")),
-      answer.notes.length ? h("ul", { class: "notes-list", "aria-label": "Notes" }, answer.notes.map((/** @type {any} */ one) => item(one))) : null,
+      params.get("person") && h("p", { class: "chip-line" }, answer.person ? t("Notes of {person}", { person: h("a", { href: `/dashboard/people/${answer.person.id}`, dir: "auto" }, nameOf(answer.person)) }) : t("Notes of somebody who is not there"),
+        h("button", { type: "button", class: "line", onclick: () => change({ person: "" }) }, t("Show everybody’s"))),
+      answer.notes.length ? h("ul", { class: "notes-list", "aria-label": t("Notes") }, answer.notes.map((/** @type {any} */ one) => item(one))) : null,
     ],
-    count: (answer) => answer.notes.length, noun: "notes",
-    nothing: () => empty("Nothing is remembered yet.", h("p", { class: "muted" }, "Notes come when somebody says what is worth keeping, and before a conversation is summarised.")),
+    count: (answer) => answer.notes.length, told: (count) => tn("{count} note", "{count} notes", count),
+    nothing: () => empty(t("Nothing is remembered yet."), h("p", { class: "muted" }, t("Notes come when somebody says what is worth keeping, and before a conversation is summarised."))),
   });
 
   /** @param {any} told */
   async function added({ note: one, changed, redacted }) {
-    const words = !changed ? "This is known already." : redacted ? "The note is kept, without the secret in it." : "The note is kept.";
+    const words = keptWords({ changed, redacted });
     say(words);
     await list.load();
-    show(note, h("p", { class: "done actions" }, words, changed && undo(one), !changed && h("a", { href: `/dashboard/memory?q=${one.id}` }, "Show it")));
+    show(note, h("p", { class: "done actions" }, words, changed && undo(one), !changed && h("a", { href: `/dashboard/memory?q=${one.id}` }, t("Show it"))));
   }
 
   /** @param {any} one */
-  const undo = (one) => h("button", { type: "button", class: "line", onclick: () => act(`/notes/${one.id}`, { method: "DELETE" }, "The note is put away.", one) }, "Undo");
+  const undo = (one) => h("button", { type: "button", class: "line", onclick: () => act(`/notes/${one.id}`, { method: "DELETE" }, t("The note is put away."), one) }, t("Undo"));
 
   /** @param {any} one */
   function item(one) {
@@ -54,11 +54,11 @@ export function memoryPage(page) {
   function actions(one, node, draw) {
     if (one.state === "kept") {
       return h("p", { class: "actions" },
-        h("button", { type: "button", class: "line", "aria-label": `Edit: ${one.text}`, onclick: () => edit(one, node, draw) }, "Edit"),
-        h("button", { type: "button", class: "line", "aria-label": `Put away: ${one.text}`, onclick: () => act(`/notes/${one.id}`, { method: "DELETE" }, "The note is put away.", one) }, "Put away"));
+        h("button", { type: "button", class: "line", "aria-label": t("Edit: {note}", { note: one.text }), onclick: () => edit(one, node, draw) }, t("Edit")),
+        h("button", { type: "button", class: "line", "aria-label": t("Put away: {note}", { note: one.text }), onclick: () => act(`/notes/${one.id}`, { method: "DELETE" }, t("The note is put away."), one) }, t("Put away")));
     }
     return one.state === "put_away" && h("p", { class: "actions" },
-      h("button", { type: "button", class: "line", "aria-label": `Bring back: ${one.text}`, onclick: () => act(`/notes/${one.id}/restore`, { method: "POST" }, "The note is back.", one) }, "Bring back"));
+      h("button", { type: "button", class: "line", "aria-label": t("Bring back: {note}", { note: one.text }), onclick: () => act(`/notes/${one.id}/restore`, { method: "POST" }, t("The note is back."), one) }, t("Bring back")));
   }
 
   /** @param {string} path @param {any} how @param {string} words @param {any} one */
@@ -67,7 +67,7 @@ export function memoryPage(page) {
     try {
       await ask(path, { ...how, signal });
       say(words);
-      const undo = how.method === "DELETE" && h("button", { type: "button", class: "line", onclick: () => act(`/notes/${one.id}/restore`, { method: "POST" }, "The note is back.", one) }, "Undo");
+      const undo = how.method === "DELETE" && h("button", { type: "button", class: "line", onclick: () => act(`/notes/${one.id}/restore`, { method: "POST" }, t("The note is back."), one) }, t("Undo"));
       show(note, h("p", { class: "done actions" }, words, undo));
       await list.load();
     } catch (error) { if (!signal.aborted) show(note, problem(error)); }
@@ -75,18 +75,18 @@ export function memoryPage(page) {
 
   /** @param {any} one @param {HTMLElement} node @param {() => void} draw @param {string} [typed] */
   function edit(one, node, draw, typed = one.text) {
-    const field = h("textarea", { name: "text", maxlength: 600, rows: 3, dir: "auto", "aria-label": "The note’s words" });
+    const field = h("textarea", { name: "text", maxlength: 600, rows: 3, dir: "auto", "aria-label": t("The note’s words") });
     field.value = typed;
     const trouble = h("div");
     const form = h("form", { class: "note-edit", onsubmit: async (/** @type {Event} */ event) => {
       event.preventDefault();
       try {
         await ask(`/notes/${one.id}`, { method: "PATCH", body: { text: field.value }, match: one.etag, signal });
-        say("The note is corrected.");
-        show(note, h("p", { class: "done" }, "The note is corrected. What stood there before is kept as “replaced”."));
+        say(t("The note is corrected."));
+        show(note, h("p", { class: "done" }, t("The note is corrected. What stood there before is kept as “replaced”.")));
         await list.load();
       } catch (error) { if (!signal.aborted) show(trouble, problem(error), /** @type {any} */ (error).code === "stale" && twoVersions(/** @type {any} */ (error).details, node, field.value)); }
-    } }, field, trouble, h("p", { class: "actions" }, h("button", { type: "submit", class: "solid" }, "Save"), h("button", { type: "button", class: "line", onclick: () => { list.hold(false); draw(); } }, "Cancel")));
+    } }, field, trouble, h("p", { class: "actions" }, h("button", { type: "submit", class: "solid" }, t("Save")), h("button", { type: "button", class: "line", onclick: () => { list.hold(false); draw(); } }, t("Cancel"))));
     list.hold(true);
     show(node, facts(one), form);
     field.focus();
@@ -94,26 +94,26 @@ export function memoryPage(page) {
 
   /** @param {any} details @param {HTMLElement} node @param {string} typed */
   function twoVersions({ theirs }, node, typed) {
-    if (!theirs) return h("p", null, "The note is not there any more.");
-    return h("div", { class: "two-versions" }, card("As it stands now", [h("p", { dir: "auto" }, theirs.text)]), card("What you typed", [h("p", { dir: "auto" }, typed)]),
-      theirs.state === "kept" && h("button", { type: "button", class: "line", onclick: () => edit(theirs, node, () => { list.hold(false); list.load(); }, typed) }, "Put mine in its place"));
+    if (!theirs) return h("p", null, t("The note is not there any more."));
+    return h("div", { class: "two-versions" }, card(t("As it stands now"), [h("p", { dir: "auto" }, theirs.text)]), card(t("What you typed"), [h("p", { dir: "auto" }, typed)]),
+      theirs.state === "kept" && h("button", { type: "button", class: "line", onclick: () => edit(theirs, node, () => { list.hold(false); list.load(); }, typed) }, t("Put mine in its place")));
   }
 }
 
 /** @param {any} one */
 function facts(one) {
   return h("p", { class: "note-facts" }, h("a", { href: `/dashboard/people/${one.person.id}`, dir: "auto" }, nameOf(one.person)),
-    h("span", { class: "badge" }, one.kind), h("span", { class: `state ${{ kept: "answering", put_away: "waiting" }[/** @type {string} */ (one.state)] ?? ""}` }, STATES[/** @type {keyof typeof STATES} */ (one.state)] ?? one.state),
+    h("span", { class: "badge" }, ts(one.kind)), h("span", { class: `state ${{ kept: "answering", put_away: "waiting" }[/** @type {string} */ (one.state)] ?? ""}` }, STATES[/** @type {keyof typeof STATES} */ (one.state)] ?? one.state),
     h("span", { class: one.authority === "tool" ? "warn-text" : "muted" }, VOUCHES[/** @type {keyof typeof VOUCHES} */ (one.authority)] ?? one.authority), time(one.observed_at));
 }
 
 /** Where it came from, and what became of it. @param {any} one */
 function origin(one) {
-  const turns = one.from_turn === null ? "" : one.through_turn && one.through_turn !== one.from_turn ? `turns ${one.from_turn}–${one.through_turn}` : `turn ${one.from_turn}`;
-  const place = one.session ? h("a", { href: `/dashboard/sessions/${one.session}` }, turns || "the conversation") : turns || DASH;
-  return h("p", { class: "muted small" }, one.authority === "operator" && one.from_turn === null ? "Words of an operator" : ["From ", place], one.flush && `, saved before turns ${one.flush.from_turn}–${one.flush.through_turn} were summarised`, ` · agent ${one.agent} · importance ${one.importance}`,
-    one.event_date && ` · about ${one.event_date}`, one.subject && [" · on ", h("span", { dir: "auto" }, one.subject)],
-    one.superseded_by && [" · ", h("a", { href: `/dashboard/memory?q=${one.superseded_by}` }, one.superseded_reason === "duplicate" ? "another note says the same" : "newer words stand for it")],
-    one.undo_until && [" · erased for good ", h("time", { datetime: one.undo_until }, one.undo_until.slice(0, 10))]);
+  const turns = one.from_turn === null ? "" : one.through_turn && one.through_turn !== one.from_turn ? t("turns {first} – {last}", { first: one.from_turn, last: one.through_turn }) : t("turn {turn}", { turn: one.from_turn });
+  const place = one.session ? h("a", { href: `/dashboard/sessions/${one.session}` }, turns || t("the conversation")) : turns || DASH;
+  return h("p", { class: "muted small" }, dotted([one.authority === "operator" && one.from_turn === null ? t("Words of an operator") : t("From {place}", { place }), one.flush && t("saved before turns {first} – {last} were summarised", { first: one.flush.from_turn, last: one.flush.through_turn }), t("agent {agent}", { agent: one.agent }), t("importance {number}", { number: one.importance }),
+    one.event_date && t("about {date}", { date: one.event_date }), one.subject && t("on {subject}", { subject: h("span", { dir: "auto" }, one.subject) }),
+    one.superseded_by && h("a", { href: `/dashboard/memory?q=${one.superseded_by}` }, one.superseded_reason === "duplicate" ? t("another note says the same") : t("newer words stand for it")),
+    one.undo_until && t("erased for good {date}", { date: h("time", { datetime: one.undo_until }, one.undo_until.slice(0, 10)) })]));
 }
 

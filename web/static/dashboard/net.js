@@ -1,4 +1,5 @@
 /** Asks the server, and tells failures in words; a lost login leads to the login page. */
+import { t, ts } from "./i18n.js";
 import { follow, follows } from "./live.js";
 
 export class Failure extends Error {
@@ -31,14 +32,14 @@ export async function ask(path, { refresh = false, method = "GET", body, match, 
     });
   } catch (error) {
     if (signal?.aborted) throw error;
-    throw new Failure("The server cannot be reached just now.", 0);
+    throw new Failure(t("The server cannot be reached just now."), 0);
   }
   if (response.status === 401) {
     location.assign(`/dashboard/login?next=${encodeURIComponent(location.pathname + location.search)}`);
     return new Promise(() => {});
   }
   const answer = await response.json().catch(() => ({}));
-  if (!response.ok) throw new Failure(answer.message ?? "That did not work.", response.status, answer, Number(response.headers.get("Retry-After")) || 0);
+  if (!response.ok) throw new Failure(ts(answer.message) || t("That did not work."), response.status, answer, Number(response.headers.get("Retry-After")) || 0);
   return answer;
 }
 

@@ -1,16 +1,16 @@
 /** The first page: what is spent, what needs an eye, how fast answers begin, and what was saved. */
-import { counted } from "./acting.js";
+import { alertFacts } from "./alerts.js";
 import { dayBars } from "./bars.js";
 import { ask, keepFresh } from "./net.js";
-import { DASH, card, empty, h, kpi, liveMark, meter, money, number, pct, problem, repaintTimes, show, skeleton, table, time, tokens } from "./parts.js";
+import { DASH, card, dotted, empty, h, kpi, liveMark, meter, money, number, pct, problem, repaintTimes, show, skeleton, t, table, time, tn, tokens, ts } from "./parts.js";
 import { duration } from "../shared/fmt.js";
 
 const LEDGER_EVERY_MS = 60_000;
-const PROVIDER = { closed: "Answers", open: "Failing", refused: "Refused us" };
+const PROVIDER = { closed: t("Responding"), open: t("Failing"), refused: t("Refused us") };
 
 /** @param {any} page */
 export function overviewPage({ root, entitle, signal, troubles, say }) {
-  entitle("Overview");
+  entitle(t("Overview"));
   const eye = h("dl", { class: "kpis overview-cards" });
   const pace = h("dl", { class: "kpis overview-cards" });
   const alerts = h("div", { class: "stack" });
@@ -40,12 +40,12 @@ export function overviewPage({ root, entitle, signal, troubles, say }) {
     show(asked, providersCard(now.providers));
     if (month !== before) show(body, modelsCard(month.costs), savingsCard(month.savings));
     else repaintTimes(root);
-    if (!refresh) say("Overview loaded.");
+    if (!refresh) say(t("Overview loaded."));
   }
 
   /** @param {any} error */
   const failed = (error) => { if (!signal.aborted) { ledger = null; show(body, problem(error, () => load().catch(failed))); } };
-  show(root, h("div", { class: "page-head" }, h("div", null, h("h1", null, "Overview"), h("p", { class: "facts" }, mark.node))), eye, pace, alerts, body, asked);
+  show(root, h("div", { class: "page-head" }, h("div", null, h("h1", null, t("Overview")), h("p", { class: "facts" }, mark.node))), eye, pace, alerts, body, asked);
   load().catch(failed);
   keepFresh(() => load(true), mark.tell, signal);
 }
@@ -56,29 +56,29 @@ const to = (href, words) => h("a", { href }, words);
 /** @param {any} now */
 function needsAnEye(now) {
   const used = now.cap_micro ? now.charged_micro * 100 / now.cap_micro : null;
-  const caps = now.near_caps ? ` · ${now.near_caps} near caps of their own` : "";
+  const caps = now.near_caps > 0 && tn("{count} near a cap of its own", "{count} near caps of their own", now.near_caps);
   return [
-    kpi("Spent today", money(now.spend_micro, now.spend_unknown_calls), now.cap_micro ? `${pct(used)} of the cap of ${money(now.cap_micro)} a day${caps}` : `no cap${caps}`,
-      used === null ? null : meter(used, `${pct(used)} of today's cap, with what is set aside`)),
-    kpi("Active", number(now.active), h("span", null, "in the last hour · ", to("/dashboard/sessions", "all sessions"))),
-    kpi("Near the limit", number(now.near_limit), to("/dashboard/sessions?min_pct=90&sort=-context", "90 % and more, last day")),
-    kpi("Waiting for a human", h("span", { class: now.handovers_waiting ? "warn-text" : null }, number(now.handovers_waiting)),
-      now.oldest_waiting ? h("span", null, "oldest ", time(now.oldest_waiting), " · ", to("/dashboard/waiting", "see")) : to("/dashboard/waiting", "nobody waits")),
-    kpi("Failed jobs", h("span", { class: now.jobs_dead ? "crit-text" : null }, number(now.jobs_dead)),
-      h("span", null, to("/dashboard/jobs?state=dead", "last day"), now.jobs_retrying ? ` · ${now.jobs_retrying} retrying` : "")),
-    kpi("Workers", h("span", { class: now.workers ? null : "crit-text" }, number(now.workers)), now.workers ? `alive · jobs due: ${now.jobs_due}` : "none is alive"),
+    kpi(t("Spent today"), money(now.spend_micro, now.spend_unknown_calls), dotted([now.cap_micro ? t("{percent} of the cap of {sum} a day", { percent: pct(used), sum: money(now.cap_micro) }) : t("no cap"), caps]),
+      used === null ? null : meter(used, t("{percent} of today's cap, with what is set aside", { percent: pct(used) }))),
+    kpi(t("Active"), number(now.active), h("span", null, t("in the last hour"), " · ", to("/dashboard/sessions", t("all sessions")))),
+    kpi(t("Near the limit"), number(now.near_limit), to("/dashboard/sessions?min_pct=90&sort=-context", t("{percent} and more, last day", { percent: pct(90) }))),
+    kpi(t("Waiting for a human"), h("span", { class: now.handovers_waiting ? "warn-text" : null }, number(now.handovers_waiting)),
+      now.oldest_waiting ? h("span", null, t("oldest {time}", { time: time(now.oldest_waiting) }), " · ", to("/dashboard/waiting", t("see"))) : to("/dashboard/waiting", t("nobody waits"))),
+    kpi(t("Failed jobs"), h("span", { class: now.jobs_dead ? "crit-text" : null }, number(now.jobs_dead)),
+      h("span", null, to("/dashboard/jobs?state=dead", t("last day")), now.jobs_retrying > 0 && [" · ", tn("{count} retrying", "{count} retrying", now.jobs_retrying)])),
+    kpi(t("Workers"), h("span", { class: now.workers ? null : "crit-text" }, number(now.workers)), now.workers ? dotted([t("alive"), t("jobs due: {number}", { number: now.jobs_due })]) : t("none is alive")),
   ];
 }
 
 /** @param {any} now @param {any} savings */
 function howItGoes(now, savings) {
   return [
-    kpi("Model provider", standing(now.providers), now.summaries_resting ? `${now.summaries_resting} sessions rest from failed summaries` : outs(now.providers)),
-    kpi("Answer begins", duration(now.wait_p95_ms), now.turns_day ? `p95 of the newest ${counted(now.turns_day, "turn", "turns")}, last day` : "not measured in the last day"),
-    kpi("Overhead of a turn", duration(now.overhead_p95_ms), now.overhead_turns ? `p95 without the model, newest ${counted(now.overhead_turns, "turn", "turns")}` : "not measured in the last day"),
-    kpi("Saved by caching", saved(savings.caching.micro), `${tokens(savings.caching.tokens)} tokens read from caches this month`),
-    kpi("Saved by summaries", saved(savings.summaries.micro), `${tokens(savings.summaries.tokens)} tokens not sent this month`),
-    kpi("Being answered", number(now.waiting), "sessions with an open message"),
+    kpi(t("Model provider"), standing(now.providers), now.summaries_resting ? tn("{count} session rests from failed summaries", "{count} sessions rest from failed summaries", now.summaries_resting) : outs(now.providers)),
+    kpi(t("Answer begins"), duration(now.wait_p95_ms), now.turns_day ? tn("p95 of the newest {count} turn, last day", "p95 of the newest {count} turns, last day", now.turns_day) : t("not measured in the last day")),
+    kpi(t("Overhead of a turn"), duration(now.overhead_p95_ms), now.overhead_turns ? tn("p95 without the model, newest {count} turn", "p95 without the model, newest {count} turns", now.overhead_turns) : t("not measured in the last day")),
+    kpi(t("Saved by caching"), saved(savings.caching.micro), tn("{count} token read from caches this month", "{count} tokens read from caches this month", savings.caching.tokens, { count: tokens(savings.caching.tokens) })),
+    kpi(t("Saved by summaries"), saved(savings.summaries.micro), tn("{count} token not sent this month", "{count} tokens not sent this month", savings.summaries.tokens, { count: tokens(savings.summaries.tokens) })),
+    kpi(t("Being answered"), number(now.waiting), t("sessions with an open message")),
   ];
 }
 
@@ -94,21 +94,22 @@ function standing(providers) {
 
 /** @param {any} costs */
 function modelsCard(costs) {
-  const columns = [{ label: "Model" }, { label: "Calls", num: true }, { label: "In", num: true, text: "Tokens in" }, { label: "Out", num: true, text: "Tokens out" }, { label: "Cache hit", num: true }, { label: "Cost", num: true }];
+  const columns = [{ label: t("Model") }, { label: t("Calls"), num: true }, { label: t("In"), num: true, text: t("Tokens in") }, { label: t("Out"), num: true, text: t("Tokens out") }, { label: t("Cache hit"), num: true }, { label: t("Cost"), num: true }];
   const rows = costs.rows.map((/** @type {any} */ row) => [row.label, number(row.calls), tokens(row.input_tokens + row.cache_read_tokens + row.cache_write_tokens), tokens(row.output_tokens), pct(row.cache_hit_pct), money(row.cost_micro, row.unknown_calls)]);
-  return card("Cost by model this month", [dayBars(costs.days),
-    rows.length ? table({ caption: "Cost by model this month", className: "wide-grid", columns, rows }) : empty("No model was called this month.")],
-  to("/dashboard/costs", "All costs"));
+  return card(t("Cost by model this month"), [dayBars(costs.days),
+    rows.length ? table({ caption: t("Cost by model this month"), className: "wide-grid", columns, rows }) : empty(t("No model was called this month."))],
+  to("/dashboard/costs", t("All costs")));
 }
 
 /** @param {any} savings */
 function savingsCard(savings) {
-  const left = [["caching", savings.caching.unpriced_tokens], ["summaries", savings.summaries.unpriced_tokens]].filter(([, count]) => count);
-  return card("How savings are computed", [
+  const { caching: { unpriced_tokens: cached }, summaries: { unpriced_tokens: unsent }, uncounted_calls: calls } = savings;
+  return card(t("How savings are computed"), [
     h("dl", { class: "pairs" },
-      pair("Caching", `${saved(savings.caching.micro)}: all tokens of this month at the price of plain input and output, less what was paid.`),
-      pair("Summaries", `${saved(savings.summaries.micro)}: ${tokens(savings.summaries.tokens)} tokens that standing summaries took out of ${number(savings.summarised_turns)} turns, each turn counted once and at the price of reading a cache, less what making summaries cost (${money(savings.summaries_paid_micro)}).`),
-      pair("Left out", left.length || savings.uncounted_calls ? [left.map(([what, count]) => `${tokens(/** @type {number} */ (count))} tokens of ${what} without a known price; `), `${number(savings.uncounted_calls)} calls whose cost nobody knows.`] : "Nothing: every price is known."))]);
+      pair(t("Caching"), t("{sum}: all tokens of this month at the price of plain input and output, less what was paid.", { sum: saved(savings.caching.micro) })),
+      pair(t("Summaries"), tn("{sum}: {tokens} tokens that standing summaries took out of {count} turn, counted once and at the price of reading a cache, less what making summaries cost ({paid}).", "{sum}: {tokens} tokens that standing summaries took out of {count} turns, each turn counted once and at the price of reading a cache, less what making summaries cost ({paid}).", savings.summarised_turns, { sum: saved(savings.summaries.micro), tokens: tokens(savings.summaries.tokens), paid: money(savings.summaries_paid_micro) })),
+      pair(t("Left out"), dotted([cached > 0 && tn("{count} token of caching without a known price", "{count} tokens of caching without a known price", cached, { count: tokens(cached) }), unsent > 0 && tn("{count} token of summaries without a known price", "{count} tokens of summaries without a known price", unsent, { count: tokens(unsent) }),
+        calls > 0 && tn("{count} call whose cost nobody knows", "{count} calls whose cost nobody knows", calls), !cached && !unsent && !calls && t("Nothing: every price is known.")])))]);
 }
 
 /** @param {string} name @param {any} words */
@@ -117,19 +118,19 @@ const pair = (name, words) => h("div", null, h("dt", null, name), h("dd", null, 
 /** How many processes cannot ask one of them. @param {any[]} providers */
 function outs(providers) {
   const out = providers.filter((one) => one.state !== "closed");
-  if (!out.length) return providers.length ? "as all processes see it" : "not asked in the last 30 s";
-  return out.map((one) => `${one.host}: ${one.out_of} of ${one.processes} processes`).join(" · ");
+  if (!out.length) return providers.length ? t("as all processes see it") : t("not asked in the last {duration}", { duration: duration(30_000) });
+  return out.map((one) => tn("{host}: {out} of {count} process", "{host}: {out} of {count} processes", one.processes, { host: one.host, out: one.out_of })).join(" · ");
 }
 
 /** @param {any[]} providers */
 function providersCard(providers) {
   if (!providers.length) return null;
-  const columns = [{ label: "Provider" }, { label: "State" }, { label: "Processes" }, { label: "Calls", num: true, text: "Calls of 30 s" }, { label: "Failed", num: true }, { label: "Out since", num: true }, { label: "Reason" }];
+  const columns = [{ label: t("Provider") }, { label: t("State") }, { label: t("Processes") }, { label: t("Calls"), num: true, text: t("Calls of {duration}", { duration: duration(30_000) }) }, { label: t("Failed"), num: true }, { label: t("Out since"), num: true }, { label: t("Reason") }];
   const rows = providers.map((one) => [one.host, h("span", { class: `state ${one.state === "closed" ? "idle" : "problem"}` }, PROVIDER[/** @type {keyof typeof PROVIDER} */ (one.state)]),
-    one.out_of ? h("span", { class: "where-out" }, `${one.out_of} of ${one.processes} out (${one.out_in.join(", ")})`) : number(one.processes),
-    number(one.calls), number(one.failures), one.state === "closed" ? DASH : duration(one.open_seconds * 1000), one.reasons.length ? h("ul", { class: "reasons" }, one.reasons.map((/** @type {any} */ why) => h("li", { class: "error-text" }, h("b", null, why.role), ` ${why.reason}`))) : DASH]);
-  return card("Providers", [table({ caption: "Providers, as all processes see them", className: "wide-grid", columns, rows })]);
+    one.out_of ? h("span", { class: "where-out" }, t("{out} of {all} out ({processes})", { out: one.out_of, all: one.processes, processes: one.out_in.join(", ") })) : number(one.processes),
+    number(one.calls), number(one.failures), one.state === "closed" ? DASH : duration(one.open_seconds * 1000), one.reasons.length ? h("ul", { class: "reasons" }, one.reasons.map((/** @type {any} */ why) => h("li", { class: "error-text" }, h("b", null, why.role), " ", ts(why.reason)))) : DASH]);
+  return card(t("Providers"), [table({ caption: t("Providers, as all processes see them"), className: "wide-grid", columns, rows })]);
 }
 
 /** @param {any[]} alerts */
-const alertsCard = (alerts) => card("Open alerts", [h("ul", { class: "plain-list" }, alerts.map((one) => h("li", null, h("b", null, one.text), one.facts && ` · ${one.facts}`, " · ", time(one.at))))], h("a", { href: "/dashboard/alerts" }, "All alerts"));
+const alertsCard = (alerts) => card(t("Open alerts"), [h("ul", { class: "plain-list" }, alerts.map((one) => h("li", null, h("b", null, ts(one.text)), one.facts && ` · ${alertFacts(one)}`, " · ", time(one.at))))], h("a", { href: "/dashboard/alerts" }, t("All alerts")));

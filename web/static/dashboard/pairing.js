@@ -1,27 +1,27 @@
 /** Who asked to write to the bots of Telegram, and the word of yes or no. */
 import { ask } from "./net.js";
-import { DASH, card, empty, h, problem, show, table, time } from "./parts.js";
+import { DASH, card, empty, h, problem, show, t, table, time, tn } from "./parts.js";
 import { listPage } from "./lists.js";
 
-const WORDS = { pending: "asks", lapsed: "lapsed", allowed: "may write", refused: "may not" };
+const WORDS = { pending: t("asks"), lapsed: t("lapsed"), allowed: t("may write"), refused: t("may not") };
 const TONES = { pending: "waiting", allowed: "answering", refused: "problem" };
-const columns = () => [{ label: "Who" }, { label: "State" }, { label: "Code" }, { label: "Number", num: true }, { label: "Bot" }, { label: "Asked" }, { label: "Decided by" }, { label: h("span", { class: "unseen" }, "Action"), text: "" }];
+const columns = () => [{ label: t("Who") }, { label: t("State") }, { label: t("Code") }, { label: t("Number"), num: true }, { label: t("Bot") }, { label: t("Asked") }, { label: t("Decided by") }, { label: h("span", { class: "unseen" }, t("Action")), text: "" }];
 
 /** @param {any} page */
 export function pairingPage(page) {
   const { me, say, signal } = page;
-  page.entitle("Pairing");
+  page.entitle(t("Pairing"));
   const note = h("div", { class: "list" });
   const list = listPage(page, {
-    title: "Pairing", path: "/dashboard/pairing", api: "/pairing", names: [], filters: [], above: note, noun: "requests",
+    title: t("Pairing"), path: "/dashboard/pairing", api: "/pairing", names: [], filters: [], above: note, told: (count) => tn("{count} request", "{count} requests", count),
     count: (answer) => answer.requests.length,
-    nothing: () => empty("Nobody has asked yet.", h("p", { class: "muted" }, "Whoever writes to the bot gets a code, which can be approved here.")),
+    nothing: () => empty(t("Nobody has asked yet."), h("p", { class: "muted" }, t("Whoever writes to the bot gets a code, which can be approved here."))),
     draw: (answer) => {
       const asks = answer.requests.filter((/** @type {any} */ one) => one.state === "pending");
       const rest = answer.requests.filter((/** @type {any} */ one) => one.state !== "pending");
       return h("div", { class: "stack" },
-        answer.requests.length > 0 && card(`Requests${asks.length ? ` (${asks.length})` : ""}`, [asks.length ? grid("Requests", asks) : empty("No request waits."), h("p", { class: "muted small" }, `A code lives for ${answer.code_hours} hour; whoever writes again gets a new one.`)]),
-        rest.length > 0 && card("Decided", [grid("Decided", rest)]));
+        answer.requests.length > 0 && card(asks.length ? t("Requests ({number})", { number: asks.length }) : t("Requests"), [asks.length ? grid(t("Requests"), asks) : empty(t("No request waits.")), h("p", { class: "muted small" }, tn("A code lives for {count} hour; whoever writes again gets a new one.", "A code lives for {count} hours; whoever writes again gets a new one.", answer.code_hours))]),
+        rest.length > 0 && card(t("Decided"), [grid(t("Decided"), rest)]));
     },
   });
 
@@ -30,10 +30,10 @@ export function pairingPage(page) {
 
   /** @param {any} one */
   function cells(one) {
-    const name = one.name ?? (one.group ? "a group" : "somebody");
+    const name = one.name ?? (one.group ? t("a group") : t("somebody"));
     return [
       h("span", { dir: "auto", class: "strong" }, name, one.handle && h("span", { class: "muted" }, ` @${one.handle}`)),
-      h("span", { class: `state ${TONES[/** @type {keyof typeof TONES} */ (one.state)] ?? ""}` }, one.owner ? "owner" : WORDS[/** @type {keyof typeof WORDS} */ (one.state)]),
+      h("span", { class: `state ${TONES[/** @type {keyof typeof TONES} */ (one.state)] ?? ""}` }, one.owner ? t("owner") : WORDS[/** @type {keyof typeof WORDS} */ (one.state)]),
       one.code ? h("code", null, one.code) : DASH, String(one.chat), one.username ? `@${one.username}` : String(one.bot), time(one.asked_at), one.decided_by ?? DASH,
       me.role === "viewer" ? null : h("span", { class: "actions tight" }, acts(one, name)),
     ];
@@ -41,13 +41,14 @@ export function pairingPage(page) {
 
   /** @param {any} one @param {string} name */
   function acts(one, name) {
-    /** @param {string} words @param {any} body @param {string} done @param {string} [kind] */
-    const button = (words, body, done, kind = "line") => h("button", { type: "button", class: kind, "aria-label": `${words} ${name}`, onclick: () => decide(body, `${name} ${done}`) }, words);
+    /** @param {string} words @param {string} label @param {any} body @param {string} done @param {string} [kind] */
+    const button = (words, label, body, done, kind = "line") => h("button", { type: "button", class: kind, "aria-label": label, onclick: () => decide(body, done) }, words);
+    const block = (/** @type {string} */ done) => button(t("Block"), t("Block {name}", { name }), { action: "block", ...place }, done);
     const place = { bot: one.bot, chat: one.chat };
     if (one.state === "pending") {
-      return [button("Approve", { action: "approve", code: one.code }, "can write from now on.", "solid"), button("Refuse", { action: "refuse", code: one.code }, "was refused."), button("Block", { action: "block", ...place }, "is shut out.")];
+      return [button(t("Approve"), t("Approve {name}", { name }), { action: "approve", code: one.code }, t("{name} can write from now on.", { name }), "solid"), button(t("Refuse"), t("Refuse {name}", { name }), { action: "refuse", code: one.code }, t("{name} was refused.", { name })), block(t("{name} is shut out.", { name }))];
     }
-    return one.state === "allowed" ? button("Block", { action: "block", ...place }, "can no longer write.") : button("Allow", { action: "allow", ...place }, "can write from now on.");
+    return one.state === "allowed" ? block(t("{name} can no longer write.", { name })) : button(t("Allow"), t("Allow {name}", { name }), { action: "allow", ...place }, t("{name} can write from now on.", { name }));
   }
 
   /** @param {any} body @param {string} words */

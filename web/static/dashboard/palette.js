@@ -1,11 +1,11 @@
 /** Leads anywhere by a few letters: pages by their names, conversations by whom they are with; Ctrl K opens it. */
 import { h, set, show } from "../shared/h.js";
 import { ask } from "./net.js";
-import { number } from "./parts.js";
+import { dotted, number, t, tn } from "./parts.js";
 
 const PAUSE_MS = 150;
 const MOST_SESSIONS = 5;
-const LISTS = [["Sessions", "/dashboard/sessions"], ["People", "/dashboard/people"], ["Memory", "/dashboard/memory"]];
+const LISTS = /** @type {[(words: string) => string, string][]} */ ([[(words) => t("Search sessions for “{words}”", { words }), "/dashboard/sessions"], [(words) => t("Search people for “{words}”", { words }), "/dashboard/people"], [(words) => t("Search memory for “{words}”", { words }), "/dashboard/memory"]]);
 
 /** @typedef {{path: string, name: string, group: string, key?: string}} Page */
 /** @typedef {{words: any, hint: string, path: string}} Place */
@@ -19,14 +19,14 @@ export function palette({ pages, go }) {
   let at = 0;
   let timer = 0;
   let asked = new AbortController();
-  const list = h("ul", { role: "listbox", id: "palette-places", "aria-label": "Places" });
+  const list = h("ul", { role: "listbox", id: "palette-places", "aria-label": t("Places") });
   const count = h("p", { class: "unseen", role: "status" });
   const input = h("input", {
-    type: "text", role: "combobox", "aria-label": "Go to", "aria-expanded": "true", "aria-controls": "palette-places", "aria-autocomplete": "list",
-    placeholder: "A page, a person, a session", autocomplete: "off", spellcheck: "false", maxlength: 200, oninput: typed, onkeydown: pressed,
+    type: "text", role: "combobox", "aria-label": t("Go to"), "aria-expanded": "true", "aria-controls": "palette-places", "aria-autocomplete": "list",
+    placeholder: t("A page, a person, a session"), autocomplete: "off", spellcheck: "false", maxlength: 200, oninput: typed, onkeydown: pressed,
   });
-  const dialog = h("dialog", { class: "card palette", "aria-label": "Go to", onclose: ended, onclick: (/** @type {MouseEvent} */ event) => { if (event.target === dialog) dialog.close(); } },
-    input, list, count, h("p", { class: "muted small" }, h("kbd", null, "↑"), " ", h("kbd", null, "↓"), " choose · ", h("kbd", null, "Enter"), " opens · ", h("kbd", null, "Esc"), " closes"));
+  const dialog = h("dialog", { class: "card palette", "aria-label": t("Go to"), onclose: ended, onclick: (/** @type {MouseEvent} */ event) => { if (event.target === dialog) dialog.close(); } },
+    input, list, count, h("p", { class: "muted small" }, dotted([t("{keys} choose", { keys: h("span", null, h("kbd", null, "↑"), " ", h("kbd", null, "↓")) }), t("{key} opens", { key: h("kbd", null, t("Enter")) }), t("{key} closes", { key: h("kbd", null, t("Esc")) })])));
 
   function ended() {
     clearTimeout(timer);
@@ -40,7 +40,7 @@ export function palette({ pages, go }) {
     const named = pages().filter((page) => parts.every((/** @type {string} */ part) => `${page.name} ${page.group}`.toLowerCase().includes(part)))
       .map((page) => ({ words: page.name, hint: page.key ? `g ${page.key}` : page.group, path: page.path }));
     const searches = words && LISTS.filter(([, path]) => pages().some((page) => page.path === path))
-      .map(([name, path]) => ({ words: `Search ${name.toLowerCase()} for “${words}”`, hint: "", path: `${path}?q=${encodeURIComponent(words)}` }));
+      .map(([name, path]) => ({ words: name(words), hint: "", path: `${path}?q=${encodeURIComponent(words)}` }));
     return [...named, ...sessions, ...searches || []];
   }
 
@@ -51,7 +51,7 @@ export function palette({ pages, go }) {
       role: "option", id: `palette-${index}`, "aria-selected": String(index === at), onclick: () => open(place),
       onpointermove: () => { if (at !== index) choose(index); },
     }, h("span", null, place.words), place.hint && h("span", { class: "muted" }, place.hint))));
-    show(count, places.length === 1 ? "One place." : `${places.length} places.`);
+    show(count, tn("One place.", "{count} places.", places.length));
     set(input, { "aria-activedescendant": `palette-${at}` });
   }
 
@@ -87,8 +87,8 @@ export function palette({ pages, go }) {
       const page = await ask(`/sessions?limit=${MOST_SESSIONS}&q=${encodeURIComponent(words)}`, { signal });
       if (signal.aborted) return;
       sessions = page.sessions.map((/** @type {any} */ one) => ({
-        words: one.person ?? "Anonymous", path: `/dashboard/sessions/${one.id}`,
-        hint: [one.channel, one.agent, `${number(one.turns)} turns`].filter(Boolean).join(" · "),
+        words: one.person ?? t("Anonymous"), path: `/dashboard/sessions/${one.id}`,
+        hint: [one.channel, one.agent, tn("{count} turn", "{count} turns", one.turns)].filter(Boolean).join(" · "),
       }));
       draw();
     } catch { /* the pages and the searches are there all the same */ }

@@ -1,9 +1,10 @@
 /** The small pieces that several pages share: cards, badges, meters, tables, the live mark. */
 import { h, set, show } from "../shared/h.js";
-import { ago, number, tokens, usd, when } from "../shared/fmt.js";
+import { ago, number, percent, tokens, usd, when } from "../shared/fmt.js";
+import { listed, t, tn, ts } from "./i18n.js";
 
 export const SOURCES = ["system", "memory", "summary", "history", "tools"];
-export const NAMES = { system: "System", memory: "Memory", summary: "Summary", history: "History", tools: "Tools", free: "Free" };
+export const NAMES = { system: t("System"), memory: t("Memory"), summary: t("Summary"), history: t("History"), tools: t("Tools"), free: t("Free") };
 export const DASH = "–";
 
 /** @param {number | null | undefined} pct */
@@ -12,7 +13,7 @@ export const level = (pct) => pct === null || pct === undefined ? "unknown" : pc
 /** Whole percent; what is little is not nothing. @param {number | null | undefined} pct */
 export function pct(pct) {
   if (pct === null || pct === undefined) return DASH;
-  return pct > 0 && pct < 1 ? "<1\u202f%" : `${Math.round(pct)}\u202f%`;
+  return (pct > 0 && pct < 1 ? "<" : "") + percent(pct > 0 && pct < 1 ? 1 : pct, 0).replace(" ", "\u202f");
 }
 
 /** Known money; calls of unknown price make it a floor, only such calls make it a dash. @param {number | null | undefined} micro @param {number} [unknown] */
@@ -45,16 +46,19 @@ export function meter(share, label) {
     h("span", { class: "fill", vars: { "--share": known ? Math.max(0, Math.min(share, 100)) / 100 : 0 } }));
 }
 
-const STATES = { answering: "answering", waiting: "waiting", tidying: "tidying up", problem: "problem", idle: "idle" };
+const STATES = { answering: t("answering"), waiting: t("waiting"), tidying: t("tidying up"), problem: t("problem"), idle: t("idle") };
 /** @param {string} state */
 export const stateBadge = (state) => h("span", { class: `state ${state}` }, STATES[/** @type {keyof typeof STATES} */ (state)] ?? state);
 
 /** @param {string | null} channel */
-export const channelBadge = (channel) => channel ? h("span", { class: "badge" }, { web: "Web", telegram: "Telegram" }[channel] ?? channel) : DASH;
+export const channelBadge = (channel) => channel ? h("span", { class: "badge" }, { web: t("Web"), telegram: "Telegram" }[channel] ?? channel) : DASH;
+
+/** Several facts in one line; what is empty is left out. @param {any[]} facts */
+export const dotted = (facts) => facts.filter(Boolean).flatMap((fact, at) => at ? [" · ", fact] : [fact]);
 
 /** What somebody is called everywhere: by their name, else by how their number begins. @param {{id: string, name?: string | null, kind?: string, anonymous?: boolean}} person */
 export function nameOf({ id, name, kind, anonymous }) {
-  return name || `${kind === "group" ? "Group" : anonymous ? "Visitor" : "Person"} ${id.slice(0, 6)}`;
+  return name || (kind === "group" ? t("Group {id}", { id: id.slice(0, 6) }) : anonymous ? t("Visitor {id}", { id: id.slice(0, 6) }) : t("Person {id}", { id: id.slice(0, 6) }));
 }
 /** Whose a conversation is. @param {any} session */
 export const personOf = ({ person_id: id, person: name, session_kind: whose, kind = whose, anonymous }) => nameOf({ id, name, kind, anonymous });
@@ -76,8 +80,8 @@ export const row = (columns, cells) => h("tr", null, cells.map((cell, index) =>
 /** @param {any} error @param {() => void} [again] */
 export function problem(error, again) {
   return h("div", { class: "trouble", role: "alert" }, h("p", null, error.message),
-    error.requestId && h("p", { class: "small" }, `Request ${error.requestId}`),
-    again && h("button", { type: "button", class: "line", onclick: again }, "Try again"));
+    error.requestId && h("p", { class: "small" }, t("Request {id}", { id: error.requestId })),
+    again && h("button", { type: "button", class: "line", onclick: again }, t("Try again")));
 }
 
 /** @param {string} words @param {any} [more] */
@@ -96,16 +100,19 @@ export function keepFocus(body, draw) {
 /** Grey rows for the first load only. @param {number} count */
 export const skeleton = (count) => h("div", { class: "skeleton", "aria-hidden": "true" }, Array.from({ length: count }, () => h("i")));
 
-const LIVE = { live: "Live", paused: "Paused", stale: "Not up to date" };
+const LIVE = { live: t("Live"), paused: t("Paused"), stale: t("Not up to date") };
 /** A mark that says whether what is seen is fresh. */
 export function liveMark() {
-  const node = h("span", { class: "live", data: { state: "live" } }, "Live");
+  const node = h("span", { class: "live", data: { state: "live" } }, LIVE.live);
   return { node, /** @param {keyof typeof LIVE} state */ tell(state) {
     if (node.dataset.state === state) return;
     set(node, { data: { state } });
     show(node, LIVE[state]);
   } };
 }
+
+/** Where the text goes on: to the right, or in some languages to the left. */
+const FORTH = document.documentElement.dir === "rtl" ? -1 : 1;
 
 /**
  * Tabs with arrow keys; panels are made when they are first seen.
@@ -125,7 +132,7 @@ export function tabs(label, tabs) {
     if (focus) buttons[index].focus();
   }
   const list = h("div", { role: "tablist", class: "tabs", "aria-label": label, onkeydown: (/** @type {KeyboardEvent} */ event) => {
-    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    const step = { ArrowRight: FORTH, ArrowLeft: -FORTH }[event.key];
     const now = buttons.findIndex((button) => button.getAttribute("aria-selected") === "true");
     if (step) { event.preventDefault(); choose((now + step + buttons.length) % buttons.length, true); }
   } }, buttons);
@@ -145,4 +152,4 @@ export function split(parts, count) {
   return Object.fromEntries(SOURCES.map((name, index) => [name, whole[index]]));
 }
 
-export { h, show, set, ago, number, tokens, usd, when };
+export { ago, h, listed, number, set, show, t, tn, tokens, ts, usd, when };

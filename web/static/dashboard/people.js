@@ -1,21 +1,21 @@
 /** Who there is: searched and paged, the last ones seen first. */
-import { channelBadge, empty, h, money, nameOf, number, table, time } from "./parts.js";
+import { channelBadge, empty, h, money, nameOf, number, t, table, time, tn } from "./parts.js";
 import { listPage } from "./lists.js";
 
-const COLUMNS = [{ label: "Person" }, { label: "Channels" }, { label: "Conversations", num: true }, { label: "Turns", num: true }, { label: "Notes", num: true }, { label: "Spent", num: true }, { label: "Last seen" }];
+const COLUMNS = [{ label: t("Person") }, { label: t("Channels") }, { label: t("Conversations"), num: true }, { label: t("Turns"), num: true }, { label: t("Notes"), num: true }, { label: t("Spent"), num: true }, { label: t("Last seen") }];
 
 /** @param {any} page */
 export function peoplePage(page) {
-  page.entitle("People");
+  page.entitle(t("People"));
   listPage(page, {
-    title: "People", path: "/dashboard/people", api: "/people", search: "Search name, place or id", names: ["q", "channel", "kind", "cursor"],
+    title: t("People"), path: "/dashboard/people", api: "/people", search: t("Search name, place or id"), names: ["q", "channel", "kind", "cursor"],
     filters: [
-      ["channel", "Channel", [["", "All channels"], ["web", "Web"], ["telegram", "Telegram"]]],
-      ["kind", "Kind", [["", "People and groups"], ["person", "People"], ["group", "Groups"]]],
+      ["channel", t("Channel"), [["", t("All channels")], ["web", t("Web")], ["telegram", "Telegram"]]],
+      ["kind", t("Kind"), [["", t("People and groups")], ["person", t("People")], ["group", t("Groups")]]],
     ],
-    draw: (answer) => answer.people.length > 0 && h("div", { class: "card flush-card" }, table({ caption: "People", className: "wide-grid", columns: COLUMNS, rows: answer.people.map(cells) })),
-    count: (answer) => answer.people.length, noun: "people",
-    nothing: () => empty("Nobody has come yet.", h("p", { class: "muted" }, "Whoever writes first appears here: ", h("a", { href: "/chat" }, "open the chat"), ".")),
+    draw: (answer) => answer.people.length > 0 && h("div", { class: "card flush-card" }, table({ caption: t("People"), className: "wide-grid", columns: COLUMNS, rows: answer.people.map(cells) })),
+    count: (answer) => answer.people.length, told: (count) => tn("{count} person", "{count} people", count),
+    nothing: () => empty(t("Nobody has come yet."), h("p", { class: "muted" }, t("Whoever writes first appears here: {link}.", { link: h("a", { href: "/chat" }, t("open the chat")) }))),
   });
 }
 
@@ -24,6 +24,6 @@ function cells(one) {
   return [
     h("a", { class: "row-link", href: `/dashboard/people/${one.id}`, dir: "auto" }, nameOf(one)),
     h("span", null, one.channels.length ? one.channels.map(channelBadge) : "–"), number(one.sessions), number(one.turns),
-    h("a", { class: "over", href: `/dashboard/memory?person=${one.id}`, "aria-label": `${number(one.notes)} notes of ${nameOf(one)}` }, number(one.notes)), money(one.cost_micro, one.cost_unknown_calls), time(one.last_active_at),
+    h("a", { class: "over", href: `/dashboard/memory?person=${one.id}`, "aria-label": tn("{count} note of {person}", "{count} notes of {person}", one.notes, { person: nameOf(one) }) }, number(one.notes)), money(one.cost_micro, one.cost_unknown_calls), time(one.last_active_at),
   ];
 }

@@ -1,12 +1,12 @@
 /** One person: their places and conversations, a copy of what is kept of them, and forgetting them. */
 import { ask, keepFresh } from "./net.js";
-import { DASH, card, channelBadge, empty, h, kpi, liveMark, missing, money, nameOf, number, problem, repaintTimes, show, skeleton, table, time, tokens } from "./parts.js";
+import { DASH, card, channelBadge, empty, h, kpi, listed, liveMark, missing, money, nameOf, number, problem, repaintTimes, show, skeleton, t, table, time, tn, tokens } from "./parts.js";
 
-const COUNTED = { entries: "messages", links: "summaries", notes: "notes", artifacts: "kept tool results", attachments: "files", pins: "pins" };
+const COUNTED = { entries: t("messages"), links: t("summaries"), notes: t("notes"), artifacts: t("kept tool results"), attachments: t("files"), pins: t("pins") };
 
 /** @param {any} page */
 export function personPage({ root, id, me, say, entitle, signal }) {
-  entitle("Person");
+  entitle(t("Person"));
   const head = h("div", { class: "page-head" });
   const body = h("div", { class: "stack" }, skeleton(8));
   const danger = h("div", { class: "stack" });
@@ -21,11 +21,11 @@ export function personPage({ root, id, me, say, entitle, signal }) {
     if (next === shown) return repaintTimes(body);
     shown = next;
     entitle(nameOf(one));
-    show(head, h("div", null, h("p", { class: "crumbs" }, h("a", { href: "/dashboard/people" }, "People")), h("h1", { dir: "auto" }, nameOf(one)),
-      h("p", { class: "facts" }, h("span", null, one.kind === "group" ? "group" : one.anonymous ? "visitor" : "person"), one.timezone && h("span", null, one.timezone), h("span", null, "known since ", time(one.since)), one.joined > 0 && h("span", null, `${number(one.joined)} joined by /link`), one.hold && h("span", { class: "badge" }, "on hold"), mark.node)));
-    show(body, h("dl", { class: "kpis four" }, kpi("Conversations", number(one.sessions), `${number(one.turns)} turns`), kpi("Tokens", tokens(one.tokens), one.tokens === null ? "in and out, ever" : `${tokens(one.tokens - one.output_tokens)} in (${tokens(one.cache_read_tokens)} of it from the cache) · ${tokens(one.output_tokens)} out`),
-      kpi("Spent", money(one.cost_micro, one.cost_unknown_calls), one.cost_unknown_calls ? `${number(one.cost_unknown_calls)} calls of unknown price` : "every call"),
-      kpi("Notes", h("a", { href: `/dashboard/memory?person=${one.id}` }, number(one.notes)), [one.put_away ? `${number(one.put_away)} put away` : "kept", me.role !== "viewer" && one.sessions > 0 && [" · ", h("a", { href: `/dashboard/memory?person=${one.id}#add` }, "add one")]])),
+    show(head, h("div", null, h("p", { class: "crumbs" }, h("a", { href: "/dashboard/people" }, t("People"))), h("h1", { dir: "auto" }, nameOf(one)),
+      h("p", { class: "facts" }, h("span", null, one.kind === "group" ? t("group") : one.anonymous ? t("visitor") : t("person")), one.timezone && h("span", null, one.timezone), h("span", null, t("known since {time}", { time: time(one.since) })), one.joined > 0 && h("span", null, tn("{count} joined by {command}", "{count} joined by {command}", one.joined, { command: "/link" })), one.hold && h("span", { class: "badge" }, t("on hold")), mark.node)));
+    show(body, h("dl", { class: "kpis four" }, kpi(t("Conversations"), number(one.sessions), tn("{count} turn", "{count} turns", one.turns)), kpi(t("Tokens"), tokens(one.tokens), one.tokens === null ? t("in and out, ever") : t("{into} in ({cached} of it from the cache) · {out} out", { into: tokens(one.tokens - one.output_tokens), cached: tokens(one.cache_read_tokens), out: tokens(one.output_tokens) })),
+      kpi(t("Spent"), money(one.cost_micro, one.cost_unknown_calls), one.cost_unknown_calls ? tn("{count} call of unknown price", "{count} calls of unknown price", one.cost_unknown_calls) : t("every call")),
+      kpi(t("Notes"), h("a", { href: `/dashboard/memory?person=${one.id}` }, number(one.notes)), [one.put_away ? tn("{count} put away", "{count} put away", one.put_away) : t("kept"), me.role !== "viewer" && one.sessions > 0 && [" · ", h("a", { href: `/dashboard/memory?person=${one.id}#add` }, t("add one"))]])),
     conversations(one.conversations), places(one.places));
     if (first) { first = false; show(danger, me.role !== "viewer" && exporting(id), me.role === "admin" && holding(one, { say, signal }), me.role === "admin" && erasing(one, { say, signal, load })); say(nameOf(one)); }
   }
@@ -33,7 +33,7 @@ export function personPage({ root, id, me, say, entitle, signal }) {
   /** @param {any} error */
   function failed(error) {
     if (signal.aborted) return;
-    if (error.status === 404) return show(root, missing("There is no such person.", "/dashboard/people", "All people"));
+    if (error.status === 404) return show(root, missing(t("There is no such person."), "/dashboard/people", t("All people")));
     shown = "";
     show(body, problem(error, () => load().catch(failed)));
   }
@@ -44,23 +44,23 @@ export function personPage({ root, id, me, say, entitle, signal }) {
 
 /** @param {any[]} talks */
 function conversations(talks) {
-  const columns = [{ label: "Conversation" }, { label: "Turns", num: true }, { label: "Context now", num: true }, { label: "Spent", num: true }, { label: "Begun" }, { label: "Last active" }];
+  const columns = [{ label: t("Conversation") }, { label: t("Turns"), num: true }, { label: t("Context now"), num: true }, { label: t("Spent"), num: true }, { label: t("Begun") }, { label: t("Last active") }];
   const rows = talks.map((one) => [h("a", { class: "row-link", href: `/dashboard/sessions/${one.id}` }, `${one.agent} · ${one.id.slice(0, 6)}`), number(one.turns),
-    one.context_limit ? `${tokens(one.context_tokens)} of ${tokens(one.context_limit)}` : DASH, money(one.cost_micro, one.cost_unknown_calls), time(one.created_at), time(one.last_active_at)]);
-  return card("Conversations", [rows.length ? table({ caption: "Conversations", className: "wide-grid", columns, rows }) : empty("No conversation.")]);
+    one.context_limit ? t("{tokens} of {limit}", { tokens: tokens(one.context_tokens), limit: tokens(one.context_limit) }) : DASH, money(one.cost_micro, one.cost_unknown_calls), time(one.created_at), time(one.last_active_at)]);
+  return card(t("Conversations"), [rows.length ? table({ caption: t("Conversations"), className: "wide-grid", columns, rows }) : empty(t("No conversation."))]);
 }
 
 /** @param {any[]} places */
 function places(places) {
-  const columns = [{ label: "Place" }, { label: "Known as" }, { label: "Who it is" }, { label: "Since" }];
-  const rows = places.map((one) => [h("span", null, channelBadge(one.channel), one.channel === "telegram" ? `chat ${one.chat}` : `site ${one.account}`), one.title ? h("span", { dir: "auto" }, one.title) : DASH,
-    one.unreachable_since ? h("span", { class: "state problem" }, "cannot be reached") : one.channel === "web" ? `${one.signed_in ? "signed in by the site" : "anonymous"}, ${number(one.browsers)} ${one.browsers === 1 ? "browser" : "browsers"}` : "by Telegram", time(one.since)]);
-  return card("Identities", [rows.length ? table({ caption: "Identities", className: "wide-grid", columns, rows }) : empty("No place is known.")]);
+  const columns = [{ label: t("Place") }, { label: t("Known as") }, { label: t("Who it is") }, { label: t("Since") }];
+  const rows = places.map((one) => [h("span", null, channelBadge(one.channel), one.channel === "telegram" ? t("chat {id}", { id: String(one.chat) }) : t("site {site}", { site: one.account })), one.title ? h("span", { dir: "auto" }, one.title) : DASH,
+    one.unreachable_since ? h("span", { class: "state problem" }, t("cannot be reached")) : one.channel === "web" ? listed([one.signed_in ? t("signed in by the site") : t("anonymous"), tn("{count} browser", "{count} browsers", one.browsers)]) : t("by Telegram"), time(one.since)]);
+  return card(t("Identities"), [rows.length ? table({ caption: t("Identities"), className: "wide-grid", columns, rows }) : empty(t("No place is known."))]);
 }
 
 /** @param {string} id */
-const exporting = (id) => card("A copy of everything", [h("p", { class: "muted" }, "Conversations, summaries, notes and files’ names, as the person would get them by /export. It is written into the audit log."),
-  h("p", { class: "actions" }, h("a", { class: "button line", href: `/api/v1/people/${id}/export?format=json`, download: "" }, "Export as JSON"), h("a", { class: "button line", href: `/api/v1/people/${id}/export?format=md`, download: "" }, "Export as Markdown"))]);
+const exporting = (id) => card(t("A copy of everything"), [h("p", { class: "muted" }, t("Conversations, summaries, notes and files’ names, as the person would get them by /export. It is written into the audit log.")),
+  h("p", { class: "actions" }, h("a", { class: "button line", href: `/api/v1/people/${id}/export?format=json`, download: "" }, t("Export as JSON")), h("a", { class: "button line", href: `/api/v1/people/${id}/export?format=md`, download: "" }, t("Export as Markdown")))]);
 
 /** @param {any} one @param {any} page */
 function holding(one, { say, signal }) {
@@ -69,41 +69,41 @@ function holding(one, { say, signal }) {
   const change = (on) => async () => {
     try {
       await ask(`/people/${one.id}/hold`, { method: "POST", body: { on }, signal });
-      say(on ? "Nothing of this person goes any more." : "The hold is lifted.");
+      say(on ? t("Nothing of this person goes any more.") : t("The hold is lifted."));
       draw((await ask(`/people/${one.id}`, { signal })).hold);
     } catch (error) { if (!signal.aborted) place.append(problem(error)); }
   };
   /** @param {any} hold */
   function draw(hold) {
-    show(place, hold ? h("p", null, "On hold since ", time(hold.since), " by ", h("bdi", null, hold.by), ": neither a rule nor anybody deletes what is kept of this person.")
-      : h("p", { class: "muted" }, "On hold, nothing of this person goes: no rule about age applies, and nobody can forget them, they themselves included."),
-    h("p", { class: "actions" }, h("button", { type: "button", class: "line", onclick: change(!hold) }, hold ? "Lift the hold" : "Put on hold")));
+    show(place, hold ? h("p", null, t("On hold since {time} by {operator}: neither a rule nor anybody deletes what is kept of this person.", { time: time(hold.since), operator: h("bdi", null, hold.by) }))
+      : h("p", { class: "muted" }, t("On hold, nothing of this person goes: no rule about age applies, and nobody can forget them, they themselves included.")),
+    h("p", { class: "actions" }, h("button", { type: "button", class: "line", onclick: change(!hold) }, hold ? t("Lift the hold") : t("Put on hold"))));
   }
   draw(one.hold);
-  return card("Legal hold", [place]);
+  return card(t("Legal hold"), [place]);
 }
 
 /** @param {any} one @param {any} page */
 function erasing(one, { say, signal, load }) {
-  const place = h("div", { class: "stack" }, h("p", { class: "muted" }, "Every conversation, note and file goes for good, as with /forget everything. Backups made before hold it still."),
-    h("p", { class: "actions" }, h("button", { type: "button", class: "line danger", onclick: prepare }, "Forget this person …")));
-  const section = card("Forget this person", [place]);
+  const place = h("div", { class: "stack" }, h("p", { class: "muted" }, t("Every conversation, note and file goes for good, as with /forget everything. Backups made before hold it still.")),
+    h("p", { class: "actions" }, h("button", { type: "button", class: "line danger", onclick: prepare }, t("Forget this person …"))));
+  const section = card(t("Forget this person"), [place]);
 
   async function prepare() {
     try {
       const { counts, erasure } = await ask(`/people/${one.id}/erasure`, { signal });
       const field = h("input", { type: "text", name: "confirm", autocomplete: "off", spellcheck: "false", dir: "auto", required: true, maxlength: 300 });
       const trouble = h("div");
-      show(place, erasure?.state === "running" && progress(erasure), h("p", null, "This would be gone for good:"), amounts(counts),
+      show(place, erasure?.state === "running" && progress(erasure), h("p", null, t("This would be gone for good:")), amounts(counts),
         h("form", { class: "narrow", onsubmit: async (/** @type {Event} */ event) => {
           event.preventDefault();
           try {
             const done = await ask(`/people/${one.id}/erasure`, { method: "POST", body: { confirm: field.value }, signal });
-            say("The person is being forgotten.");
+            say(t("The person is being forgotten."));
             await follow(done.erasure);
           } catch (error) { if (!signal.aborted) show(trouble, problem(error)); }
-        } }, h("label", null, one.name ? h("span", null, "Type “", h("bdi", null, one.name), "” or the id") : h("span", null, "Type the id ", h("code", null, one.id)), field), trouble,
-        h("p", { class: "actions" }, h("button", { type: "submit", class: "solid danger" }, "Forget for good"), h("button", { type: "button", class: "line", onclick: () => section.replaceWith(erasing(one, { say, signal, load })) }, "Cancel"))));
+        } }, h("label", null, one.name ? h("span", null, t("Type “{name}” or the id", { name: h("bdi", null, one.name) })) : h("span", null, t("Type the id {id}", { id: h("code", null, one.id) })), field), trouble,
+        h("p", { class: "actions" }, h("button", { type: "submit", class: "solid danger" }, t("Forget for good")), h("button", { type: "button", class: "line", onclick: () => section.replaceWith(erasing(one, { say, signal, load })) }, t("Cancel")))));
       field.focus();
     } catch (error) { if (!signal.aborted) show(place, problem(error, prepare)); }
   }
@@ -121,8 +121,8 @@ function erasing(one, { say, signal, load }) {
 /** @param {any} erasure */
 function progress(erasure) {
   const done = erasure.state === "done";
-  return h("div", { class: "stack" }, h("p", { class: done ? "done" : "warn-text", role: "status" }, done ? `Forgotten. Erasure ${erasure.id} is in the log, without content.` : `Erasure ${erasure.id} is under way: step ${erasure.step} of ${erasure.steps}. A worker goes on with it.`),
-    !done && h("progress", { max: erasure.steps, value: erasure.step, "aria-label": "How far it is" }), amounts(erasure.counts));
+  return h("div", { class: "stack" }, h("p", { class: done ? "done" : "warn-text", role: "status" }, done ? t("Forgotten. Erasure {id} is in the log, without content.", { id: String(erasure.id) }) : t("Erasure {id} is under way: step {step} of {steps}. A worker goes on with it.", { id: String(erasure.id), step: erasure.step, steps: erasure.steps })),
+    !done && h("progress", { max: erasure.steps, value: erasure.step, "aria-label": t("How far it is") }), amounts(erasure.counts));
 }
 
 /** @param {Record<string, number>} counts */

@@ -1,6 +1,6 @@
 /** The picture that people see beside an operator's name: cut and made small here, before anything is sent. */
 import { ask } from "./net.js";
-import { h, problem, show } from "./parts.js";
+import { h, problem, show, t } from "./parts.js";
 
 const SIDE = 256;
 const MOST_BYTES = 40_960;
@@ -12,8 +12,8 @@ export function pictureForm(me, say, signal) {
   const field = h("input", { type: "file", name: "picture", accept: "image/png,image/jpeg,image/webp,image/gif", onchange: () => field.files[0] && change(field.files[0]) });
 
   function draw() {
-    show(place, me.picture ? h("img", { class: "face", src: `/pictures/${me.picture}`, alt: "Your picture", width: 64, height: 64 }) : h("span", { class: "face none", "aria-hidden": "true" }),
-      me.picture && h("button", { type: "button", class: "line", onclick: () => change(null) }, "Remove the picture"));
+    show(place, me.picture ? h("img", { class: "face", src: `/pictures/${me.picture}`, alt: t("Your picture"), width: 64, height: 64 }) : h("span", { class: "face none", "aria-hidden": "true" }),
+      me.picture && h("button", { type: "button", class: "line", onclick: () => change(null) }, t("Remove the picture")));
   }
 
   /** @param {File | null} file */
@@ -23,17 +23,17 @@ export function pictureForm(me, say, signal) {
       if (file) me.picture = (await ask("/me/picture", { method: "PUT", body: { picture: await small(file) }, signal })).picture;
       else { await ask("/me/picture", { method: "DELETE", signal }); me.picture = ""; }
       draw();
-      say(file ? "The picture is set." : "The picture is removed.");
+      say(file ? t("The picture is set.") : t("The picture is removed."));
     } catch (error) { if (!signal.aborted) show(note, problem(error)); }
     field.value = "";
   }
   draw();
-  return h("div", { class: "narrow picture" }, place, h("label", null, "Picture", field), h("p", { class: "muted small" }, "The middle of it is shown beside your name, in a circle."), note);
+  return h("div", { class: "narrow picture" }, place, h("label", null, t("Picture"), field), h("p", { class: "muted small" }, t("The middle of it is shown beside your name, in a circle.")), note);
 }
 
 /** The middle square, as base64. @param {File} file */
 async function small(file) {
-  const whole = await createImageBitmap(file).catch(() => { throw new Error("This file is not a picture that the browser can open."); });
+  const whole = await createImageBitmap(file).catch(() => { throw new Error(t("This file is not a picture that the browser can open.")); });
   const side = Math.min(whole.width, whole.height);
   const canvas = new OffscreenCanvas(SIDE, SIDE);
   const pen = /** @type {OffscreenCanvasRenderingContext2D} */ (canvas.getContext("2d"));
@@ -46,5 +46,5 @@ async function small(file) {
     if (blob.size > MOST_BYTES) continue;
     return btoa(Array.from(new Uint8Array(await blob.arrayBuffer()), (byte) => String.fromCharCode(byte)).join(""));
   }
-  throw new Error("This picture cannot be made small enough.");
+  throw new Error(t("This picture cannot be made small enough."));
 }

@@ -1,7 +1,7 @@
 /** On the page of a session: what is remembered of its person, and one more note. */
-import { VOUCHES, noteAdder } from "./adding.js";
+import { VOUCHES, keptWords, noteAdder } from "./adding.js";
 import { ask } from "./net.js";
-import { card, empty, h, number, problem, repaintTimes, show, skeleton, time } from "./parts.js";
+import { card, empty, h, problem, repaintTimes, show, skeleton, t, time, tn, ts } from "./parts.js";
 
 const SHOWN = 5;
 
@@ -14,7 +14,7 @@ export function remembered({ session, me, say, signal }) {
   const adder = me.role !== "viewer" ? noteAdder({ signal, added, heir: session.agent, look: "maker inner" }) : null;
   adder?.about({ id: session.party, name: session.person, kind: session.kind, anonymous: session.anonymous });
   const all = `/dashboard/memory?person=${session.party}`;
-  const count = h("a", { href: all }, "All notes");
+  const count = h("a", { href: all }, t("All notes"));
   let drawn = "";
   let asked = 0;
 
@@ -29,21 +29,21 @@ export function remembered({ session, me, say, signal }) {
     const next = JSON.stringify(notes);
     if (next === drawn) return repaintTimes(list);
     drawn = next;
-    show(list, notes.length ? h("ul", { class: "plain-list", "aria-label": "Notes" }, notes.map(item)) : empty("Nothing is remembered yet."));
+    show(list, notes.length ? h("ul", { class: "plain-list", "aria-label": t("Notes") }, notes.map(item)) : empty(t("Nothing is remembered yet.")));
   }
 
   /** @param {any} one */
   const item = (one) => h("li", { class: "remembered" },
-    h("p", null, h("span", { class: "badge" }, one.kind), " ", h("span", { dir: "auto" }, one.text)),
+    h("p", null, h("span", { class: "badge" }, ts(one.kind)), " ", h("span", { dir: "auto" }, one.text)),
     h("p", { class: "muted small" }, h("span", { class: one.authority === "tool" ? "warn-text" : null }, VOUCHES[/** @type {keyof typeof VOUCHES} */ (one.authority)] ?? one.authority),
-      one.agent !== session.agent && ` · agent ${one.agent}`, " · ", time(one.observed_at), " · ",
-      h("a", { href: `${all}&q=${one.id}`, "aria-label": `${adder ? "Edit" : "Show"}: ${one.text}` }, adder ? "Edit" : "Show")));
+      one.agent !== session.agent && [" · ", t("agent {agent}", { agent: one.agent })], " · ", time(one.observed_at), " · ",
+      h("a", { href: `${all}&q=${one.id}`, "aria-label": adder ? t("Edit: {note}", { note: one.text }) : t("Show: {note}", { note: one.text }) }, adder ? t("Edit") : t("Show"))));
 
   /** @param {any} answer */
   async function added({ note: one, changed, redacted }) {
-    const words = !changed ? "This is known already." : redacted ? "The note is kept, without the secret in it." : "The note is kept.";
+    const words = keptWords({ changed, redacted });
     say(words);
-    show(told, h("p", { class: "done actions" }, words, changed && h("button", { type: "button", class: "line", onclick: () => takeBack(one) }, "Undo")));
+    show(told, h("p", { class: "done actions" }, words, changed && h("button", { type: "button", class: "line", onclick: () => takeBack(one) }, t("Undo"))));
     await load(true).catch(failed);
   }
 
@@ -51,16 +51,16 @@ export function remembered({ session, me, say, signal }) {
   async function takeBack(one) {
     try {
       await ask(`/notes/${one.id}`, { method: "DELETE", signal });
-      say("The note is put away.");
-      show(told, h("p", { class: "done" }, "The note is put away."));
+      say(t("The note is put away."));
+      show(told, h("p", { class: "done" }, t("The note is put away.")));
       await load(true).catch(failed);
     } catch (error) { if (!signal.aborted) show(told, problem(error)); }
   }
 
-  return { node: card("Notes", [adder?.node, told, list], count),
+  return { node: card(t("Notes"), [adder?.node, told, list], count),
     /** How many there are, and the newest, as the session knows. @param {any} notes @param {boolean} refresh */
     update(notes, refresh) {
-      show(count, notes.kept > SHOWN ? `All ${number(notes.kept)} notes` : "All notes");
+      show(count, notes.kept > SHOWN ? tn("All {count} note", "All {count} notes", notes.kept) : t("All notes"));
       load(refresh).catch(failed);
     } };
 }

@@ -2,22 +2,22 @@
 import { h, set, show } from "../shared/h.js";
 import { number } from "../shared/fmt.js";
 import { ask } from "./net.js";
-import { empty, problem, skeleton } from "./parts.js";
+import { dotted, empty, problem, skeleton, t, tn, ts } from "./parts.js";
 import { words } from "./transcript.js";
 
 const WAIT_MS = 250;
 const STRUCK = 1200;
-const SOURCES = { system: "System", memory: "Memory", summary: "Summary", pins: "Pinned", history: "History", tools: "Tools", program: "Evertalk" };
-const AUTHORS = { person: "Person", assistant: "Assistant", tool: "Tool", operator: "Operator", program: "Program" };
-const HOW = { trim: "shortened", clear: "cleared", duplicate: "same as a newer one", cut: "cut to fit", thinking: "thinking, not sent again", hide: "left out", left_out: "left out" };
+const SOURCES = { system: t("System"), memory: t("Memory"), summary: t("Summary"), pins: t("Pinned"), history: t("History"), tools: t("Tools"), program: "Evertalk" };
+const AUTHORS = { person: t("Person"), assistant: t("Assistant"), tool: t("Tool"), operator: t("Operator"), program: t("Program") };
+const HOW = { trim: t("shortened"), clear: t("cleared"), duplicate: t("same as a newer one"), cut: t("cut to fit"), thinking: t("thinking, not sent again"), hide: t("left out"), left_out: t("left out") };
 const DOTS = { pins: "memory", program: "system" };
 
 /** Text that was left out; what is long opens on demand. @param {string} text @param {number} [chars] of the whole, where not all came */
 function struck(text, chars = 0) {
-  const node = h("del", null, h("span", { class: "unseen" }, "left out: "), text.slice(0, STRUCK));
+  const node = h("del", null, h("span", { class: "unseen" }, t("left out:"), " "), text.slice(0, STRUCK));
   const more = Math.max(chars, text.length) > STRUCK;
   if (!more) return node;
-  const rest = h("button", { type: "button", class: "link", onclick: () => { rest.replaceWith(h("del", null, text.slice(STRUCK), chars > text.length && ` … (${number(chars)} characters in all)`)); } }, ` … show all ${number(Math.max(chars, text.length))} characters`);
+  const rest = h("button", { type: "button", class: "link", onclick: () => { rest.replaceWith(h("del", null, text.slice(STRUCK), chars > text.length && [" … ", tn("({count} character in all)", "({count} characters in all)", chars)])); } }, " … ", tn("show all {count} character", "show all {count} characters", Math.max(chars, text.length)));
   return [node, rest];
 }
 
@@ -35,10 +35,10 @@ function shortened({ text, whole, whole_chars: chars }) {
 
 /** @param {any} piece */
 function body(piece) {
-  if (!piece.sent) return h("p", { class: "words", dir: "auto" }, piece.kind === "picture" ? "Picture: " : "", struck(piece.whole, piece.whole_chars));
+  if (!piece.sent) return h("p", { class: "words", dir: "auto" }, piece.kind === "picture" ? t("Picture: {description}", { description: h("span", null, struck(piece.whole, piece.whole_chars)) }) : struck(piece.whole, piece.whole_chars));
   if (piece.whole) return shortened(piece);
-  if (piece.kind === "picture") return h("p", { class: "words muted" }, piece.text ? `Picture: ${piece.text}` : "Picture");
-  if (piece.kind === "sealed") return h("p", { class: "words muted" }, `A sealed part of kind ${piece.text}`);
+  if (piece.kind === "picture") return h("p", { class: "words muted" }, piece.text ? t("Picture: {description}", { description: piece.text }) : t("Picture"));
+  if (piece.kind === "sealed") return h("p", { class: "words muted" }, t("A sealed part of kind {kind}", { kind: piece.text }));
   if (piece.kind === "tool" || piece.kind === "tool_use") return h("pre", { tabindex: 0 }, piece.text);
   return words(piece.text);
 }
@@ -47,11 +47,12 @@ function body(piece) {
 function heading(piece) {
   const source = /** @type {keyof typeof SOURCES} */ (piece.source);
   const author = AUTHORS[/** @type {keyof typeof AUTHORS} */ (piece.author)];
-  const kind = { tool_use: " uses ", tool_result: " result", thinking: " thinks" }[/** @type {string} */ (piece.kind)] ?? "";
+  const tool = piece.name && h("code", null, piece.name);
+  const who = { tool_use: t("Assistant uses {tool}", { tool }), tool_result: [t("Tool result"), tool && " ", tool], thinking: t("Assistant thinks") }[/** @type {string} */ (piece.kind)] ?? [author ?? SOURCES[source], tool && " ", tool];
   return h("div", { class: "by" }, h("span", null, h("span", { class: `dot ${DOTS[/** @type {keyof typeof DOTS} */ (source)] ?? source}`, "aria-hidden": "true" }),
-    h("b", null, author ?? SOURCES[source], kind, piece.name && h("code", null, piece.name))),
-  piece.turn !== null && h("span", { class: "muted" }, `turn ${number(piece.turn)}`), piece.role === "user" && !author && h("span", { class: "muted" }, "sent as the person’s side"),
-  piece.failed && h("span", { class: "badge" }, "failed"), piece.how && h("span", { class: "badge" }, HOW[/** @type {keyof typeof HOW} */ (piece.how)] ?? piece.how));
+    h("b", null, who)),
+  piece.turn !== null && h("span", { class: "muted" }, t("turn {turn}", { turn: piece.turn })), piece.role === "user" && !author && h("span", { class: "muted" }, t("sent as the person’s side")),
+  piece.failed && h("span", { class: "badge" }, t("failed")), piece.how && h("span", { class: "badge" }, HOW[/** @type {keyof typeof HOW} */ (piece.how)] ?? piece.how));
 }
 
 /** @param {any} piece */
@@ -61,24 +62,24 @@ const pieceNode = (piece) => h("li", { class: `piece ${piece.source}${piece.sent
 function folded(name, pieces) {
   if (!pieces.length) return null;
   const chars = pieces.reduce((sum, piece) => sum + piece.text.length, 0);
-  return h("details", { class: "before" }, h("summary", null, `${name} · ${pieces.length > 1 ? `${number(pieces.length)} · ` : ""}${number(chars)} characters`), h("ol", { class: "pieces" }, pieces.map(pieceNode)));
+  return h("details", { class: "before" }, h("summary", null, dotted([name, pieces.length > 1 && number(pieces.length), tn("{count} character", "{count} characters", chars)])), h("ol", { class: "pieces" }, pieces.map(pieceNode)));
 }
 
 /** @param {any} seen */
 function told(seen) {
-  if (seen.gone) return empty(seen.gone);
+  if (seen.gone) return empty(ts(seen.gone));
   /** @param {(piece: any) => boolean} of */
   const some = (of) => seen.pieces.filter(of);
-  return [folded("System", some((piece) => piece.part === "system" && piece.source === "system")), folded("Memory", some((piece) => piece.part === "system" && piece.source === "memory")),
-    folded("Tools", some((piece) => piece.part === "tools")), h("ol", { class: "pieces" }, some((piece) => piece.part === "messages").map(pieceNode))];
+  return [folded(t("System"), some((piece) => piece.part === "system" && piece.source === "system")), folded(t("Memory"), some((piece) => piece.part === "system" && piece.source === "memory")),
+    folded(t("Tools"), some((piece) => piece.part === "tools")), h("ol", { class: "pieces" }, some((piece) => piece.part === "messages").map(pieceNode))];
 }
 
 /** @param {any} seen */
 function facts(seen) {
-  if (seen.gone) return `Turn ${number(seen.turn)}`;
+  if (seen.gone) return t("Turn {turn}", { turn: seen.turn });
   const out = seen.pieces.filter((/** @type {any} */ piece) => !piece.sent || piece.whole).length;
-  return [`Turn ${number(seen.turn)}, call ${seen.call} of ${seen.calls} · ${seen.model} · `, seen.same ? "as it was sent, byte for byte" : h("span", { class: "warn-text" }, seen.differs),
-    out > 0 && ` · ${out === 1 ? "one part was" : `${number(out)} parts were`} shortened or left out`];
+  return dotted([t("Turn {turn}, call {call} of {calls}", { turn: seen.turn, call: seen.call, calls: seen.calls }), seen.model, seen.same ? t("as it was sent, byte for byte") : h("span", { class: "warn-text" }, ts(seen.differs)),
+    out > 0 && tn("one part was shortened or left out", "{count} parts were shortened or left out", out)]);
 }
 
 /** Offers a text as a file. @param {string} name @param {string} text */
@@ -93,14 +94,14 @@ function save(name, text) {
  * @param {{path: string, id: string, signal: AbortSignal, moved: (turn: number, call: number | null) => void}} of
  */
 export function replay({ path, id, signal, moved }) {
-  const slider = h("input", { type: "range", min: 1, max: 1, step: 1, value: 1, "aria-label": "Turn", oninput: () => { field.value = slider.value; soon(); } });
-  const field = h("input", { type: "number", min: 1, step: 1, inputmode: "numeric", "aria-label": "Turn number", onchange: () => { slider.value = field.value; field.value = slider.value; soon(); } });
-  const calls = h("div", { class: "segments", role: "group", "aria-label": "Call" });
-  const line = h("p", { class: "small muted", role: "status" }, "Each look is written to the audit log, like the reading of a transcript.");
-  const show_ = h("button", { type: "button", class: "line", onclick: () => see(Number(slider.value), null) }, "Show what the model saw");
-  const download = h("button", { type: "button", class: "line", hidden: true, onclick: () => fetchBody() }, "Save the request");
-  const place = h("div", { class: "replayed", role: "region", "aria-label": "What the model saw", tabindex: 0, hidden: true });
-  const step = (/** @type {number} */ by) => h("button", { type: "button", class: "line", "aria-label": by < 0 ? "Turn before" : "Turn after", onclick: () => see(Number(slider.value) + by, null) }, by < 0 ? "‹" : "›");
+  const slider = h("input", { type: "range", min: 1, max: 1, step: 1, value: 1, "aria-label": t("Turn"), oninput: () => { field.value = slider.value; soon(); } });
+  const field = h("input", { type: "number", min: 1, step: 1, inputmode: "numeric", "aria-label": t("Turn number"), onchange: () => { slider.value = field.value; field.value = slider.value; soon(); } });
+  const calls = h("div", { class: "segments", role: "group", "aria-label": t("Call") });
+  const line = h("p", { class: "small muted", role: "status" }, t("Each look is written to the audit log, like the reading of a transcript."));
+  const show_ = h("button", { type: "button", class: "line", onclick: () => see(Number(slider.value), null) }, t("Show what the model saw"));
+  const download = h("button", { type: "button", class: "line", hidden: true, onclick: () => fetchBody() }, t("Save the request"));
+  const place = h("div", { class: "replayed", role: "region", "aria-label": t("What the model saw"), tabindex: 0, hidden: true });
+  const step = (/** @type {number} */ by) => h("button", { type: "button", class: "line", "aria-label": by < 0 ? t("Turn before") : t("Turn after"), onclick: () => see(Number(slider.value) + by, null) }, by < 0 ? "‹" : "›");
   const node = h("div", { class: "replay" }, h("div", { class: "replay-line" }, step(-1), slider, step(1), field, calls, show_, download), line, place);
   let timer = 0;
   let at = { turn: 0, call: /** @type {number | null} */ (null) };
@@ -140,7 +141,7 @@ export function replay({ path, id, signal, moved }) {
 
   /** @param {any} seen */
   function callButtons(seen) {
-    show(calls, seen.calls > 1 && Array.from({ length: seen.calls }, (_, index) => h("button", { type: "button", "aria-pressed": String(index + 1 === seen.call), onclick: () => see(seen.turn, index + 1) }, `Call ${index + 1}`)));
+    show(calls, seen.calls > 1 && Array.from({ length: seen.calls }, (_, index) => h("button", { type: "button", "aria-pressed": String(index + 1 === seen.call), onclick: () => see(seen.turn, index + 1) }, t("Call {number}", { number: index + 1 }))));
   }
 
   async function fetchBody() {

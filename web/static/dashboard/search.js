@@ -1,16 +1,16 @@
 /** What people said, searched by words: in all conversations, or in one. The words stay in this browser. */
 import { ask } from "./net.js";
-import { empty, h, personOf, problem, set, show, skeleton, time } from "./parts.js";
+import { dotted, empty, h, personOf, problem, set, show, skeleton, t, time, tn } from "./parts.js";
 
-const WHO = { person: "Person", assistant: "Assistant", operator: "Operator" };
+const WHO = { person: t("Person"), assistant: t("Assistant"), operator: t("Operator") };
 
 /** @param {any} page */
 export function searchPage({ root, say, entitle, signal }) {
-  entitle("Search messages");
+  entitle(t("Search messages"));
   const session = new URLSearchParams(location.search).get("session") ?? "";
-  const field = h("input", { type: "search", name: "q", placeholder: "Words that were said   /", value: remembered(), maxlength: 300, autocomplete: "off", spellcheck: "false" });
+  const field = h("input", { type: "search", name: "q", placeholder: `${t("Words that were said")}   /`, value: remembered(), maxlength: 300, autocomplete: "off", spellcheck: "false" });
   const body = h("div");
-  const older = h("button", { type: "button", class: "line", hidden: true, onclick: () => void load(true) }, "Search further back");
+  const older = h("button", { type: "button", class: "line", hidden: true, onclick: () => void load(true) }, t("Search further back"));
   let next = /** @type {string | null} */ (null);
   let asked = 0;
 
@@ -36,7 +36,7 @@ export function searchPage({ root, say, entitle, signal }) {
       if (!on) show(body);
       body.append(...rows);
       older.hidden = !next;
-      const words = rows.length ? `${rows.length} conversations` : next ? "Nothing yet; older conversations may have it." : "Nothing was found.";
+      const words = rows.length ? tn("{count} conversation", "{count} conversations", rows.length) : next ? t("Nothing yet; older conversations may have it.") : t("Nothing was found.");
       if (!body.childElementCount) show(body, empty(words));
       say(words);
     } catch (error) {
@@ -49,14 +49,14 @@ export function searchPage({ root, say, entitle, signal }) {
     return h("section", { class: "card found" }, !session && h("h2", { dir: "auto" }, h("a", { href: `/dashboard/sessions/${one.id}` }, personOf(one))),
       h("ul", { class: "plain-list" }, one.hits.map((/** @type {any} */ hit) => h("li", null,
         h("a", { class: "hit", href: `/dashboard/sessions/${one.id}?at=${hit.turn}-${hit.mid.slice(1)}` },
-          h("span", { class: "muted small block" }, `${WHO[/** @type {keyof typeof WHO} */ (hit.role)]} · turn ${hit.turn} · `, time(hit.at)),
+          h("span", { class: "muted small block" }, dotted([WHO[/** @type {keyof typeof WHO} */ (hit.role)], t("turn {turn}", { turn: hit.turn }), time(hit.at)])),
           h("span", { class: "block", dir: "auto" }, hit.excerpt.map((/** @type {any} */ part) => (part.hit ? h("mark", null, part.text) : part.text))))))));
   }
 
-  const bar = h("form", { class: "filters", role: "search", "aria-label": "Search messages", onsubmit: (/** @type {Event} */ event) => { event.preventDefault(); void load(); } },
-    h("label", { class: "grow" }, h("span", { class: "unseen" }, "Words that were said"), field), h("button", { type: "submit", class: "solid" }, "Search"));
-  show(root, h("div", { class: "page-head" }, h("div", null, h("h1", null, "Search messages"),
-    h("p", { class: "facts" }, session ? ["In one conversation · ", h("a", { href: `/dashboard/sessions/${session}` }, "back to it"), " · ", h("a", { href: "/dashboard/search" }, "search all")] : "In all conversations, the last active first. The audit log records whose messages are shown."))), bar, body, h("div", { class: "pager" }, older));
+  const bar = h("form", { class: "filters", role: "search", "aria-label": t("Search messages"), onsubmit: (/** @type {Event} */ event) => { event.preventDefault(); void load(); } },
+    h("label", { class: "grow" }, h("span", { class: "unseen" }, t("Words that were said")), field), h("button", { type: "submit", class: "solid" }, t("Search")));
+  show(root, h("div", { class: "page-head" }, h("div", null, h("h1", null, t("Search messages")),
+    h("p", { class: "facts" }, session ? [t("In one conversation"), " · ", h("a", { href: `/dashboard/sessions/${session}` }, t("back to it")), " · ", h("a", { href: "/dashboard/search" }, t("search all"))] : t("In all conversations, the last active first. The audit log records whose messages are shown.")))), bar, body, h("div", { class: "pager" }, older));
   set(field, { autofocus: true });
   field.focus();
   if (field.value) void load();

@@ -1,6 +1,6 @@
 /** One session: its facts, the context over its turns, what was summarised and saved, what it cost, what was said. */
 import { ask, keepFresh } from "./net.js";
-import { DASH, NAMES, SOURCES, card, channelBadge, empty, h, kpi, level, liveMark, meter, missing, money, number, pct, personOf, problem, repaintTimes, set, show, skeleton, split, stateBadge, table, time, tokens } from "./parts.js";
+import { DASH, NAMES, SOURCES, card, channelBadge, dotted, empty, h, kpi, level, liveMark, meter, missing, money, number, pct, personOf, problem, repaintTimes, set, show, skeleton, split, stateBadge, t, table, time, tn, tokens, ts } from "./parts.js";
 import { contextChart } from "./chart.js";
 import { compactionList } from "./compactions.js";
 import { operatorDesk } from "./desk.js";
@@ -14,18 +14,18 @@ const TALKING_MS = 2000;
 const SPANS = [50, 500];
 /** Agents whose page has an address. */
 const AGENT = /^[a-z0-9][a-z0-9_-]{0,39}$/;
-const PURPOSES = { chat: "Answers", flush: "Saving memory", compact: "Summarising", repair: "Repair" };
+const PURPOSES = { chat: t("Answers"), flush: t("Saving memory"), compact: t("Summarising"), repair: t("Repair") };
 
 /** @param {any} page */
 export function sessionPage({ root, id, me, say, go, entitle, look, signal }) {
-  entitle("Session");
+  entitle(t("Session"));
   const path = `/sessions/${id}`;
   const mark = liveMark();
   const facts = h("div", null, skeleton(2));
   /** @type {any} */
   let running = null;
   const head = h("div", { class: "page-head" }, facts,
-    h("div", { class: "actions head-actions" }, h("a", { class: "line", href: `/dashboard/search?session=${id}` }, "Search messages"), exportMenu(id, signal), upkeepButtons({ path, me, say, signal, reload: () => load(true).catch(() => {}), running: () => running })));
+    h("div", { class: "actions head-actions" }, h("a", { class: "line", href: `/dashboard/search?session=${id}` }, t("Search messages")), exportMenu(id, signal), upkeepButtons({ path, me, say, signal, reload: () => load(true).catch(() => {}), running: () => running })));
   const numbers = h("dl", { class: "kpis" });
   const chart = h("div", { class: "chart-box" }, skeleton(5));
   const folds = h("div", null, skeleton(3));
@@ -38,11 +38,11 @@ export function sessionPage({ root, id, me, say, go, entitle, look, signal }) {
   const preset = h("div");
   const audit = auditPages({ path, signal, see: (turn) => seeTurn(turn) });
   const replayed = replay({ path, id, signal, moved: (turn, call) => remember({ turn: String(turn), call: call ? String(call) : null }) });
-  const replayCard = card("Replay: what the model saw", [replayed.node]);
-  const spans = h("div", { class: "segments", role: "group", "aria-label": "Turns shown" });
-  const talk = transcript({ path: `${path}/messages`, label: "Messages", signal, empty: "Nothing was said yet.", at: new URLSearchParams(location.search).get("at") ?? "" });
+  const replayCard = card(t("Replay: what the model saw"), [replayed.node]);
+  const spans = h("div", { class: "segments", role: "group", "aria-label": t("Turns shown") });
+  const talk = transcript({ path: `${path}/messages`, label: t("Messages"), signal, empty: t("Nothing was said yet."), at: new URLSearchParams(location.search).get("at") ?? "" });
   const desk = operatorDesk({ id, me, say, signal, reload: () => { look(); return load(true).catch(() => {}); }, taken: () => { talkFirst(); toReply(); } });
-  const talkCard = card("Transcript", [talk.node, desk.types, desk.composer.node]);
+  const talkCard = card(t("Transcript"), [talk.node, desk.types, desk.composer.node]);
   let open = false;
   const tools = { path, me, signal, say, open: new Set(openFromAddress()), reload: () => load(false).catch(() => {}) };
   const seen = new Map();
@@ -78,7 +78,7 @@ export function sessionPage({ root, id, me, say, go, entitle, look, signal }) {
     show(spans, turns > SPANS[0] && [...SPANS.filter((span) => span < turns), 0].map((span) => h("button", { type: "button", "aria-pressed": String(span === chosen), onclick: () => {
       remember({ span: span ? String(span) : null });
       drawLine(turns, false).catch((error) => show(chart, problem(error, () => drawLine(turns, false))));
-    } }, span ? `${number(span)} turns` : "All")));
+    } }, span ? tn("{count} turn", "{count} turns", span) : t("All"))));
   }
 
   /** @param {number} turns @param {boolean} refresh */
@@ -92,7 +92,7 @@ export function sessionPage({ root, id, me, say, go, entitle, look, signal }) {
   /** Where the build of the next request cannot be had, the last call says what it was like. @param {any} session @param {boolean} refresh */
   async function drawNow(session, refresh) {
     const built = me.can_inspect && await ask(`${path}/now`, { refresh, signal }).catch((error) => { if (signal.aborted) throw error; return null; });
-    when("now", built ?? [session.now, session.context_tokens], () => { show(now, built ? windowView(built, SOURCES, NAMES, pct) : filling(session)); show(preset, built ? presetView(built) : empty("Not known just now.")); });
+    when("now", built ?? [session.now, session.context_tokens], () => { show(now, built ? windowView(built, SOURCES, NAMES) : filling(session)); show(preset, built ? presetView(built) : empty(t("Not known just now."))); });
     const fresh = built && built.used !== null ? { ...session, context_tokens: built.used, context_limit: built.limit, context_pct: built.pct } : session;
     when("numbers", fresh, () => show(numbers, cards(fresh)));
   }
@@ -127,7 +127,7 @@ export function sessionPage({ root, id, me, say, go, entitle, look, signal }) {
   /** @param {any} error */
   function failed(error) {
     if (signal.aborted) return;
-    if (error.status === 404) show(root, missing("There is no such session.", "/dashboard/sessions", "All sessions"));
+    if (error.status === 404) show(root, missing(t("There is no such session."), "/dashboard/sessions", t("All sessions")));
     else show(facts, problem(error, () => load(false).catch(failed)));
   }
 
@@ -141,10 +141,10 @@ export function sessionPage({ root, id, me, say, go, entitle, look, signal }) {
     desk.composer.input.focus({ preventScroll: true });
   }
 
-  show(root, head, desk.bar, numbers, card("Context per turn", [chart], spans),
-    h("div", { class: "columns" }, h("div", { class: "stack" }, card("Summaries", [folds]), card("Memory saved", [flushes]), notes),
-      h("div", { class: "stack" }, card("What fills the window now", [now]), card("Preset", [preset]), card("Spend", [spend]))),
-    me.can_inspect && replayCard, talkCard, card("Context audit", [audit.node]));
+  show(root, head, desk.bar, numbers, card(t("Context per turn"), [chart], spans),
+    h("div", { class: "columns" }, h("div", { class: "stack" }, card(t("Summaries"), [folds]), card(t("Memory saved"), [flushes]), notes),
+      h("div", { class: "stack" }, card(t("What fills the window now"), [now]), card(t("Preset"), [preset]), card(t("Spend"), [spend]))),
+    me.can_inspect && replayCard, talkCard, card(t("Context audit"), [audit.node]));
   addEventListener("hashchange", () => { const fold = document.getElementById(location.hash.slice(1)); if (fold instanceof HTMLDetailsElement) fold.open = true; }, { signal });
   load(false).then(() => { if (location.hash === "#reply" && !desk.composer.node.hidden) toReply();
     const asked = new URLSearchParams(location.search);
@@ -158,26 +158,26 @@ function openFromAddress() {
 
 /** @param {any} session @param {Node} mark */
 function heading(session, mark) {
-  return h("div", null, h("nav", { "aria-label": "Where you are", class: "crumbs" }, h("a", { href: "/dashboard/sessions" }, "Sessions"), ` / ${session.id.slice(0, 8)}`),
+  return h("div", null, h("nav", { "aria-label": t("Where you are"), class: "crumbs" }, h("a", { href: "/dashboard/sessions" }, t("Sessions")), ` / ${session.id.slice(0, 8)}`),
     h("h1", { dir: "auto" }, personOf(session)),
-    h("p", { class: "facts" }, channelBadge(session.channel), AGENT.test(session.agent) ? h("a", { href: `/dashboard/agents/${session.agent}` }, session.agent) : h("span", null, session.agent), h("span", null, `${number(session.turns)} ${session.turns === 1 ? "turn" : "turns"}`),
-      h("span", null, "started ", time(session.created_at)), h("span", null, "active ", time(session.last_active_at)), stateBadge(session.state),
-      session.held && h("span", { class: "badge", title: "After an undo it waits for the next overflow" }, "summaries on hold"), mark),
-    h("p", { class: "facts ways" }, h("a", { href: `/dashboard/people/${session.party}` }, session.kind === "group" ? "The group" : session.anonymous ? "The visitor" : "The person"),
-      h("a", { href: `/dashboard/jobs?session=${session.id}` }, "Jobs"), session.channel === "telegram" && h("a", { href: `/dashboard/deliveries?session=${session.id}` }, "Deliveries")));
+    h("p", { class: "facts" }, channelBadge(session.channel), AGENT.test(session.agent) ? h("a", { href: `/dashboard/agents/${session.agent}` }, session.agent) : h("span", null, session.agent), h("span", null, tn("{count} turn", "{count} turns", session.turns)),
+      h("span", null, t("started {time}", { time: time(session.created_at) })), h("span", null, t("active {time}", { time: time(session.last_active_at) })), stateBadge(session.state),
+      session.held && h("span", { class: "badge", title: t("After an undo it waits for the next overflow") }, t("summaries on hold")), mark),
+    h("p", { class: "facts ways" }, h("a", { href: `/dashboard/people/${session.party}` }, session.kind === "group" ? t("The group") : session.anonymous ? t("The visitor") : t("The person")),
+      h("a", { href: `/dashboard/jobs?session=${session.id}` }, t("Jobs")), session.channel === "telegram" && h("a", { href: `/dashboard/deliveries?session=${session.id}` }, t("Deliveries"))));
 }
 
 /** @param {any} session */
 function cards(session) {
   const share = session.context_pct;
   const total = session.input_tokens === null ? null : session.input_tokens + session.output_tokens;
-  const perTurn = session.cost_micro !== null && session.turns > 0 && !session.cost_unknown_calls ? `${money(session.cost_micro / session.turns)} per turn` : session.cost_unknown_calls ? `${number(session.cost_unknown_calls)} calls of unknown price` : "";
+  const perTurn = session.cost_micro !== null && session.turns > 0 && !session.cost_unknown_calls ? t("{sum} per turn", { sum: money(session.cost_micro / session.turns) }) : session.cost_unknown_calls ? tn("{count} call of unknown price", "{count} calls of unknown price", session.cost_unknown_calls) : "";
   return [
-    kpi("Context now", h("span", { class: `${level(share)}-text` }, pct(share)), share === null ? "limit unknown" : `${tokens(session.context_tokens)} of ${tokens(session.context_limit)}`, share !== null && meter(share, `Context ${pct(share)}`)),
-    kpi("Lifetime tokens", tokens(total), `${tokens(session.input_tokens)} in · ${tokens(session.output_tokens)} out`),
-    kpi("Cost", money(session.cost_micro, session.cost_unknown_calls), perTurn),
-    kpi("Cache hit rate", pct(session.cache_hit_pct), `${tokens(session.cache_read_tokens)} read · ${tokens(session.cache_write_tokens)} written`),
-    kpi("Summaries", number(session.compactions), session.undone ? `${number(session.undone)} undone` : "none undone"),
+    kpi(t("Context now"), h("span", { class: `${level(share)}-text` }, pct(share)), share === null ? t("limit unknown") : t("{tokens} of {limit}", { tokens: tokens(session.context_tokens), limit: tokens(session.context_limit) }), share !== null && meter(share, t("Context {percent}", { percent: pct(share) }))),
+    kpi(t("Lifetime tokens"), tokens(total), t("{into} in · {out} out", { into: tokens(session.input_tokens), out: tokens(session.output_tokens) })),
+    kpi(t("Cost"), money(session.cost_micro, session.cost_unknown_calls), perTurn),
+    kpi(t("Cache hit rate"), pct(session.cache_hit_pct), t("{read} read · {written} written", { read: tokens(session.cache_read_tokens), written: tokens(session.cache_write_tokens) })),
+    kpi(t("Summaries"), number(session.compactions), session.undone ? tn("{count} undone", "{count} undone", session.undone) : t("none undone")),
   ];
 }
 
@@ -185,34 +185,34 @@ function cards(session) {
 function filling(session) {
   const used = session.context_tokens;
   const parts = used === null || !session.now ? null : split(session.now.parts, used);
-  if (!parts) return empty("Not known before the first answer.");
+  if (!parts) return empty(t("Not known before the first answer."));
   const free = Math.max(session.context_limit - used, 0);
   const rows = [...SOURCES.map((name) => [name, parts[name]]), ["free", free]];
   return [h("div", { class: "stacked", "aria-hidden": "true" }, rows.filter(([, count]) => count > 0).map(([name, count]) => h("span", { class: `part ${name}`, vars: { "--share": count } }))),
     h("dl", { class: "fills" }, rows.map(([name, count]) => h("div", null, h("dt", null, h("span", { class: `dot ${name}`, "aria-hidden": "true" }), NAMES[/** @type {keyof typeof NAMES} */ (name)]),
       h("dd", null, h("span", null, tokens(count)), h("span", { class: "muted" }, pct(count * 100 / session.context_limit)))))),
-    h("p", { class: "muted small" }, `${session.now.model} · window ${tokens(session.now.window)} · no request above ${tokens(session.now.hard)}`)];
+    h("p", { class: "muted small" }, dotted([session.now.model, t("window {tokens}", { tokens: tokens(session.now.window) }), t("no request above {tokens}", { tokens: tokens(session.now.hard) })]))];
 }
 
 /** @param {any[]} flushes */
 function flushList(flushes) {
-  if (!flushes.length) return empty("Nothing was saved by itself yet. It happens before older messages are summarised.");
-  const words = { running: "running", saved: "saved", nothing: "nothing worth keeping", failed: "failed" };
+  if (!flushes.length) return empty(t("Nothing was saved by itself yet. It happens before older messages are summarised."));
+  const words = { running: t("running"), saved: t("saved"), nothing: t("nothing worth keeping"), failed: t("failed") };
   return h("ul", { class: "plain-list" }, flushes.map((flush) => h("li", null,
-    h("p", null, h("b", { class: flush.outcome === "failed" ? "crit-text" : null }, flush.outcome === "saved" ? `${number(flush.note_count)} ${flush.note_count === 1 ? "note" : "notes"}` : words[/** @type {keyof typeof words} */ (flush.outcome)]),
-      h("span", { class: "muted" }, ` · turns ${number(flush.from_turn)} – ${number(flush.through_turn)} · ${flush.model ?? "model unknown"} · ${tokens(flush.tokens)} tokens · ${money(flush.cost_micro)} · `, time(flush.at))),
-    flush.error && h("p", { class: "error-text" }, flush.error),
+    h("p", null, h("b", { class: flush.outcome === "failed" ? "crit-text" : null }, flush.outcome === "saved" ? tn("{count} note", "{count} notes", flush.note_count) : words[/** @type {keyof typeof words} */ (flush.outcome)]),
+      h("span", { class: "muted" }, " · ", dotted([t("turns {first} – {last}", { first: flush.from_turn, last: flush.through_turn }), flush.model ?? t("model unknown"), tn("{count} token", "{count} tokens", flush.tokens ?? 0, { count: tokens(flush.tokens) }), money(flush.cost_micro), time(flush.at)]))),
+    flush.error && h("p", { class: "error-text" }, ts(flush.error)),
     flush.notes.length > 0 && h("ul", { class: "notes" }, flush.notes.map((/** @type {any} */ note) => h("li", { class: note.superseded || note.forgotten ? "gone" : null },
-      h("span", { class: "badge" }, note.kind), h("span", { dir: "auto" }, note.forgotten ? "forgotten" : note.text), note.superseded && h("span", { class: "muted" }, " (replaced)")))))));
+      h("span", { class: "badge" }, ts(note.kind)), h("span", { dir: "auto" }, note.forgotten ? t("forgotten") : note.text), note.superseded && h("span", { class: "muted" }, " ", t("(replaced)"))))))));
 }
 
 /** @param {any[]} spend */
 function spendTable(spend) {
-  if (!spend.length) return empty("No call yet.");
-  const columns = [{ label: "Purpose" }, { label: "Calls", num: true }, { label: "In", num: true }, { label: "Out", num: true }, { label: "Cost", num: true }];
-  return table({ caption: "Spend by purpose and model", className: "plain", columns, rows: spend.map((row) => [
+  if (!spend.length) return empty(t("No call yet."));
+  const columns = [{ label: t("Purpose") }, { label: t("Calls"), num: true }, { label: t("In"), num: true }, { label: t("Out"), num: true }, { label: t("Cost"), num: true }];
+  return table({ caption: t("Spend by purpose and model"), className: "plain", columns, rows: spend.map((row) => [
     h("span", null, PURPOSES[/** @type {keyof typeof PURPOSES} */ (row.purpose)] ?? row.purpose, h("span", { class: "muted small block" }, row.model)),
-    h("span", { title: row.aborted ? `${row.aborted} thrown away` : "" }, number(row.calls)), tokens(row.input_tokens + row.cache_read_tokens + row.cache_write_tokens), tokens(row.output_tokens), money(row.cost_micro, row.unknown_cost)]) });
+    h("span", { title: row.aborted ? tn("{count} thrown away", "{count} thrown away", row.aborted) : "" }, number(row.calls)), tokens(row.input_tokens + row.cache_read_tokens + row.cache_write_tokens), tokens(row.output_tokens), money(row.cost_micro, row.unknown_cost)]) });
 }
 
 /**
@@ -224,8 +224,8 @@ function auditPages({ path, signal, see }) {
   const before = /** @type {string[]} */ ([]);
   let shown = "";
   let next = /** @type {string | null} */ (null);
-  const newer = h("button", { type: "button", class: "line", onclick: () => turnPage(() => { before.pop(); }) }, "Newer calls");
-  const older = h("button", { type: "button", class: "line", onclick: () => turnPage(() => { if (next) before.push(next); }) }, "Older calls");
+  const newer = h("button", { type: "button", class: "line", onclick: () => turnPage(() => { before.pop(); }) }, t("Newer calls"));
+  const older = h("button", { type: "button", class: "line", onclick: () => turnPage(() => { if (next) before.push(next); }) }, t("Older calls"));
   const node = h("div", null, place, h("div", { class: "pager" }, newer, older));
 
   /** @param {() => void} move */
@@ -247,11 +247,11 @@ function auditPages({ path, signal, see }) {
 
 /** @param {any} audit @param {(turn: number) => void} see */
 function auditTable(audit, see) {
-  if (!audit.calls.length) return empty("No model call yet.");
-  const columns = ["Turn", "Before", "After summary", "After shortening", "Reported", "Context", "Budget"].map((label) => ({ label, num: true }));
-  const place = h("div", { class: "scroll calls", role: "region", "aria-label": "Model calls", tabindex: 0 });
-  show(place, table({ caption: "What each turn's call was given, newest first", className: "plain", columns: [...columns, { label: "Model" }, { label: "Done to make it fit" }, { label: "When" }], rows: audit.calls.map((/** @type {any} */ call) => [
-    h("button", { type: "button", class: "link turn-link", "aria-label": `Turn ${number(call.turn)}: what the model saw`, onclick: () => see(call.turn) }, number(call.turn)), number(call.before), number(call.after_summary), number(call.after_prune), number(call.reported), number(call.context), number(call.budget), call.model,
-    [call.summary && "summarised", call.prune && "shortened", call.overflow && "refused"].filter(Boolean).join(", ") || DASH, time(call.at)]) }));
+  if (!audit.calls.length) return empty(t("No model call yet."));
+  const columns = [t("Turn"), t("Estimated"), t("After summary"), t("After shortening"), t("Reported"), t("Context"), t("Budget")].map((label) => ({ label, num: true }));
+  const place = h("div", { class: "scroll calls", role: "region", "aria-label": t("Model calls"), tabindex: 0 });
+  show(place, table({ caption: t("What each turn's call was given, newest first"), className: "plain", columns: [...columns, { label: t("Model") }, { label: t("Done to make it fit") }, { label: t("When") }], rows: audit.calls.map((/** @type {any} */ call) => [
+    h("button", { type: "button", class: "link turn-link", "aria-label": t("Turn {turn}: what the model saw", { turn: call.turn }), onclick: () => see(call.turn) }, number(call.turn)), number(call.before), number(call.after_summary), number(call.after_prune), number(call.reported), number(call.context), number(call.budget), call.model,
+    [call.summary && t("summarised"), call.prune && t("shortened"), call.overflow && t("refused")].filter(Boolean).join(", ") || DASH, time(call.at)]) }));
   return place;
 }

@@ -1,13 +1,13 @@
 /** The list of sessions: searched, filtered, sorted and paged, with all of it in the address. */
 import { ask, keepFresh } from "./net.js";
-import { DASH, channelBadge, empty, h, keepFocus, level, liveMark, meter, money, number, pct, personOf, problem, repaintTimes, set, show, skeleton, stateBadge, table, time, tokens } from "./parts.js";
+import { DASH, channelBadge, empty, h, keepFocus, level, liveMark, meter, money, number, pct, personOf, problem, repaintTimes, show, skeleton, stateBadge, t, table, time, tn, tokens } from "./parts.js";
 import { savedViews } from "./views.js";
 
 const COLUMNS = [
-  { key: "person", label: "Person" }, { key: "channel", label: "Channel" }, { key: "agent", label: "Agent" },
-  { key: "turns", label: "Turns", num: true }, { key: "context", label: "Context now", num: true }, { key: "input", label: "In", num: true, text: "Tokens in" },
-  { key: "output", label: "Out", num: true, text: "Tokens out" }, { key: "cost", label: "Cost", num: true }, { key: "cache", label: "Cache hit", num: true },
-  { key: "compactions", label: "Summaries", num: true }, { key: "active", label: "Last active" }, { key: "state", label: "State" },
+  { key: "person", label: t("Person") }, { key: "channel", label: t("Channel") }, { key: "agent", label: t("Agent") },
+  { key: "turns", label: t("Turns"), num: true }, { key: "context", label: t("Context now"), num: true }, { key: "input", label: t("In"), num: true, text: t("Tokens in") },
+  { key: "output", label: t("Out"), num: true, text: t("Tokens out") }, { key: "cost", label: t("Cost"), num: true }, { key: "cache", label: t("Cache hit"), num: true },
+  { key: "compactions", label: t("Summaries"), num: true }, { key: "active", label: t("Last active") }, { key: "state", label: t("State") },
 ];
 const TEXTUAL = new Set(["person", "channel", "agent", "state"]);
 const NARROWING = ["q", "channel", "state", "min_pct", "agent", "site", "from", "to"];
@@ -16,7 +16,7 @@ const FILTERS = [...VIEW, "cursor"];
 
 /** @param {any} page */
 export function sessionsPage({ root, me, say, go, entitle, signal }) {
-  entitle("Sessions");
+  entitle(t("Sessions"));
   const params = new URLSearchParams(location.search);
   const body = h("div", { class: "list" }, skeleton(8));
   const mark = liveMark();
@@ -46,7 +46,7 @@ export function sessionsPage({ root, me, say, go, entitle, signal }) {
     if (next === shown) return repaintTimes(body);
     shown = next;
     keepFocus(body, () => show(body, list(page, params, change)));
-    if (!refresh) say(`${page.sessions.length} sessions`);
+    if (!refresh) say(tn("{count} session", "{count} sessions", page.sessions.length));
   }
 
   /** @param {any} error */
@@ -58,7 +58,7 @@ export function sessionsPage({ root, me, say, go, entitle, signal }) {
     clearTimeout(typing);
     if (event.target.type === "search") typing = setTimeout(() => change({ q: event.target.value.trim() }), 250);
   });
-  show(root, h("div", { class: "page-head" }, h("div", null, h("h1", null, "Sessions"), h("p", { class: "facts" }, mark.node)), h("div", { class: "actions head-actions" }, h("a", { class: "line", href: "/dashboard/search" }, "Search messages"))), bar, views.node, body);
+  show(root, h("div", { class: "page-head" }, h("div", null, h("h1", null, t("Sessions")), h("p", { class: "facts" }, mark.node)), h("div", { class: "actions head-actions" }, h("a", { class: "line", href: "/dashboard/search" }, t("Search messages")))), bar, views.node, body);
   load().catch(failed);
   keepFresh(() => load(true), mark.tell, signal);
 }
@@ -73,29 +73,29 @@ function filterBar(params, change) {
   const day = (name, label) => h("label", { class: "day" }, h("span", null, label), h("input", { type: "date", name, value: params.get(name) ?? "", onchange: (/** @type {any} */ event) => change({ [name]: event.target.value }) }));
   /** @param {string} name @param {string} label */
   const words = (name, label) => h("label", { class: "day" }, h("span", null, label), h("input", { name, value: params.get(name) ?? "", maxlength: 200, autocomplete: "off", spellcheck: "false", onchange: (/** @type {any} */ event) => change({ [name]: event.target.value.trim() }) }));
-  return h("form", { class: "filters", role: "search", "aria-label": "Filter sessions", onsubmit: (/** @type {Event} */ event) => event.preventDefault() },
-    h("label", { class: "grow" }, h("span", { class: "unseen" }, "Search person, agent or id"),
-      h("input", { type: "search", name: "q", placeholder: "Search person, agent or id   /", value: params.get("q") ?? "", autocomplete: "off", spellcheck: "false" })),
-    choose("channel", "Channel", [["", "All channels"], ["web", "Web"], ["telegram", "Telegram"]]),
-    choose("state", "State", [["", "All states"], ["answering", "Answering"], ["waiting", "Waiting"], ["tidying", "Tidying up"], ["problem", "Problem"], ["idle", "Idle"]]),
-    choose("min_pct", "Context", [["", "Any context"], ["70", "70 % and more"], ["90", "90 % and more"]]),
-    h("details", { class: "more-filters", open: ["agent", "site", "from", "to", "limit"].some((name) => params.get(name)) }, h("summary", null, "More filters"), h("div", null,
-      day("from", "Active since"), day("to", "Active before"), words("agent", "Agent"), words("site", "Site"),
-      choose("limit", "Rows", [["", "50 rows"], ["100", "100 rows"], ["200", "200 rows"]]))));
+  return h("form", { class: "filters", role: "search", "aria-label": t("Filter sessions"), onsubmit: (/** @type {Event} */ event) => event.preventDefault() },
+    h("label", { class: "grow" }, h("span", { class: "unseen" }, t("Search person, agent or id")),
+      h("input", { type: "search", name: "q", placeholder: `${t("Search person, agent or id")}   /`, value: params.get("q") ?? "", autocomplete: "off", spellcheck: "false" })),
+    choose("channel", t("Channel"), [["", t("All channels")], ["web", t("Web")], ["telegram", "Telegram"]]),
+    choose("state", t("State"), [["", t("All states")], ["answering", t("Answering")], ["waiting", t("Waiting")], ["tidying", t("Tidying up")], ["problem", t("Problem")], ["idle", t("Idle")]]),
+    choose("min_pct", t("Context"), [["", t("Any context")], ...["70", "90"].map((least) => /** @type {[string, string]} */ ([least, t("{percent} and more", { percent: pct(Number(least)) })]))]),
+    h("details", { class: "more-filters", open: ["agent", "site", "from", "to", "limit"].some((name) => params.get(name)) }, h("summary", null, t("More filters")), h("div", null,
+      day("from", t("Active since")), day("to", t("Active before")), words("agent", t("Agent")), words("site", t("Site")),
+      choose("limit", t("Rows"), /** @type {[string, string][]} */ ([["", 50], ["100", 100], ["200", 200]].map(([value, rows]) => [value, tn("{count} row", "{count} rows", Number(rows))]))))));
 }
 
 /** @param {any} page @param {URLSearchParams} params @param {(changes: Record<string, string>) => void} change */
 function list(page, params, change) {
   const filtered = NARROWING.some((name) => params.get(name));
   if (!page.sessions.length) {
-    if (params.get("cursor")) return empty("Nothing more.", firstPage(change));
-    if (filtered) return empty("No session matches.", h("button", { type: "button", class: "line", onclick: () => location.assign("/dashboard/sessions") }, "Clear the filters"));
-    return empty("No conversation yet.", h("p", { class: "muted" }, "The first one appears here as soon as somebody writes: ", h("a", { href: "/chat" }, "open the chat"), "."));
+    if (params.get("cursor")) return empty(t("Nothing more."), firstPage(change));
+    if (filtered) return empty(t("No session matches."), h("button", { type: "button", class: "line", onclick: () => location.assign("/dashboard/sessions") }, t("Clear the filters")));
+    return empty(t("No conversation yet."), h("p", { class: "muted" }, t("The first one appears here as soon as somebody writes: {link}.", { link: h("a", { href: "/chat" }, t("open the chat")) })));
   }
   return [
-    h("div", { class: "card flush-card" }, table({ caption: "Sessions", className: "wide-grid", columns: COLUMNS.map((column) => header(column, params, change)), rows: page.sessions.map(cells) })),
+    h("div", { class: "card flush-card" }, table({ caption: t("Sessions"), className: "wide-grid", columns: COLUMNS.map((column) => header(column, params, change)), rows: page.sessions.map(cells) })),
     h("div", { class: "pager" }, h("a", { class: "line sheet", href: `/api/v1/export/sessions.csv?${sheetQuery(params)}`, download: "evertalk-sessions.csv" }, "CSV"), params.get("cursor") && firstPage(change),
-      page.next && h("button", { type: "button", class: "line", onclick: () => { change({ cursor: page.next }); scrollTo(0, 0); } }, "Next page")),
+      page.next && h("button", { type: "button", class: "line", onclick: () => { change({ cursor: page.next }); scrollTo(0, 0); } }, t("Next page"))),
   ];
 }
 
@@ -103,7 +103,7 @@ function list(page, params, change) {
 const sheetQuery = (params) => new URLSearchParams([...params].filter(([name]) => name === "sort" || NARROWING.includes(name))).toString();
 
 /** @param {(changes: Record<string, string>) => void} change */
-const firstPage = (change) => h("button", { type: "button", class: "line", onclick: () => change({}) }, "First page");
+const firstPage = (change) => h("button", { type: "button", class: "line", onclick: () => change({}) }, t("First page"));
 
 /** @param {any} column @param {URLSearchParams} params @param {(changes: Record<string, string>) => void} change */
 function header(column, params, change) {
@@ -119,7 +119,7 @@ function header(column, params, change) {
 /** @param {any} session */
 function cells(session) {
   const share = session.context_pct;
-  const sentence = share === null ? "Context unknown" : `${tokens(session.context_tokens)} of ${tokens(session.context_limit)}`;
+  const sentence = share === null ? t("Context unknown") : t("{tokens} of {limit}", { tokens: tokens(session.context_tokens), limit: tokens(session.context_limit) });
   return [
     h("a", { class: "row-link", href: `/dashboard/sessions/${session.id}`, dir: "auto" }, personOf(session)),
     channelBadge(session.channel), session.agent, number(session.turns),

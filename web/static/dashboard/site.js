@@ -1,9 +1,11 @@
 /** One site of the widget: where it may live, how it looks and speaks, its secrets, and a live preview. */
+import { add } from "../shared/h.js";
+import { languages } from "./i18n.js";
 import { ask } from "./net.js";
-import { card, h, missing, number, problem, show, skeleton, time } from "./parts.js";
+import { card, h, missing, number, problem, show, skeleton, t, time, tn } from "./parts.js";
 import { conflict, problemList, watchTyping } from "./editing.js";
 
-const TEXTS = [["title", "Title", 60], ["welcome", "Welcome", 500], ["ai_notice", "Notice that this is an AI", 500], ["offline_text", "When nobody can be reached", 500], ["launcher_label", "Words of the button", 60]];
+const TEXTS = [["title", t("Title"), 60], ["welcome", t("Welcome"), 500], ["ai_notice", t("Notice that this is an AI"), 500], ["offline_text", t("When nobody can be reached"), 500], ["launcher_label", t("Words of the button"), 60]];
 const LONG = new Set(["welcome", "ai_notice", "offline_text"]);
 
 /** @param {any} page */
@@ -11,13 +13,13 @@ export function sitePage({ root, id: name, me, say, entitle, signal }) {
   entitle(name);
   const path = `/sites/${encodeURIComponent(name)}`;
   const body = h("div", { class: "list" }, skeleton(8));
-  show(root, h("div", { class: "page-head" }, h("div", null, h("p", { class: "crumbs" }, h("a", { href: "/dashboard/sites" }, "Sites")), h("h1", null, name))), body);
+  show(root, h("div", { class: "page-head" }, h("div", null, h("p", { class: "crumbs" }, h("a", { href: "/dashboard/sites" }, t("Sites"))), h("h1", null, name))), body);
 
   async function load() {
     try { draw(await ask(`${path}/settings`, { signal })); }
     catch (error) {
       if (signal.aborted) return;
-      if (/** @type {any} */ (error).status === 404) show(root, missing("There is no such site.", "/dashboard/sites", "All sites"));
+      if (/** @type {any} */ (error).status === 404) show(root, missing(t("There is no such site."), "/dashboard/sites", t("All sites")));
       else show(body, problem(error, load));
     }
   }
@@ -42,16 +44,16 @@ export function sitePage({ root, id: name, me, say, entitle, signal }) {
       const mine = settings();
       try {
         const saved = await ask(`${path}/settings`, { method: "PUT", body: { settings: mine }, match: `"${site.version}"`, signal });
-        say("Saved.");
-        draw(saved, saved.settings, h("p", { class: "done" }, "Saved. A running Evertalk follows within ten seconds."));
+        say(t("Saved."));
+        draw(saved, saved.settings, h("p", { class: "done" }, t("Saved. A running Evertalk follows within ten seconds.")));
       } catch (/** @type {any} */ error) {
         if (signal.aborted) return;
         if (error.code === "bad_site_config") return show(judge, problemList(error.details.problems));
         show(reply, problem(error), error.code === "stale" && conflict(error.details.theirs.settings, mine, () => draw(error.details.theirs), () => draw(error.details.theirs, mine)));
       }
     });
-    form.append(judge, reply, may ? h("p", { class: "actions" }, h("button", { type: "submit", class: "solid" }, "Save"), h("span", { class: "muted small" }, `version ${site.version}`)) : h("p", { class: "muted small" }, "Only an admin changes a site."));
-    show(body, h("div", { class: "columns even" }, card("Settings", [form]), h("div", { class: "stack" }, card("Preview", [look.node]), snippet(site, say), refusals(site, may), secrets(site, may))));
+    form.append(judge, reply, may ? h("p", { class: "actions" }, h("button", { type: "submit", class: "solid" }, t("Save")), h("span", { class: "muted small" }, t("version {number}", { number: site.version }))) : h("p", { class: "muted small" }, t("Only an admin changes a site.")));
+    show(body, h("div", { class: "columns even" }, card(t("Settings"), [form]), h("div", { class: "stack" }, card(t("Preview"), [look.node]), snippet(site, say), refusals(site, may), secrets(site, may))));
     check().catch(() => {});
   }
 
@@ -59,16 +61,16 @@ export function sitePage({ root, id: name, me, say, entitle, signal }) {
   function refusals(site, may) {
     const reply = h("div", { role: "status" });
     if (!site.refused.length) return null;
-    return card("Refused pages", [h("p", { class: "muted small" }, "The chat was asked for there, and they are not among the origins."),
-      h("ul", { class: "plain-list" }, site.refused.map((/** @type {any} */ one) => h("li", { class: "split" }, h("span", null, h("code", null, one.origin), ` ${number(one.count)} ×, last `, time(one.last_at)),
-        may && h("button", { type: "button", class: "line", "aria-label": `Allow ${one.origin}`, onclick: () => allow(one.origin) }, "Allow")))), reply]);
+    return card(t("Refused pages"), [h("p", { class: "muted small" }, t("The chat was asked for there, and they are not among the origins.")),
+      h("ul", { class: "plain-list" }, site.refused.map((/** @type {any} */ one) => h("li", { class: "split" }, h("span", null, h("code", null, one.origin), " ", t("{number} ×, last {time}", { number: one.count, time: time(one.last_at) })),
+        may && h("button", { type: "button", class: "line", "aria-label": t("Allow {origin}", { origin: one.origin }), onclick: () => allow(one.origin) }, t("Allow"))))), reply]);
 
     /** @param {string} origin */
     async function allow(origin) {
       try {
         const saved = await ask(`${path}/origins`, { method: "POST", body: { origin }, signal });
-        say(`${origin} is allowed.`);
-        draw(saved, saved.settings, h("p", { class: "done" }, `${origin} is allowed. A running Evertalk follows within ten seconds.`));
+        say(t("{origin} is allowed.", { origin }));
+        draw(saved, saved.settings, h("p", { class: "done" }, t("{origin} is allowed. A running Evertalk follows within ten seconds.", { origin })));
       } catch (error) { if (!signal.aborted) show(reply, problem(error)); }
     }
   }
@@ -76,11 +78,11 @@ export function sitePage({ root, id: name, me, say, entitle, signal }) {
   /** @param {any} site @param {boolean} may */
   function secrets(site, may) {
     const fresh = h("div");
-    const section = card("Secrets that sign people in", [
-      site.secrets.length ? h("ul", { class: "plain-list" }, site.secrets.map((/** @type {any} */ one) => h("li", { class: "split" }, h("span", null, h("code", null, one.id), " made ", time(one.created_at)),
-        may && h("button", { type: "button", class: "line danger", "aria-label": `Revoke ${one.id}`, onclick: () => revoke(one.id) }, "Revoke")))) : h("p", { class: "muted" }, "None: everybody comes as a visitor."),
-      fresh, may && h("p", { class: "actions" }, h("button", { type: "button", class: "line", disabled: site.secrets.length > 1, onclick: add }, "Make a secret")),
-      h("p", { class: "muted small" }, "Two may hold at once: make the new one, put it on your server, then revoke the old one.")]);
+    const section = card(t("Secrets that sign people in"), [
+      site.secrets.length ? h("ul", { class: "plain-list" }, site.secrets.map((/** @type {any} */ one) => h("li", { class: "split" }, h("span", null, h("code", null, one.id), " ", t("made {time}", { time: time(one.created_at) })),
+        may && h("button", { type: "button", class: "line danger", "aria-label": t("Revoke {secret}", { secret: one.id }), onclick: () => revoke(one.id) }, t("Revoke"))))) : h("p", { class: "muted" }, t("None: everybody comes as a visitor.")),
+      fresh, may && h("p", { class: "actions" }, h("button", { type: "button", class: "line", disabled: site.secrets.length > 1, onclick: add }, t("Make a secret"))),
+      h("p", { class: "muted small" }, t("Two may hold at once: make the new one, put it on your server, then revoke the old one."))]);
 
     async function add() {
       try {
@@ -88,20 +90,20 @@ export function sitePage({ root, id: name, me, say, entitle, signal }) {
         const now = await ask(`${path}/settings`, { signal });
         const next = secrets(now, may);
         section.replaceWith(next);
-        next.querySelector(".card-head").after(h("div", { class: "fresh", role: "status" }, h("p", null, `Secret ${made.id}, shown this once; keep it on your server only:`), h("p", { class: "copy-line" }, h("code", { class: "secret" }, made.secret), copier(made.secret, "Copy the secret", say))));
+        next.querySelector(".card-head").after(h("div", { class: "fresh", role: "status" }, h("p", null, t("Secret {secret}, shown this once; keep it on your server only:", { secret: made.id })), h("p", { class: "copy-line" }, h("code", { class: "secret" }, made.secret), copier(made.secret, t("Copy the secret"), say))));
       } catch (error) { if (!signal.aborted) show(fresh, problem(error)); }
     }
 
     /** @param {string} secret */
     function revoke(secret) {
-      show(fresh, h("div", { class: "trouble" }, h("p", null, `Revoke ${secret}? Whoever it signed in has to come with a new signature.`),
+      show(fresh, h("div", { class: "trouble" }, h("p", null, t("Revoke {secret}? Whoever it signed in has to come with a new signature.", { secret })),
         h("p", { class: "actions" }, h("button", { type: "button", class: "solid danger", onclick: async () => {
           try {
             await ask(`${path}/secrets/${secret}`, { method: "DELETE", signal });
-            say("The secret is revoked.");
+            say(t("The secret is revoked."));
             section.replaceWith(secrets(await ask(`${path}/settings`, { signal }), may));
           } catch (error) { if (!signal.aborted) show(fresh, problem(error)); }
-        } }, "Revoke"), h("button", { type: "button", class: "line", onclick: () => show(fresh) }, "Cancel"))));
+        } }, t("Revoke")), h("button", { type: "button", class: "line", onclick: () => show(fresh) }, t("Cancel")))));
       /** @type {HTMLElement | null} */ (fresh.querySelector("button"))?.focus();
     }
     return section;
@@ -112,13 +114,13 @@ export function sitePage({ root, id: name, me, say, entitle, signal }) {
 /** @param {string} text @param {string} label @param {(words: string) => void} say */
 function copier(text, label, say) {
   const button = h("button", { type: "button", class: "line", "aria-label": label, onclick: async () => {
-    try { await navigator.clipboard.writeText(text); show(button, "Copied"); say("Copied."); } catch { say("It cannot be copied here: select it by hand."); }
-  } }, "Copy");
+    try { await navigator.clipboard.writeText(text); show(button, t("Copied")); say(t("Copied.")); } catch { say(t("It cannot be copied here: select it by hand.")); }
+  } }, t("Copy"));
   return button;
 }
 
 /** @param {any} site @param {(words: string) => void} say */
-const snippet = (site, say) => card("On your page", [h("p", { class: "copy-line" }, h("code", { class: "secret", tabindex: 0 }, site.snippet), copier(site.snippet, "Copy the snippet", say)), h("p", { class: "muted small" }, `${number(site.visitors)} visitors came so far.`)]);
+const snippet = (site, say) => card(t("On your page"), [h("p", { class: "copy-line" }, h("code", { class: "secret", tabindex: 0 }, site.snippet), copier(site.snippet, t("Copy the snippet"), say)), h("p", { class: "muted small" }, tn("{count} visitor came so far.", "{count} visitors came so far.", site.visitors))]);
 
 /** The form; whoever may not change it sees it read-only. @param {any} site @param {any} now @param {boolean} may */
 function fields(site, now, may) {
@@ -129,21 +131,21 @@ function fields(site, now, may) {
     h("select", { name, ...off }, options.map(([one, words]) => h("option", { value: one, selected: one === value }, words))));
   const tick = (/** @type {string} */ name, /** @type {string} */ label, /** @type {boolean} */ on) => h("label", { class: "tick" }, h("input", { type: "checkbox", name, checked: on, ...off }), h("span", null, label));
   return h("form", { class: "site-form" },
-    h("fieldset", null, h("legend", null, "Where and for whom"),
-      h("label", null, h("span", null, "Origins of its pages, one a line"), area("origins", now.origins.join("\n"), 8000, 2, off, "ltr")),
-      h("div", { class: "pair" }, choose("agent", "Agent", now.agent, (site.agents.includes(now.agent) ? site.agents : [now.agent, ...site.agents]).map((/** @type {string} */ one) => [one, one])),
-        choose("audience", "Audience", now.audience, [["personal", "personal: shows everything"], ["public", "public: a plain chat"]]),
-        choose("verified", "Signed-in people", now.verified ?? "off", [["off", "off"], ["optional", "optional"], ["required", "required"]]))),
-    h("fieldset", null, h("legend", null, "Look"),
-      h("div", { class: "pair" }, h("label", null, h("span", null, "Colour"), h("input", { type: "text", name: "accent", value: now.accent ?? "", placeholder: "#4f46e5", maxlength: 7, spellcheck: "false", autocomplete: "off", ...off })),
-        choose("position", "Side", now.position ?? "", [["", "as the page reads"], ["left", "left"], ["right", "right"]]))),
-    h("fieldset", null, h("legend", null, "Words"), TEXTS.map(([name, label, most]) => text(/** @type {string} */ (name), /** @type {string} */ (label), /** @type {number} */ (most))),
-      h("label", null, h("span", null, "Ways to begin, one a line, six at most"), area("starters", (now.starters ?? []).join("\n"), 600, 2, off)),
-      h("label", null, h("span", null, "Privacy page"), h("input", { type: "url", name: "privacy_url", value: now.privacy_url ?? "", placeholder: "https://", maxlength: 500, ...off })),
-      h("label", null, h("span", null, "The same in other languages, as JSON by language"), area("texts", now.texts ? JSON.stringify(now.texts, null, 2) : "", 40_000, 3, off, "ltr"))),
-    h("fieldset", null, h("legend", null, "What visitors may"),
-      choose("uploads", "Send files", now.uploads === true ? "yes" : now.uploads === false ? "no" : "", [["", "in personal chats only"], ["yes", "yes"], ["no", "no"]]),
-      tick("handover", "Ask for a human", now.handover ?? true), tick("memory_toasts", "See when something is remembered", now.memory_toasts ?? false), tick("webview", "Come from apps without an origin", now.webview ?? false)));
+    h("fieldset", null, h("legend", null, t("Where and for whom")),
+      h("label", null, h("span", null, t("Origins of its pages, one a line")), area("origins", now.origins.join("\n"), 8000, 2, off, "ltr")),
+      h("div", { class: "pair" }, choose("agent", t("Agent"), now.agent, (site.agents.includes(now.agent) ? site.agents : [now.agent, ...site.agents]).map((/** @type {string} */ one) => [one, one])),
+        choose("audience", t("Audience"), now.audience, [["personal", t("personal: shows everything")], ["public", t("public: a plain chat")]]),
+        choose("verified", t("Signed-in people"), now.verified ?? "off", [["off", t("off")], ["optional", t("optional")], ["required", t("required")]]))),
+    h("fieldset", null, h("legend", null, t("Look")),
+      h("div", { class: "pair" }, h("label", null, h("span", null, t("Colour")), h("input", { type: "text", dir: "ltr", name: "accent", value: now.accent ?? "", placeholder: "#4f46e5", maxlength: 7, spellcheck: "false", autocomplete: "off", ...off })),
+        choose("position", t("Side"), now.position ?? "", [["", t("as the page reads")], ["left", t("left")], ["right", t("right")]]))),
+    h("fieldset", null, h("legend", null, t("Words")), TEXTS.map(([name, label, most]) => text(/** @type {string} */ (name), /** @type {string} */ (label), /** @type {number} */ (most))),
+      h("label", null, h("span", null, t("Ways to begin, one a line, six at most")), area("starters", (now.starters ?? []).join("\n"), 600, 2, off)),
+      h("label", null, h("span", null, t("Privacy page")), h("input", { type: "url", dir: "ltr", name: "privacy_url", value: now.privacy_url ?? "", placeholder: "https://", maxlength: 500, ...off })),
+      h("label", null, h("span", null, t("The same in other languages, as JSON by language")), area("texts", now.texts ? JSON.stringify(now.texts, null, 2) : "", 40_000, 3, off, "ltr"))),
+    h("fieldset", null, h("legend", null, t("What visitors may")),
+      choose("uploads", t("Send files"), now.uploads === true ? "yes" : now.uploads === false ? "no" : "", [["", t("in personal chats only")], ["yes", t("yes")], ["no", t("no")]]),
+      tick("handover", t("Ask for a human"), now.handover ?? true), tick("memory_toasts", t("See when something is remembered"), now.memory_toasts ?? false), tick("webview", t("Come from apps without an origin"), now.webview ?? false)));
 }
 
 /** @param {string} name @param {string} value @param {number} most @param {number} rows @param {any} off @param {string} [dir] */
@@ -174,9 +176,10 @@ function read(form, before) {
 
 /** The real widget in a frame of our own, without a server behind it. */
 function preview() {
-  const frame = h("iframe", { class: "preview", src: "/dashboard/preview", title: "Preview of the widget", loading: "eager" });
-  const language = h("select", { name: "language", "aria-label": "Language of the preview" }, [["en", "English"], ["de", "Deutsch"]].map(([value, words]) => h("option", { value }, words)));
-  const theme = h("select", { name: "theme", "aria-label": "Light or dark" }, [["auto", "as the system"], ["light", "light"], ["dark", "dark"]].map(([value, words]) => h("option", { value }, words)));
+  const frame = h("iframe", { class: "preview", src: "/dashboard/preview", title: t("Preview of the widget"), loading: "eager" });
+  const language = h("select", { name: "language", "aria-label": t("Language of the preview") }, h("option", { value: "en", lang: "en" }, "English"));
+  languages().then(({ en: _, ...others }) => add(language, Object.entries(others).map(([tag, { name }]) => h("option", { value: tag, lang: tag }, name)))).catch(() => {});
+  const theme = h("select", { name: "theme", "aria-label": t("Light or dark") }, [["auto", t("as the system")], ["light", t("light")], ["dark", t("dark")]].map(([value, words]) => h("option", { value }, words)));
   let last = /** @type {any} */ (null);
   let ready = false;
   const send = () => { if (ready && last) frame.contentWindow?.postMessage({ look: last, language: language.value, theme: theme.value }, location.origin); };

@@ -1,8 +1,9 @@
 /** Light, dark, or as the system is: what was chosen in this browser, and the button that chooses. */
 import { h, set, show } from "../shared/h.js";
+import { t } from "./i18n.js";
 
 const KEY = "evertalk:dash:theme";
-const WORDS = { auto: "as the system", light: "light", dark: "dark" };
+const WORDS = { auto: t("as the system"), light: t("light"), dark: t("dark") };
 const NEXT = /** @type {const} */ ({ auto: "light", light: "dark", dark: "auto" });
 /** @typedef {keyof typeof WORDS} Theme */
 
@@ -32,8 +33,8 @@ export function themeButton(say) {
     keep(theme);
     apply(theme);
     show(words, WORDS[theme]);
-    say(`Theme: ${WORDS[theme]}.`);
-  } }, "Theme", " ", words);
+    say(t("Theme: {theme}.", { theme: WORDS[theme] }));
+  } }, t("Theme"), " ", words);
 }
 
 apply(chosen());

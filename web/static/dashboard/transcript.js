@@ -2,19 +2,18 @@
 import { h, set, show } from "../shared/h.js";
 import { clock, number, tokens, when } from "../shared/fmt.js";
 import { ask } from "./net.js";
-import { problem } from "./parts.js";
-import { ASKERS } from "./waiting.js";
+import { dotted, problem, t, tn } from "./parts.js";
 
-const WHO = { person: "Person", assistant: "Assistant", tool: "Tool", operator: "Operator", program: "Program" };
+const WHO = { person: t("Person"), assistant: t("Assistant"), tool: t("Tool"), operator: t("Operator"), program: t("Program") };
 const LONG = 4000;
-const KINDS = { summary: "Summarised", digest: "Shortened without a model", separator: "Separated", new: "New conversation", window: "Left the window" };
-const STATES = { stopped: "stopped", refused: "refused", failed: "failed", claimed: "being answered", open: "waiting" };
+const KINDS = { summary: t("Summarised"), digest: t("Shortened without a model"), separator: t("Separated"), new: t("New conversation"), window: t("Left the window") };
+const STATES = { stopped: t("stopped"), refused: t("refused"), failed: t("failed"), claimed: t("being answered"), open: t("waiting") };
 
 /** Text of any length; what is very long opens on demand. @param {string} text */
 export function words(text) {
   if (text.length <= LONG) return h("p", { class: "words", dir: "auto" }, text);
   const node = h("p", { class: "words", dir: "auto" }, `${text.slice(0, LONG)} … `);
-  node.append(h("button", { type: "button", class: "link", onclick: () => show(node, text) }, `Show all ${number(text.length)} characters`));
+  node.append(h("button", { type: "button", class: "link", onclick: () => show(node, text) }, tn("Show all {count} character", "Show all {count} characters", text.length)));
   return node;
 }
 
@@ -28,7 +27,7 @@ function size(bytes) {
 /** A file of the person, opened by itself; what was deleted keeps its name. @param {any} file */
 function fileOf(file) {
   const label = [h("span", { dir: "auto" }, file.name || file.mime), h("span", { class: "muted" }, ` ${size(file.size)}`)];
-  if (!file.kept) return h("p", null, h("span", { class: "badge file" }, label, h("span", { class: "muted" }, " · deleted")));
+  if (!file.kept) return h("p", null, h("span", { class: "badge file" }, label, h("span", { class: "muted" }, " · ", t("deleted"))));
   return h("p", null, h("a", { class: "badge file", href: `/api/v1/attachments/${file.id}`, target: "_blank", rel: "noopener" }, label));
 }
 
@@ -36,13 +35,13 @@ function fileOf(file) {
 function blockOf(block, message) {
   const file = block.attachment_id && message.files?.find((/** @type {any} */ one) => one.number === block.attachment_id);
   if (file) return [fileOf(file), (block.type === "text" ? block.text : block.description) && h("details", { class: "tool" },
-    h("summary", null, block.type === "text" ? "What was read of it" : "What is seen in it"), words(block.type === "text" ? block.text : block.description))];
+    h("summary", null, block.type === "text" ? t("What was read of it") : t("What is seen in it")), words(block.type === "text" ? block.text : block.description))];
   if (block.type === "text") return words(block.text);
-  if (block.type === "tool_use") return h("details", { class: "tool" }, h("summary", null, "Uses ", h("code", null, block.name)), h("pre", { tabindex: 0 }, JSON.stringify(block.input, null, 2)));
-  if (block.type === "tool_result") return h("details", { class: "tool" }, h("summary", null, block.is_error ? "Result: failed" : "Result", h("span", { class: "muted" }, ` · ${number(block.text.length)} characters`)), words(block.text));
-  if (block.type === "thinking") return h("details", { class: "tool" }, h("summary", null, "Thinking"), words(block.text));
-  if (block.type === "image") return h("p", { class: "words muted" }, `Picture (${block.mime})${block.description ? `: ${block.description}` : ""}`);
-  return h("p", { class: "muted" }, `A part of kind ${block.type}`);
+  if (block.type === "tool_use") return h("details", { class: "tool" }, h("summary", null, t("Uses {tool}", { tool: h("code", null, block.name) })), h("pre", { tabindex: 0 }, JSON.stringify(block.input, null, 2)));
+  if (block.type === "tool_result") return h("details", { class: "tool" }, h("summary", null, block.is_error ? t("Result: failed") : t("Result"), h("span", { class: "muted" }, " · ", tn("{count} character", "{count} characters", block.text.length))), words(block.text));
+  if (block.type === "thinking") return h("details", { class: "tool" }, h("summary", null, t("Thinking")), words(block.text));
+  if (block.type === "image") return h("p", { class: "words muted" }, block.description ? t("Picture ({mime}): {description}", { mime: block.mime, description: block.description }) : t("Picture ({mime})", { mime: block.mime }));
+  return h("p", { class: "muted" }, t("A part of kind {kind}", { kind: block.type }));
 }
 
 /** @param {any} message */
@@ -50,16 +49,16 @@ export function messageNode(message) {
   const state = STATES[/** @type {keyof typeof STATES} */ (message.turn_state)];
   return h("li", { class: `message ${message.author}`, data: { seq: message.seq } },
     h("div", { class: "by" }, h("b", null, WHO[/** @type {keyof typeof WHO} */ (message.author)]), message.name && h("span", { class: "from", dir: "auto" }, message.name),
-      h("span", { class: "muted" }, `turn ${number(message.turn)} · `, h("time", { datetime: message.at, title: when(message.at) }, clock(message.at)), ` · ${tokens(message.tokens)} tokens`),
-      message.pinned && h("span", { class: "badge" }, "pinned"), message.pruned && h("span", { class: "badge" }, "shortened"),
+      h("span", { class: "muted" }, dotted([t("turn {turn}", { turn: message.turn }), h("time", { datetime: message.at, title: when(message.at) }, clock(message.at)), tn("{count} token", "{count} tokens", message.tokens ?? 0, { count: tokens(message.tokens) })])),
+      message.pinned && h("span", { class: "badge" }, t("pinned")), message.pruned && h("span", { class: "badge" }, t("shortened")),
       state && message.author === "person" && h("span", { class: "badge" }, state, message.error_code && ` · ${message.error_code}`)),
     message.blocks.map((/** @type {any} */ block) => blockOf(block, message)), message.judged && judgement(message.feedback));
 }
 
-const OPINIONS = { good: "Found helpful", bad: "Found not helpful" };
+const OPINIONS = { good: t("Found helpful"), bad: t("Found not helpful") };
 /** What the person thought of an answer. @param {any} feedback */
 function judgement(feedback) {
-  return h("div", { class: `judged ${feedback.opinion ?? ""}` }, h("b", null, OPINIONS[/** @type {keyof typeof OPINIONS} */ (feedback.opinion)] ?? "Feedback"), feedback.words && words(feedback.words));
+  return h("div", { class: `judged ${feedback.opinion ?? ""}` }, h("b", null, OPINIONS[/** @type {keyof typeof OPINIONS} */ (feedback.opinion)] ?? t("Feedback")), feedback.words && words(feedback.words));
 }
 
 /** @param {any} divider */
@@ -67,24 +66,24 @@ function dividerNode(divider) {
   const summary = divider.kind === "summary" || divider.kind === "digest";
   const label = KINDS[/** @type {keyof typeof KINDS} */ (divider.kind)] ?? divider.kind;
   return h("li", { class: "divider", data: { link: divider.id } }, h("span", null,
-    summary ? h("a", { href: `#c-${divider.id}` }, `${label} · turns ${number(divider.from_turn)} – ${number(divider.through_turn)}`) : `${label} · through turn ${number(divider.through_turn)}`,
-    summary && h("span", { class: "muted" }, ` · ${tokens(divider.tokens_before)} → ${tokens(divider.tokens_after)}`)));
+    summary ? h("a", { href: `#c-${divider.id}` }, label, " · ", t("turns {first} – {last}", { first: divider.from_turn, last: divider.through_turn })) : [label, " · ", t("through turn {turn}", { turn: divider.through_turn })],
+    summary && h("span", { class: "muted" }, " · ", h("span", { dir: "ltr" }, `${tokens(divider.tokens_before)} → ${tokens(divider.tokens_after)}`))));
 }
 
-const ENDS = { operator: "Given back to the assistant", person: "The person went back to the assistant", unanswered: "Nobody came: back to the assistant", silent: "No word came: back to the assistant", off: "Hand-over was switched off: back to the assistant" };
+const ENDS = { operator: t("Given back to the assistant"), person: t("The person went back to the assistant"), unanswered: t("Nobody came: back to the assistant"), silent: t("No word came: back to the assistant"), off: t("Hand-over was switched off: back to the assistant") };
 
 /** The moments of hand-overs, in their order. @param {any[]} handovers */
 function momentsOf(handovers) {
   return handovers.flatMap((one) => [
-    one.asked_by !== "operator" && { key: `a${one.id}`, at: one.asked_at, words: `A human was asked for by ${ASKERS[/** @type {keyof typeof ASKERS} */ (one.asked_by)]}`, more: one.reason },
-    one.taken_at && { key: `t${one.id}`, at: one.taken_at, words: `${one.operator || "An operator"} took the conversation` },
-    one.ended_at && { key: `e${one.id}`, at: one.ended_at, words: ENDS[/** @type {keyof typeof ENDS} */ (one.ended_by)] ?? "Back to the assistant" },
+    one.asked_by !== "operator" && { key: `a${one.id}`, at: one.asked_at, words: one.asked_by === "person" ? t("A human was asked for by the person") : t("A human was asked for by the assistant"), more: one.reason },
+    one.taken_at && { key: `t${one.id}`, at: one.taken_at, words: one.operator ? t("{operator} took the conversation", { operator: one.operator }) : t("An operator took the conversation") },
+    one.ended_at && { key: `e${one.id}`, at: one.ended_at, words: ENDS[/** @type {keyof typeof ENDS} */ (one.ended_by)] ?? t("Back to the assistant") },
   ]).filter(Boolean).sort((one, other) => Date.parse(one.at) - Date.parse(other.at));
 }
 
 /** @param {any} moment */
 const momentNode = (moment) => h("li", { class: "divider hand" }, h("span", null, moment.words,
-  h("span", { class: "muted" }, " · ", h("time", { datetime: moment.at, title: when(moment.at) }, clock(moment.at))), moment.more && h("span", { class: "block muted", dir: "auto" }, `“${moment.more}”`)));
+  h("span", { class: "muted" }, " · ", h("time", { datetime: moment.at, title: when(moment.at) }, clock(moment.at))), moment.more && h("span", { class: "block muted", dir: "auto" }, h("q", null, moment.more))));
 
 /**
  * All that is shown, in order, each with a key and what it is made of.
@@ -130,10 +129,10 @@ function joined(older, newer, key) {
  */
 export function transcript({ path, label, signal, empty, at = "" }) {
   const list = h("ol", { class: "messages" });
-  const more = h("button", { type: "button", class: "line", hidden: true, onclick: () => earlier() }, "Load earlier messages");
+  const more = h("button", { type: "button", class: "line", hidden: true, onclick: () => earlier() }, t("Load earlier messages"));
   const note = h("div");
   let [, turn, seq] = /^(\d{1,15})-(\d{1,15})$/.exec(at) ?? [];
-  const newest = h("button", { type: "button", class: "line", hidden: !turn, onclick: () => { turn = ""; shown = ""; newest.hidden = true; void safely(false); } }, "Show the newest messages");
+  const newest = h("button", { type: "button", class: "line", hidden: !turn, onclick: () => { turn = ""; shown = ""; newest.hidden = true; void safely(false); } }, t("Show the newest messages"));
   const box = h("div", { class: "transcript", role: "region", "aria-label": label, tabindex: 0 }, more, note, list, newest);
   const drawn = /** @type {Map<string, {text: string, node: any}>} */ (new Map());
   let all = { messages: /** @type {any[]} */ ([]), dividers: /** @type {any[]} */ ([]), handovers: /** @type {any[]} */ ([]), before: /** @type {string | null} */ (null) };

@@ -2,7 +2,7 @@
  * Views of a list with names, kept in this browser: a word that is searched is often somebody's name, and forgetting
  * that person must not have to look for it in what operators keep on the server. An address can be sent to others.
  */
-import { h, show } from "./parts.js";
+import { h, show, t } from "./parts.js";
 
 const MOST = 20;
 const NAME_CHARS = 40;
@@ -26,23 +26,23 @@ const queryOf = (params, names) => new URLSearchParams(names.flatMap((name) => p
  */
 export function savedViews({ of, path, names, params, say, signal }) {
   const key = `evertalk:dash:views:${of}`;
-  const node = h("div", { class: "views", role: "group", "aria-label": "Saved views", hidden: true });
+  const node = h("div", { class: "views", role: "group", "aria-label": t("Saved views"), hidden: true });
   let naming = false;
 
   /** @param {View[]} views */
   function keep(views) {
-    try { localStorage.setItem(key, JSON.stringify(views)); } catch { return say("This browser keeps nothing. The address can be kept as a bookmark."); }
+    try { localStorage.setItem(key, JSON.stringify(views)); } catch { return say(t("This browser keeps nothing. The address can be kept as a bookmark.")); }
     draw();
   }
 
   /** @param {View} view */
   function remove(view) {
     keep(read(key, names).filter((one) => one.name !== view.name));
-    say(`The view ${view.name} is removed.`);
+    say(t("The view {name} is removed.", { name: view.name }));
   }
 
   function nameIt() {
-    const field = h("input", { name: "view", maxlength: NAME_CHARS, required: true, placeholder: "Name of the view", "aria-label": "Name of the view", autocomplete: "off", spellcheck: "false" });
+    const field = h("input", { name: "view", maxlength: NAME_CHARS, required: true, placeholder: t("Name of the view"), "aria-label": t("Name of the view"), autocomplete: "off", spellcheck: "false" });
     const end = () => { naming = false; draw(); node.querySelector("button.keep")?.focus(); };
     naming = true;
     show(node, h("form", { class: "actions", onsubmit: (/** @type {Event} */ event) => {
@@ -51,10 +51,10 @@ export function savedViews({ of, path, names, params, say, signal }) {
       if (!name) return;
       naming = false;
       keep([...read(key, names).filter((one) => one.name !== name), { name, query: queryOf(params, names) }]);
-      say(`The view ${name} is saved in this browser.`);
+      say(t("The view {name} is saved in this browser.", { name }));
       /** @type {HTMLElement | null} */ (node.querySelector("a[aria-current]"))?.focus();
     }, onkeydown: (/** @type {KeyboardEvent} */ event) => { if (event.key === "Escape") end(); } }, field,
-    h("button", { type: "submit", class: "solid" }, "Save"), h("button", { type: "button", class: "line", onclick: end }, "Cancel")));
+    h("button", { type: "submit", class: "solid" }, t("Save")), h("button", { type: "button", class: "line", onclick: end }, t("Cancel"))));
     field.focus();
   }
 
@@ -66,8 +66,8 @@ export function savedViews({ of, path, names, params, say, signal }) {
     node.hidden = !views.length && !now;
     show(node, views.map((one) => h("span", { class: "view" },
       h("a", { href: `${path}${one.query ? `?${one.query}` : ""}`, "aria-current": one.query === now ? "true" : null, dir: "auto" }, one.name),
-      h("button", { type: "button", "aria-label": `Remove the view ${one.name}`, onclick: () => remove(one) }, h("span", { "aria-hidden": "true" }, "×")))),
-    now && !known && views.length < MOST && h("button", { type: "button", class: "line keep", onclick: nameIt }, "Save this view"));
+      h("button", { type: "button", "aria-label": t("Remove the view {name}", { name: one.name }), onclick: () => remove(one) }, h("span", { "aria-hidden": "true" }, "×")))),
+    now && !known && views.length < MOST && h("button", { type: "button", class: "line keep", onclick: nameIt }, t("Save this view")));
   }
 
   addEventListener("storage", (event) => { if (event.key === key) draw(); }, { signal });

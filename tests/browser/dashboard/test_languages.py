@@ -1,0 +1,238 @@
+"""The dashboard in another language: no page keeps an English word, and the operator chooses."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from aiohttp import web
+from playwright.async_api import Browser, BrowserContext, Route, expect
+
+from shared.adapters.postgres.db.pool import open_pool
+from shared.config.settings import load_settings
+from tests.browser.axe import look_for_faults
+from tests.browser.dashboard.place import fits
+from tests.browser.dashboard.test_alerts import SEED
+from tests.browser.dashboard.test_remembered import Desk
+from tests.kit.dashboard import seed, seed_work, words
+from tests.kit.dashboard.fixtures import NobodyListens, RunCommands, work_desk_of
+from tests.kit.dashboard.money_seed import a_month
+from tests.kit.dashboard.people_seed import a_bot, a_site, people, public_id_of
+from tests.kit.dashboard.serve import served
+from tests.kit.midday import MIDDAY
+from tests.kit.web.inspector import inspecting_over
+from web.server.words import COOKIE, dashboard_languages, dashboard_words
+
+pytestmark = pytest.mark.browser
+
+NO_WORDS = (
+    "Evertalk|Telegram|Webhook|Markdown|JSON|CSV|GiB|KB|MB|p95|Support|https?|UTC|Mio|Sek|Std|Min"
+    "|und|[0-9a-f]{6,}|EVERTALK_[A-Z_]*|default|shop.example.org|shop|steady|claude-[a-z0-9-]*|local|offline-demo|ever_bot"
+    "|other_bot|The Shop|Nadia|Late|Owner|login-admin-0|api.anthropic.com|soft|late|daily|read[a-z.]*"
+    "|The summary was empty|Busy|chat not found|the connection broke"
+)
+"""Names, units and formats that every language writes so, and names that were seeded."""
+DATA = (
+    "code, pre, kbd, q, bdi, time, del, ins, mark, textarea, iframe, [dir=auto], [translate=no],"
+    " option[lang], .about, .detail, .meaning, .words, .settings-grid, .numbers-grid, .skip"
+)
+"""Where words of people and of programs stand: names, addresses, settings, texts that somebody wrote."""
+GO = """(path) => {
+  document.getElementById("main").replaceChildren();
+  history.pushState(null, "", path);
+  dispatchEvent(new PopStateEvent("popstate"));
+}"""
+UNFOLD = "() => document.querySelectorAll('details').forEach((fold) => { fold.open = true; })"
+SCAN = """([data, allowed, said]) => {
+  const strange = new RegExp(`(?:\\\\b|@)(?:${allowed})\\\\b`, "g");
+  const left = (text) => said.reduce((rest, one) => rest.replaceAll(one, " "), text.replace(/⟦[^⟦⟧]*⟧/g, " "))
+    .replace(strange, " ").match(/[A-Za-z]{3,}.*/)?.[0];
+  const found = new Set();
+  const nodes = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  for (let node = nodes.nextNode(); node; node = nodes.nextNode()) {
+    if (node.parentElement.closest(`${data}, script, style, noscript`)) continue;
+    const rest = left(node.data);
+    if (rest) found.add(rest);
+  }
+  for (const node of document.querySelectorAll("[aria-label], [title], [placeholder], [aria-valuetext]")) {
+    if (node.closest(data)) continue;
+    for (const name of ["aria-label", "title", "placeholder", "aria-valuetext"]) {
+      const rest = left(node.getAttribute(name) ?? "");
+      if (rest) found.add(`${name}: ${rest}`);
+    }
+  }
+  return [...found];
+}"""
+
+
+@pytest.fixture
+async def desk(browser: Browser, database_url: str) -> AsyncIterator[Desk]:
+    """With all that a page may offer: looking into requests, acting on jobs, handing over."""
+    pool = await open_pool(database_url, size=4)
+    async with pool.acquire() as connection:
+        crowd = await people(connection)
+    async with served(
+        web.Application(), pool=pool, settings=load_settings(timezone=MIDDAY), commands=RunCommands(),
+        news=NobodyListens(), inspecting=inspecting_over(pool), work_desk=work_desk_of(pool, []),
+    ) as url:  # fmt: skip
+        desk = Desk(url=url, pool=pool, crowd=crowd, browser=browser)
+        yield desk
+        for context in desk.contexts:
+            await context.close()
+    await pool.close()
+    assert desk.complaints == []
+
+
+def marked(text: str) -> str:
+    """`since {time}` → `⟦since ⟧{time}`: what is filled in stands outside of the marks."""
+    return "".join(
+        part if part.startswith("{") or not part.strip() else f"⟦{part}⟧"
+        for part in re.split(r"(\{\w+\})", text)
+    )
+
+
+def marked_words() -> dict[str, Any]:
+    plurals = {other: {"one": marked(one), "other": marked(other)} for one, other in words.plural_texts()}
+    return {text: marked(text) for text in sorted(words.keys())} | plurals
+
+
+async def speak(context: BrowserContext, spoken: dict[str, Any]) -> None:
+    """The dashboard in German, as a browser asks for it, with these words."""
+
+    async def answer(route: Route) -> None:
+        await route.fulfill(body=json.dumps(spoken), content_type="application/json")
+
+    [login] = await context.cookies()
+    await context.add_cookies(
+        [{"name": COOKIE, "value": "de", "domain": login["domain"], "path": "/dashboard"}]
+    )
+    await context.route("**/dashboard/words/de", answer)
+
+
+async def a_full_house(desk: Desk) -> dict[str, str]:
+    """Something on every page; by its name the address of each page."""
+    async with desk.pool.acquire() as connection:
+        long, links = await seed.a_long_session(connection, turns=412, person="Berta")
+        await a_month(connection, long)
+        await a_bot(connection)
+        await a_site(connection)
+        await connection.execute(SEED)
+        person = await public_id_of(connection, desk.crowd.maria)
+        await connection.execute(
+            "INSERT INTO telegram_bots (bot_id, username, agent_id, mode, access)"
+            " VALUES (778, 'other_bot', $1, 'webhook', 'open')", await seed.an_agent(connection),
+        )  # fmt: skip
+    await seed_work.jobs(desk.pool)
+    await seed_work.doubts(desk.pool)
+    pages = (
+        "sessions", "waiting", "people", "memory", "jobs", "deliveries", "alerts", "costs?group=purpose",
+        "agents", "sites", "pairing", "operators", "operators?who=1", "audit", "settings", "account",
+        "search", "sessions?q=nobody", "jobs?state=done&kind=tidy", "memory?q=nothing", "search#Lisbon",
+    )  # fmt: skip
+    return {"": "", **{name: f"/{name}" for name in pages}} | {
+        "session": f"/sessions/{long.public_id}#c-{links[-1]}",
+        "person": f"/people/{person}",
+        "agent": "/agents/default",
+        "site": "/sites/shop",
+        "no session": f"/sessions/{person}",
+        "no agent": "/agents/nobody",
+        "notes of one": f"/memory?person={person}",
+    }
+
+
+async def test_no_page_keeps_an_english_word(desk: Desk) -> None:
+    pages = await a_full_house(desk)
+    page = await desk.operator("admin")
+    await speak(page.context, marked_words())
+    found: dict[str, list[str]] = {}
+    rows = await desk.pool.fetch("SELECT text FROM notes UNION SELECT display_name FROM parties")
+    said = sorted((row[0] for row in rows if row[0]), key=len, reverse=True)
+    await page.goto(f"{desk.url}/dashboard")
+    for name, path in pages.items():
+        await page.evaluate(GO, f"/dashboard{path}")
+        await expect(page.locator("h1")).not_to_have_count(0)
+        await expect(page.locator(".skeleton:visible")).to_have_count(0)
+        await page.evaluate(UNFOLD)
+        await expect(page.locator(".skeleton:visible")).to_have_count(0)
+        found[name] = await page.evaluate(SCAN, [DATA, NO_WORDS, said])
+    desk.complaints = [line for line in desk.complaints if "404" not in line and "503" not in line]
+    assert {name: left for name, left in found.items() if left} == {}
+
+
+async def test_what_is_asked_and_answered_is_said_in_the_language_too(desk: Desk) -> None:
+    """Dialogs, errors of the server, and what became of a change."""
+    await seed_work.jobs(desk.pool)
+    page = await desk.operator("admin")
+    await speak(page.context, marked_words())
+    await page.goto(f"{desk.url}/dashboard/jobs?state=dead")
+    await page.get_by_role("button", name="⟦Retry all ⟧3").click()
+    dialog = page.get_by_role("dialog")
+    await expect(dialog.get_by_role("heading")).to_have_text("⟦Retry ⟧3⟦ jobs?⟧")
+    await dialog.get_by_role("button", name="⟦Retry ⟧3⟦ jobs⟧").click()
+    await expect(page.locator(".told")).to_contain_text("⟦ jobs will begin again.⟧")
+    await page.goto(f"{desk.url}/dashboard/agents")
+    await page.get_by_text("⟦New agent⟧").click()
+    await page.get_by_label("⟦Name⟧").fill("default")
+    await page.get_by_role("button", name="⟦Make the agent⟧").click()
+    await expect(page.get_by_role("alert")).to_contain_text("⟦There is an agent of that name already.⟧")
+    await page.goto(f"{desk.url}/dashboard/account")
+    await page.get_by_role("textbox", name="⟦Password⟧").fill("1234567890ab")
+    await page.get_by_role("button", name="⟦Set the password⟧").click()
+    await expect(page.get_by_role("alert")).to_contain_text("⟦This password is among the first")
+    desk.complaints.clear()
+
+
+async def test_an_operator_chooses_a_language_that_the_login_page_speaks_too(desk: Desk) -> None:
+    page = await desk.operator()
+    await page.goto(f"{desk.url}/dashboard/account")
+    await expect(page.locator("html")).to_have_attribute("lang", "en")
+    choice = page.get_by_label("Language of the dashboard")
+    await expect(choice).to_have_value("")
+    await choice.select_option(label="Deutsch")
+    await expect(page.get_by_role("heading", name="Konto", level=1)).to_be_visible()
+    await expect(page.locator("html")).to_have_attribute("lang", "de")
+    await expect(page).to_have_title("Konto · Evertalk")
+    assert await look_for_faults(page) == []
+    await page.get_by_role("link", name="Sitzungen").click()
+    await expect(page.locator("td time").first).to_contain_text("vor")
+    await page.get_by_role("button", name="Abmelden").click()
+    await expect(page.get_by_role("alert")).to_have_text("Abgemeldet.")
+    await expect(page.get_by_role("button", name="Anmelden")).to_be_visible()
+    assert await look_for_faults(page) == []
+
+
+async def test_a_page_that_is_read_from_right_to_left_is_mirrored_and_fits(desk: Desk) -> None:
+    """With English words, for whoever looks; the direction is all that counts here."""
+    pages = await a_full_house(desk)
+    page = await desk.operator("admin")
+
+    async def mirrored(route: Route) -> None:
+        answer = await route.fetch()
+        await route.fulfill(response=answer, body=(await answer.text()).replace('dir="ltr"', 'dir="rtl"'))
+
+    await page.route(f"{desk.url}/dashboard", mirrored)
+    await page.goto(f"{desk.url}/dashboard")
+    for width in (1360, 390):
+        await page.set_viewport_size({"width": width, "height": 900})
+        for name in ("", "sessions", "session", "costs?group=purpose", "site", "jobs"):
+            await page.evaluate(GO, f"/dashboard{pages[name]}")
+            await expect(page.locator("h1")).not_to_have_count(0)
+            await expect(page.locator(".skeleton:visible")).to_have_count(0)
+            await fits(page)
+            side = await page.locator("#side").bounding_box()
+            assert side is not None
+            assert side["x"] + side["width"] == pytest.approx(width, abs=20), "the menu stands on the right"
+    desk.complaints = [line for line in desk.complaints if "503" not in line]
+
+
+async def test_every_language_has_a_text_for_each_of_its_plurals(desk: Desk) -> None:
+    page = await desk.operator()
+    await page.goto(f"{desk.url}/dashboard/login")
+    categories = "(language) => new Intl.PluralRules(language).resolvedOptions().pluralCategories"
+    for language in dashboard_languages():
+        wanted = set(await page.evaluate(categories, language))
+        counted = [entry for entry in dashboard_words(language).values() if not isinstance(entry, str)]
+        assert [entry for entry in counted if set(entry) != wanted] == [], language

@@ -1,0 +1,150 @@
+"""Every English text of the dashboard, for translators: from its scripts, its pages and the server."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+from shared.adapters.postgres.dashboard import job_list_sql
+from shared.core.context.memory import NOTE_KINDS
+from shared.core.identity import handover, operators
+from shared.core.ops.alerts import ADVICE, KINDS
+from shared.core.values.errors import EvertalkError, OnHold
+from web.dashboard.sign_in.login import MESSAGES
+
+ROOT = Path(__file__).resolve().parents[3]
+SCRIPTS = ROOT / "web" / "static" / "dashboard"
+_STRING = r'"((?:[^"\\]|\\.)*)"'
+_TEXT = re.compile(rf"(?<![\w.])t\(\s*{_STRING}")
+_PAIR = re.compile(rf"(?<![\w.])tn\(\s*{_STRING},\s*{_STRING}")
+_CALL = re.compile(r"(?<![\w.$])(tn?)\((?!\s*\")")
+_MARKED = re.compile(r"\[\[t (.+?)\]\]")
+PLACEHOLDER = re.compile(r"\{(\w+)\}")
+_SENTENCE = re.compile(r"[A-Z].* .*[.?!]", re.DOTALL)
+_WHY = re.compile(r"(?:THEN|ELSE) '([^']+ [^']+)'")
+
+SERVER_FILES = (
+    *sorted((ROOT / "web" / "dashboard").rglob("*.py")),
+    ROOT / "web" / "security.py",
+    ROOT / "web" / "rest" / "operation.py",
+    ROOT / "shared" / "adapters" / "postgres" / "people" / "second_factors.py",
+    ROOT / "shared" / "adapters" / "postgres" / "dashboard" / "read_models.py",
+    ROOT / "shared" / "adapters" / "postgres" / "compaction" / "jobs.py",
+    ROOT / "shared" / "core" / "identity" / "passwords.py",
+)
+"""Whose whole sentences an operator reads on a page; one with backticks is for programs."""
+FILLED_FILES = (
+    *SERVER_FILES,
+    ROOT / "shared" / "core" / "identity" / "operators.py",
+    ROOT / "shared" / "core" / "identity" / "handover.py",
+)
+"""Whose sentences with something filled in; what that is, is numbered."""
+NOT_ON_PAGES = ("metrics.py",)
+SERVER_NAMES = (
+    "viewer", "operator", "admin", *NOTE_KINDS, "personal", "public", "off", "optional", "required", "set",
+    "not set", "goal", "question", "action", "constraint", "artifact", "promise", "saved", "nothing",
+    "running", "failed", "limit", "auto", "turns", "manual", "overflow", "idle", "window", "polling",
+    "webhook", "pairing", "allowlist", "open", "price list", "models file",
+)  # fmt: skip
+"""States and kinds that the pages show as the server names them."""
+
+
+def script_texts() -> set[str]:
+    """First arguments of `t`."""
+    return {json.loads(f'"{text}"') for source in _scripts() for text in _TEXT.findall(source)}
+
+
+def plural_texts() -> set[tuple[str, str]]:
+    """The pairs of `tn`; the second is the key."""
+    return {
+        (json.loads(f'"{one}"'), json.loads(f'"{other}"'))
+        for source in _scripts()
+        for one, other in _PAIR.findall(source)
+    }
+
+
+def unreadable_calls() -> list[str]:
+    """Calls whose text nobody can find without running them."""
+    return [
+        f"{path.name}: {source[found.start() : found.start() + 60]!r}"
+        for path, source in _sources()
+        if path.name != "i18n.js"
+        for found in _CALL.finditer(source)
+    ]
+
+
+def page_texts() -> set[str]:
+    return {text for path in SCRIPTS.glob("*.html") for text in _MARKED.findall(path.read_text("utf-8"))}
+
+
+def server_texts() -> set[str]:
+    """What the server says and a page shows: sentences, and names of states."""
+    sentences = {text for path in SERVER_FILES if path.name not in NOT_ON_PAGES for text in _sentences(path)}
+    errors = [*vars(operators).values(), *vars(handover).values(), OnHold]
+    advice = {
+        one.advice
+        for one in errors
+        if isinstance(one, type) and issubclass(one, EvertalkError) and one.advice
+    }
+    titled = {text for title_and_advice in KINDS.values() for text in title_and_advice}
+    reasons = {why for sql in (job_list_sql.WHY_NOT, job_list_sql.NOT_CHANGED) for why in _WHY.findall(sql)}
+    filled = {text for path in FILLED_FILES for text in _filled(path)}
+    return {
+        *sentences,
+        *filled,
+        *advice,
+        *titled,
+        *ADVICE.values(),
+        *MESSAGES.values(),
+        *reasons,
+        *SERVER_NAMES,
+    } - {""}
+
+
+def keys() -> set[str]:
+    """All that a language's dashboard.json has."""
+    return script_texts() | page_texts() | server_texts() | {other for _, other in plural_texts()}
+
+
+def _scripts() -> Iterator[str]:
+    return (source for _, source in _sources())
+
+
+def _sources() -> Iterator[tuple[Path, str]]:
+    for path in sorted(SCRIPTS.glob("*.js")):
+        yield path, re.sub(r"/\*\*.*?\*/", "", path.read_text("utf-8"), flags=re.DOTALL)
+
+
+def _sentences(path: Path) -> Iterator[str]:
+    """Constants that read as a sentence, but for docstrings and parts of f-strings."""
+    tree = ast.parse(path.read_text("utf-8"))
+    left_out = {
+        id(part)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.JoinedStr | ast.Expr)
+        for part in ast.walk(node)
+        if isinstance(node, ast.JoinedStr) or part is getattr(node, "value", None)
+    }
+    for node in ast.walk(tree):
+        match node:
+            case ast.Constant(value=str(text)) if id(node) not in left_out and "`" not in text:
+                if _SENTENCE.fullmatch(text):
+                    yield text
+
+
+def _filled(path: Path) -> Iterator[str]:
+    """f-strings that read as a sentence: `{name} is {role}.` → `{1} is {2}.`"""
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.JoinedStr):
+            numbers = count(1)
+            parts = (
+                part.value if isinstance(part, ast.Constant) else f"{{{next(numbers)}}}"
+                for part in node.values
+            )
+            text = "".join(map(str, parts))
+            if re.fullmatch(r"[A-Z{].* .*[.?!]", text, re.DOTALL) and "`" not in text:
+                yield text

@@ -1,0 +1,96 @@
+"""The dashboard's words: which language a browser gets, the file of it, and the few words of its pages."""
+
+from __future__ import annotations
+
+import functools
+import gzip
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from html import escape
+from typing import TypeAlias
+
+from aiohttp import web
+
+from shared.locales import ENGLISH, FOLDER, list_languages, match_language
+from web.server.pages import ASK_AGAIN, File, serve
+
+Words: TypeAlias = Mapping[str, str | Mapping[str, str]]
+COOKIE = "evertalk-language"
+"""What an operator chose on the page Account; the pages before the login read it, too."""
+_MARKED = re.compile(r"\[\[t (.+?)\]\]")
+_PLACEHOLDER = re.compile(r"\{(\w+)\}")
+
+
+def language_of(request: web.Request) -> str:
+    """What the operator chose, else the first language of the browser that the dashboard speaks."""
+    asked = [_quality(one) for one in request.headers.get("Accept-Language", "")[:1000].split(",")]
+    tags = [tag for _, tag in sorted(asked, key=lambda one: -one[0])]
+    for tag in (request.cookies.get(COOKIE, ""), *tags):
+        language = match_language(tag)
+        if language in dashboard_languages() and (language != ENGLISH or tag.lower().startswith(ENGLISH)):
+            return language
+    return ENGLISH
+
+
+@functools.cache
+def dashboard_languages() -> Mapping[str, Mapping[str, str]]:
+    """Those that the dashboard speaks: what their people call them, who translated, and the direction."""
+    return {
+        language: json.loads((FOLDER / language / "about.json").read_text("utf-8"))
+        for language in list_languages()
+        if language == ENGLISH or (FOLDER / language / "dashboard.json").exists()
+    }
+
+
+@functools.cache
+def dashboard_words(language: str) -> Words:
+    """By the English text: the text in this language, or one text for each plural category."""
+    path = FOLDER / language / "dashboard.json"
+    words: Mapping[str, str | Mapping[str, str]] = (
+        json.loads(path.read_text("utf-8")) if path.exists() else {}
+    )
+    return words
+
+
+def say(language: str, text: str, **values: str) -> str:
+    """A sentence of the dashboard that the server writes into a page, as HTML, like the values."""
+    found = dashboard_words(language).get(text, text)
+    safe = escape(found if isinstance(found, str) else text, quote=False)
+    return _PLACEHOLDER.sub(lambda name: values.get(name[1], ""), safe)
+
+
+def page_in(language: str, page: str, **values: str) -> str:
+    """A page whose `[[t words]]` are said in this language."""
+    direction = dashboard_languages()[language]["direction"]
+    page = page.replace('<html lang="en">', f'<html lang="{language}" dir="{direction}">')
+    return _MARKED.sub(lambda found: say(language, found[1], **values), page)
+
+
+async def words_file(request: web.Request) -> web.StreamResponse:
+    """The words of one language, as the folder has them; English is in the scripts."""
+    language = request.match_info["language"]
+    if language == ENGLISH or language not in dashboard_languages():
+        raise web.HTTPNotFound
+    return serve(request, _file(language), cache=ASK_AGAIN, foreign=False)
+
+
+@functools.cache
+def _file(language: str) -> File:
+    body = (FOLDER / language / "dashboard.json").read_bytes()
+    return File(
+        body=body,
+        squeezed=gzip.compress(body, 9, mtime=0),
+        content_type="application/json",
+        etag=hashlib.sha256(body).hexdigest()[:32],
+    )
+
+
+def _quality(accepted: str) -> tuple[float, str]:
+    """`de-AT;q=0.8` → how much it is wanted, and the tag."""
+    tag, _, quality = accepted.strip().partition(";q=")
+    try:
+        return (float(quality or 1), tag)
+    except ValueError:
+        return (0.0, tag)

@@ -1,0 +1,53 @@
+/** The dashboard's words in the operator's language: the English text is the key, as in gettext. */
+import { speak } from "../shared/fmt.js";
+
+/** The server chose it: what the operator set, else what the browser asks for. */
+export const language = document.documentElement.lang || "en";
+/** With the region that the browser names, if it is of this language: en-GB writes dates otherwise than en-US. */
+const locale = navigator.languages.find((one) => one.toLowerCase().split("-")[0] === language) ?? language;
+/** @type {Record<string, string | Record<string, string>>} */
+const words = language === "en" ? {} : await fetch(`/dashboard/words/${language}`).then((answer) => answer.ok ? answer.json() : {}, () => ({}));
+const plurals = new Intl.PluralRules(language);
+const english = new Intl.PluralRules("en");
+const figures = new Intl.NumberFormat(locale);
+speak(locale);
+
+/** Which the dashboard speaks: by the tag, what its people call it, who translated. @returns {Promise<Record<string, {name: string, translated: string}>>} */
+export const languages = () => fetch("/dashboard/words").then((answer) => answer.json());
+
+/** @typedef {Record<string, any>} Values numbers are written as the language does; with a node among them, children come back instead of a text */
+
+/** @param {string} text @param {Values} values @returns {any} */
+function fill(text, values) {
+  const pieces = text.split(/\{(\w+)\}/).map((piece, at) => at % 2 === 0 ? piece : typeof values[piece] === "number" ? figures.format(values[piece]) : values[piece] ?? "");
+  return pieces.some((piece) => typeof piece === "object") ? pieces : pieces.join("");
+}
+
+/** A text in the operator's language. @param {string} text in English @param {Values} [values] of its {placeholders} @returns {any} */
+export function t(text, values = {}) {
+  const found = words[text];
+  return fill(typeof found === "string" ? found : text, values);
+}
+
+/** The same of a text that depends on a number, its {count}. @param {string} one @param {string} other the key @param {number} count @param {Values} [values] @returns {any} */
+export function tn(one, other, count, values = {}) {
+  const found = words[other];
+  const text = typeof found === "object" ? found[plurals.select(count)] ?? found.other : english.select(count) === "one" ? one : other;
+  return fill(text, { count, ...values });
+}
+
+/** The server's sentences with something filled in: `{1}` and so on. @type {[RegExp, string][]} */
+const filled = Object.entries(words).filter(([text]) => /\{\d\}/.test(text)).map(([text, said]) =>
+  [new RegExp(`^${text.split(/\{\d\}/).map((piece) => piece.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")).join("(.+)")}$`), /** @type {string} */ (said)]);
+
+/** What the server says, as far as the catalogue has it. @param {string | null | undefined} text @returns {string} */
+export function ts(text) {
+  for (const [whole, said] of text && !(text in words) ? filled : []) {
+    const found = whole.exec(/** @type {string} */ (text));
+    if (found) return fill(said, found);
+  }
+  return text ? t(text) : "";
+}
+
+/** Several things in one line, as the language counts them up. @param {string[]} items */
+export const listed = (items) => new Intl.ListFormat(locale, { type: "unit" }).format(items);
