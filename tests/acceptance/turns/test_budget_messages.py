@@ -66,7 +66,7 @@ async def test_calls_of_unknown_price_are_told_as_such(guest: Visit) -> None:
     await guest.app.pool.execute("UPDATE usage SET cost_micro = NULL")
     told = await budget(guest)
     await guest.app.pool.execute("UPDATE usage SET cost_micro = $1", cost)
-    assert "and 1 calls of unknown price" in told
+    assert "and 1 call of unknown price" in told
 
 
 @pytest.mark.control("S28")
