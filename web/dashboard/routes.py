@@ -63,13 +63,13 @@ async def page(visit: AuthedRequest) -> web.StreamResponse:
     return web.Response(text=text, content_type="text/html")
 
 
-@pages.page("GET /dashboard/words/{language}", anyone=True)
+@pages.page("GET /dashboard/words/{language}", role="viewer")
 async def words_of_language(visit: AuthedRequest) -> web.StreamResponse:
     """Asked for before the first paint, in every language but English."""
     return await words_file(visit.request)
 
 
-@pages.page("GET /dashboard/words", anyone=True)
+@pages.page("GET /dashboard/words", role="viewer")
 async def languages(visit: AuthedRequest) -> web.StreamResponse:
     """Which languages the dashboard speaks."""
     return web.json_response(dashboard_languages())

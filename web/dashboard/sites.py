@@ -7,6 +7,7 @@ import html
 import secrets
 from collections.abc import Mapping
 from typing import Annotated, Any
+from urllib.parse import quote
 
 from aiohttp import web
 from pydantic import Field
@@ -37,13 +38,12 @@ from web.security import HttpRefusal
 from web.server.words import language_of, page_in
 
 room = Room()
-_PREVIEW_HEADERS = {
-    **HEADERS,
-    "Content-Security-Policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; base-uri 'none'; "
-        "form-action 'none'; frame-ancestors 'self'; require-trusted-types-for 'script'; trusted-types 'none'"
-    ),
-}
+_PREVIEW_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'self'; require-trusted-types-for 'script'; trusted-types 'none'; "
+    "connect-src http://{host}/static/locales/"
+)
+"""Nothing but the widget's words can be asked for; `http` stands for `https`, too."""
 Language = Annotated[Any, Field(json_schema_extra={"type": "string", "maxLength": 40})]
 Name = Annotated[str, told("of a site", json_schema_extra={"minLength": 1, "maxLength": 64})]
 
@@ -61,7 +61,9 @@ SiteSecret = TypedDict("SiteSecret", {"id": str, "secret": str})
 async def preview(visit: AuthedRequest) -> Reply:
     """The widget itself without a server behind it, for the frame beside the form."""
     text = page_in(language_of(visit.request), (PAGES / "preview.html").read_text(encoding="utf-8"))
-    return web.Response(text=text, content_type="text/html", headers=_PREVIEW_HEADERS)
+    policy = _PREVIEW_POLICY.format(host=quote(visit.request.host, safe=":[]"))
+    headers = {**HEADERS, "Content-Security-Policy": policy}
+    return web.Response(text=text, content_type="text/html", headers=headers)
 
 
 @room.on("GET /sites", Sites, role="viewer")

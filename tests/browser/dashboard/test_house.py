@@ -254,6 +254,8 @@ async def test_a_site_is_dressed_and_its_widget_shows_it_at_once(seen: Seen, pla
     await page.goto(f"{place.url}/dashboard/sites/shop")
     frame = page.frame_locator("iframe.preview")
     await expect(frame.get_by_text("Hello at the shop")).to_be_visible()
+    await page.get_by_label("Language of the preview").select_option(label="Deutsch")
+    await expect(frame.get_by_role("textbox", name="Nachricht")).to_be_visible()
     await page.get_by_label("Welcome").fill("Come in!")
     await page.get_by_label("Welcome").evaluate("node => node === document.activeElement || null")
     await expect(frame.get_by_text("Come in!")).to_be_visible()

@@ -46,6 +46,10 @@ GO = """(path) => {
   dispatchEvent(new PopStateEvent("popstate"));
 }"""
 UNFOLD = "() => document.querySelectorAll('details').forEach((fold) => { fold.open = true; })"
+FIGURES = """async () => {
+  const { duration, number, percent, tokens, usd } = await import("/static/shared/fmt.js");
+  return [number(12345), tokens(8500), percent(90.1), usd(1234.5), duration(4200)];
+}"""
 SCAN = """([data, allowed, said]) => {
   const strange = new RegExp(`(?:\\\\b|@)(?:${allowed})\\\\b`, "g");
   const left = (text) => said.reduce((rest, one) => rest.replaceAll(one, " "), text.replace(/⟦[^⟦⟧]*⟧/g, " "))
@@ -198,6 +202,9 @@ async def test_an_operator_chooses_a_language_that_the_login_page_speaks_too(des
     assert await look_for_faults(page) == []
     await page.get_by_role("link", name="Sitzungen").click()
     await expect(page.locator("td time").first).to_contain_text("vor")
+    assert [one.replace("\xa0", " ") for one in await page.evaluate(FIGURES)] == [
+        "12.345", "8,5k", "90,1 %", "1.234,50 $", "4,2 Sek."
+    ]  # fmt: skip
     await page.get_by_role("button", name="Abmelden").click()
     await expect(page.get_by_role("alert")).to_have_text("Abgemeldet.")
     await expect(page.get_by_role("button", name="Anmelden")).to_be_visible()

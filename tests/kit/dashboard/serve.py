@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import asyncpg
 from aiohttp import web
@@ -17,8 +16,7 @@ from shared.services.tools.handover import HandoverService
 from web.dashboard import add_dashboard
 from web.dashboard.live import DashboardNews
 from web.parts import Commanding
-
-STATIC = Path(__file__).resolve().parents[3] / "web" / "static"
+from web.server.pages import ASK_AGAIN, Files, serve
 
 
 @asynccontextmanager
@@ -45,7 +43,15 @@ async def served(
         news=news,
         breakers=breakers,
     )
-    app.router.add_static("/static", STATIC)
+    files = Files()
+
+    async def static(request: web.Request) -> web.StreamResponse:
+        found = files.get(request.match_info["path"])
+        if found is None:
+            raise web.HTTPNotFound
+        return serve(request, found, cache=ASK_AGAIN, foreign=True)
+
+    app.router.add_get("/static/{path:.+}", static)
     runner = web.AppRunner(app)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)

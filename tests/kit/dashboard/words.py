@@ -1,10 +1,14 @@
-"""Every English text of the dashboard, for translators: from its scripts, its pages and the server."""
+"""Every English text of the dashboard, for translators: from its scripts, its pages and the server.
+
+`python -m tests.kit.dashboard.words fr` prints what French lacks yet, to be translated.
+"""
 
 from __future__ import annotations
 
 import ast
 import json
 import re
+import sys
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
@@ -14,6 +18,7 @@ from shared.core.context.memory import NOTE_KINDS
 from shared.core.identity import handover, operators
 from shared.core.ops.alerts import ADVICE, KINDS
 from shared.core.values.errors import EvertalkError, OnHold
+from shared.locales import FOLDER
 from web.dashboard.sign_in.login import MESSAGES
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -148,3 +153,15 @@ def _filled(path: Path) -> Iterator[str]:
             text = "".join(map(str, parts))
             if re.fullmatch(r"[A-Z{].* .*[.?!]", text, re.DOTALL) and "`" not in text:
                 yield text
+
+
+def missing(language: str) -> dict[str, str | dict[str, str]]:
+    """By the key: the English text, and both forms where a number decides."""
+    path = FOLDER / language / "dashboard.json"
+    known = json.loads(path.read_text("utf-8")) if path.exists() else {}
+    counted = {other: {"one": one, "other": other} for one, other in plural_texts()}
+    return {key: counted.get(key, key) for key in sorted(keys() - set(known), key=str.lower)}
+
+
+if __name__ == "__main__":
+    print(json.dumps(missing(sys.argv[1]), ensure_ascii=False, indent=2))

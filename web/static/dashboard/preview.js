@@ -18,7 +18,10 @@ const WELCOME = {
   state: { run: null, queued: [], compaction: null, handover: null }, audience: "public", heartbeat_ms: 3_600_000, model: { name: "", offline: false }, read: 0, site: null,
 };
 const none = async () => new Response("{}", { status: 503, headers: { "Content-Type": "application/json" } });
-Object.assign(globalThis, { WebSocket: Deaf, fetch: none });
+const { fetch: read } = globalThis;
+/** Only words of the widget come from the server. @param {URL | string} address */
+const words = (address) => String(address).includes("/static/locales/") ? read(address) : none();
+Object.assign(globalThis, { WebSocket: Deaf, fetch: words });
 
 /** @type {any} */
 let widget = null;
