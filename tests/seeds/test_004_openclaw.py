@@ -26,7 +26,7 @@ from shared.core.session.budget import budget_for, pressure
 from shared.core.session.presets import preset
 from shared.core.session.rendering import render_summary
 from shared.core.values.message_repair import repair
-from shared.core.values.messages import Image, Message, Text, ToolResult, ToolUse, text_of
+from shared.core.values.messages import Image, Message, Text, Thinking, ToolResult, ToolUse, text_of
 from shared.core.values.tokens import by_script, estimate_blocks, estimate_messages
 from shared.ports import ModelRequest
 from tests.kit.app_driver import Visit
@@ -193,6 +193,21 @@ def test_thinking_is_stored_and_not_sent_again(talk: Talk) -> None:
     assert "Perhaps they want tea." in talk.thought
     assert "Would you like tea?" in said(talk.before)
     assert "Perhaps they want tea." not in json.dumps(talk.before["body"])
+
+
+@seed("004", 58)
+def test_thinking_of_the_turn_that_is_being_answered_is_all_that_is_sent() -> None:
+    """Between its tool rounds the provider wants it back."""
+    thought = Thinking(text="hm", signature="s")
+    asks = ToolUse(id="a", name="f", input={})
+    log = [entry(1, 1, "hi"), entry(2, 1, thought, "ho", author="assistant", step=1), entry(3, 2, "now")]
+    log += [
+        entry(4, 2, thought, asks, author="assistant", step=1),
+        entry(5, 2, ToolResult(tool_use_id="a", text="b"), author="tool", step=2),
+    ]
+    made = build_context(view(log, open_turn=2), policy=OPENCLAW, system=default_layers(), count=words)
+    sent = [thought in message.blocks for message in made.messages]
+    assert sent == [False, False, False, True, False]
 
 
 @seed("004", 14, 16)
