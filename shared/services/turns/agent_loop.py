@@ -331,6 +331,7 @@ class AgentLoop:
         view, _ = await self._live_view(state.claim, moved.view, policy)
         state.view = replace(view, entries=with_decisions(view.entries, state.prunes))
         state.organised = True
+        state.meter.before_summary = prepared.estimate
         state.meter.anchor = moved.view.context_tokens
         state.meter.pending = sum(entry.tokens for entry in select_open_turn_entries(state.view))
 

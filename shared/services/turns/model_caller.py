@@ -181,7 +181,8 @@ class ModelCaller:
         if not tokens:
             return prepared
         ratio = observed_ratio(tokens, prepared.built.estimate, prepared.ratio)
-        return replace(prepared, estimate=tokens, ratio=ratio, before=tokens + prepared.saved)
+        before = max(state.meter.before_summary, tokens + prepared.saved)
+        return replace(prepared, estimate=tokens, ratio=ratio, before=before)
 
     async def _call_and_record(self, state: TurnAttempt, prepared: PreparedRequest) -> ModelReply:
         state.calls += 1

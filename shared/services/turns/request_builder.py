@@ -73,7 +73,7 @@ class PreparedRequest:
     left_out: int = 0
     """Tokens of the view that the ladder kept out of this request; they are still there."""
     before: int = 0
-    """Tokens of the whole view as it was before this turn's pruning."""
+    """Tokens of the whole view as it was before this turn's summary and pruning."""
     saved: int = 0
     """Of these, what this turn's pruning has saved."""
     entry_seqs: tuple[int, ...] = ()

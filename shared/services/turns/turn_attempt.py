@@ -76,6 +76,8 @@ class ContextMeter:
     """Whether the anchor is a call of this very turn."""
     pruned_tokens: int = 0
     """Estimate of what this turn's pruning has saved."""
+    before_summary: int = 0
+    """The size of this turn's request before the person waited for a summary; 0 when they did not."""
     filler_trimmed: bool = False
     """Whether this turn began by leaving old chatter out."""
     counted: bool = False
@@ -90,7 +92,7 @@ class ContextMeter:
     """What cannot be made smaller was sent once more as it was."""
 
     def read(self, prepared: PreparedRequest) -> PreparedRequest:
-        """The request with its size, and the size that it would have without this turn's pruning."""
+        """The request with its size, and the size without this turn's summary and pruning."""
         # Room for what is recalled is part of what was counted between turns.
         pending = self.pending + (0 if self.anchored else prepared.built.volatile - prepared.recall_room)
         # What was counted before this turn holds messages that are not sent any more.
@@ -98,8 +100,9 @@ class ContextMeter:
         moved = (self.filler_trimmed or narrower) and not self.anchored
         anchor = None if self.restarts or moved else self.anchor
         estimate = measure(anchor, pending, prepared.built.estimate, prepared.ratio)
-        before = estimate + round(prepared.ratio * self.pruned_tokens)
-        return replace(prepared, estimate=estimate, before=before, saved=before - estimate)
+        saved = round(prepared.ratio * self.pruned_tokens)
+        before = max(self.before_summary, estimate + saved)
+        return replace(prepared, estimate=estimate, before=before, saved=saved)
 
     def prune(self, tokens: int) -> None:
         self.pruned_tokens = tokens

@@ -219,6 +219,7 @@ class SessionTotals(SQLModel, table=True):
     total_tokens: int = field(big(default="0"))
     """All that was read, cached or not, and all that was said: the sum of the four, by a trigger."""
     total_tokens_estimate: int = field(big(default="0"))
+    """Of each turn its last request, as it was estimated, and what was said: sums that need no provider."""
     input_tokens: int = field(big(default="0"))
     output_tokens: int = field(big(default="0"))
     cache_read_tokens: int = field(big(default="0"))

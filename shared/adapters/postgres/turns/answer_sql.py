@@ -80,7 +80,7 @@ WITH s AS (
          cache_read_tokens = cache_read_tokens + ($13::bigint[])[3],
          cache_write_tokens = cache_write_tokens + ($13::bigint[])[4],
          cost_micro = cost_micro + ($13::bigint[])[5], cost_unknown_calls = cost_unknown_calls + ($13::bigint[])[6],
-         total_tokens_estimate = total_tokens_estimate + $11
+         total_tokens_estimate = total_tokens_estimate + $11 + _REQUEST_TOKENS
     FROM s WHERE session_id = $1
 ), r AS (
   UPDATE reservations r SET state = 'settled', settled_micro = $15, ended_at = now() FROM s
@@ -115,7 +115,11 @@ def _stored(values: str) -> str:
     return ", ".join(each.values())
 
 
-ANSWER_PLAIN = f"""{_CORE}
+_REQUEST = "estimated_after_prune"
+"""What the totals of a session take for the request of a turn, as SPEC-008 counts: its last one, estimated."""
+_REQUEST_AT = 21 + len(USAGE) + list(AUDIT_ROW).index(_REQUEST)
+
+ANSWER_PLAIN = f"""{_CORE.replace("_REQUEST_TOKENS", f"${_REQUEST_AT}::bigint")}
   SELECT $1, s.party_id, $4, 'chat', {_numbered(USAGE, 21)} FROM s
   {WRITTEN_ONE}), au AS (
   INSERT INTO audit_rows ({_AUDIT_COLUMNS})
@@ -126,9 +130,15 @@ SELECT s.seq, s.event_seq, s.another_waits, s.view_moved, now() AS at,
 """
 """One call, its audit, and nothing else: each further part would cost its own preparation in every turn."""
 
-_OR_COMMITTED = _CORE.replace(
-    "settled_micro = $15", f"settled_micro = greatest($15::bigint, {COMMITTED_MICRO})"
-).replace("error_code = $10,", "error_code = $10, refused_scope = $26,")
+_OR_COMMITTED = (
+    _CORE.replace("settled_micro = $15", f"settled_micro = greatest($15::bigint, {COMMITTED_MICRO})")
+    .replace("error_code = $10,", "error_code = $10, refused_scope = $26,")
+    .replace(
+        "_REQUEST_TOKENS",
+        f"coalesce((SELECT sum(x.{_REQUEST})::bigint FROM jsonb_to_recordset($22::jsonb)"
+        f" AS x({_REQUEST} bigint)), 0)",
+    )
+)
 ANSWER = f"""{_OR_COMMITTED}
   SELECT $1, s.party_id, $4, 'chat', {_fields(USAGE)}
     FROM s, jsonb_to_recordset($21::jsonb) AS x({_shape(USAGE)})

@@ -70,6 +70,7 @@ KNOWN_MODELS = (
     Model(id="claude-opus-5-5", display_name="Claude Opus 5.5", window=1_000_000, max_output=128_000),
     Model(id="claude-fable-5-1", display_name="Claude Fable 5.1", window=1_000_000, max_output=128_000),
     Model(id="claude-haiku-4-5", display_name="Claude Haiku 4.5", window=200_000, max_output=64_000),
+    Model(id="claude-haiku-4-5-20251001", display_name="Claude Haiku 4.5", window=200_000, max_output=64_000),
 )
 
 
