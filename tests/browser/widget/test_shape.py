@@ -162,8 +162,9 @@ def test_the_whole_widget_grows_no_heavier() -> None:
     sizes = all_of_it()
     # Most of it comes only when somebody asks for it; the bound goes up for a promise only,
     # last for formulas: 5,080 bytes that come with the first one, 1,200 that find them, footnotes and tasks,
-    # 700 for choices, commands in groups, and lines where a conversation was cut, and 70 for office files.
-    assert sum(sizes.values()) <= 64_300, sizes
+    # 700 for choices, commands in groups, and lines where a conversation was cut, 70 for office files, and
+    # 1,000 for editing the last message.
+    assert sum(sizes.values()) <= 65_300, sizes
 
 
 @pytest.mark.parametrize("language", FILES.languages)

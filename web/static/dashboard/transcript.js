@@ -52,7 +52,7 @@ export function messageNode(message) {
     h("div", { class: "by" }, h("b", null, WHO[/** @type {keyof typeof WHO} */ (message.author)]), message.name && h("span", { class: "from", dir: "auto" }, message.name),
       h("span", { class: "muted" }, `turn ${number(message.turn)} · `, h("time", { datetime: message.at, title: when(message.at) }, clock(message.at)), ` · ${tokens(message.tokens)} tokens`),
       message.pinned && h("span", { class: "badge" }, "pinned"), message.pruned && h("span", { class: "badge" }, "shortened"),
-      state && message.author === "person" && h("span", { class: "badge" }, state, message.error_code && ` · ${message.error_code}`)),
+      message.replaced && h("span", { class: "badge" }, "replaced by an edit"), state && message.author === "person" && h("span", { class: "badge" }, state, message.error_code && ` · ${message.error_code}`)),
     message.blocks.map((/** @type {any} */ block) => blockOf(block, message)), message.judged && judgement(message.feedback));
 }
 

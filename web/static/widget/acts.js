@@ -140,9 +140,21 @@ export function adorn(chat) {
     body.before(node);
   }
 
+  /** What stands beside a question: the way to other words for it, and to those of before. @param {Item} item @param {HTMLElement} article @param {HTMLElement} body */
+  function mine(item, article, body) {
+    const edits = (/** @type {(one: typeof import("./edit.js")) => void} */ then) => void import("./edit.js").then(then, () => chat.say(t("lost")));
+    if (item.edited && !article.querySelector(":scope > .earlier")) {
+      const told = h("div");
+      const node = h("details", { class: "earlier", ontoggle: () => node.open && edits((one) => void one.former(chat, item, told, (place, text) => render(place, text, md))) },
+        h("summary", { class: "quiet" }, h("span", { class: "chevron", "aria-hidden": "true" }), t("edited")), told);
+      body.before(node);
+    }
+    return item === chat.chat.question() && h("button", { class: "quiet", type: "button", onclick: () => edits((one) => one.edit(chat, item, article)) }, t("edit"));
+  }
+
   /** @param {Item} item @param {HTMLElement} line */
   const mark = (item, line) => show(line, face(item), h("bdi", null, t(item.cut ? `cut_${item.cut}` : "joined", { name: item.name || t("somebody") })));
-  return { under, mark, working };
+  return { under, mine, mark, working };
 }
 
 /** Who answers, if they show themselves. A page may forbid pictures of others; the name stands alone then. @param {Item} item */

@@ -43,6 +43,8 @@ export function timeline(tools) {
   let offered;
   /** @type {string | undefined} */
   let chosen;
+  /** @type {string | undefined} */
+  let editable;
   /** @type {ReturnType<import("./acts.js").adorn> | null} */
   let extras = null;
   let called = false;
@@ -144,7 +146,7 @@ export function timeline(tools) {
       show(meta, h("span", { class: "bad", role: "alert" }, [t("failed"), item.error || (!item.refused && t("not_confirmed")), item.advice,
         item.retryAfter && t("wait", { seconds: Math.ceil(item.retryAfter) })].filter(Boolean).join(" · ")),
       button(t("retry"), () => tools.retry(item.cid)), item.refused && button(t("discard"), () => tools.discard(item.cid)));
-    } else show(meta, item.status === "sending" ? t("sending") : item.queued ? t("queued") : time(item.at));
+    } else show(meta, extras?.mine(item, article, body), item.status === "sending" ? t("sending") : item.queued ? t("queued") : time(item.at));
   }
 
   /** @param {any} item @param {HTMLElement} article @param {HTMLElement} body */
@@ -223,9 +225,11 @@ export function timeline(tools) {
     const newest = tools.chat.newest()?.key;
     // Only the newest answer can be given again, and only the last question be answered: the one before loses its buttons.
     const asking = all[all.length - 1]?.choices && all[all.length - 1].key;
-    for (const [now, was] of [[newest, offered], [asking, chosen]]) if (now !== was) for (const key of [now, was]) { const view = views.get(key ?? ""); if (view) view.rev = -1; }
+    const question = tools.chat.question()?.key;
+    for (const [now, was] of [[newest, offered], [asking, chosen], [question, editable]]) if (now !== was) for (const key of [now, was]) { const view = views.get(key ?? ""); if (view) view.rev = -1; }
     offered = newest;
     chosen = asking;
+    editable = question;
     for (const item of items) {
       let view = views.get(item.key);
       if (!view) views.set(item.key, (view = make(item)));

@@ -30,7 +30,7 @@ CODES = {
     for code in LITERAL.findall(path.read_text())
 }
 """What the server may name as a reason."""
-FROM_SERVER = {"acts", "files", "keep"}
+FROM_SERVER = {"acts", "edit", "files", "keep"}
 """Parts that have words for codes of the server."""
 
 

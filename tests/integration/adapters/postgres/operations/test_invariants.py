@@ -435,6 +435,16 @@ BROKEN = [
         "UPDATE entries SET replaces_seq = 2 WHERE (session_id, seq) = (1, 1)",
     ),
     (
+        "I1",
+        "replaced by none",
+        "UPDATE turn_entries SET replaced_by = 99 WHERE (session_id, seq) = (1, 1)",
+    ),
+    (
+        "I1",
+        "whose question was replaced",
+        "UPDATE turn_entries SET replaced_by = 99 WHERE (session_id, seq) = (1, 1)",
+    ),
+    (
         "I7",
         "ticket for a stream",
         """INSERT INTO one_time_codes (code_hash, purpose, expires_at)
