@@ -143,6 +143,7 @@ function fields(site, now, may) {
       h("label", null, h("span", null, "The same in other languages, as JSON by language"), area("texts", now.texts ? JSON.stringify(now.texts, null, 2) : "", 40_000, 3, off, "ltr"))),
     h("fieldset", null, h("legend", null, "What visitors may"),
       choose("uploads", "Send files", now.uploads === true ? "yes" : now.uploads === false ? "no" : "", [["", "in personal chats only"], ["yes", "yes"], ["no", "no"]]),
+      choose("conversations", "Conversations of one person", now.conversations ?? "one", [["one", "one"], ["many", "many"]]),
       tick("handover", "Ask for a human", now.handover ?? true), tick("memory_toasts", "See when something is remembered", now.memory_toasts ?? false), tick("webview", "Come from apps without an origin", now.webview ?? false)));
 }
 
@@ -163,6 +164,7 @@ function read(form, before) {
   for (const name of ["title", "welcome", "ai_notice", "offline_text", "launcher_label", "accent", "position", "privacy_url"]) put(name, value(name) || null);
   put("starters", lines("starters").length ? lines("starters") : null);
   put("verified", value("verified") === "off" ? null : value("verified"));
+  put("conversations", value("conversations") === "one" ? null : value("conversations"));
   put("uploads", { yes: true, no: false }[value("uploads")] ?? null);
   put("handover", form.elements.handover.checked ? null : false);
   for (const name of ["memory_toasts", "webview"]) put(name, form.elements[name].checked ? true : null);

@@ -35,6 +35,9 @@ export class Chat {
   constructor(options) {
     this.options = options;
     this.store = options.store;
+    /** Which of a person's conversations this tab is in, where they may have several. */
+    this.talk = this.store.tab();
+    this.many = false;
     this.signed = this.store.get("signed");
     this.status = "closed";
     this.drawing = 0;
@@ -58,7 +61,7 @@ export class Chat {
     this.files = null;
     this.build();
     if (this.store.get("files")) this.attach(() => {});
-    for (const entry of this.store.unsent()) this.chat.send(entry);
+    this.unsent();
     this.sweeper = setInterval(() => this.chat.sweep(Date.now(), this.net.online), 1000);
     this.leaving = () => this.composer.keep();
     addEventListener("pagehide", this.leaving);
@@ -117,6 +120,11 @@ export class Chat {
 
   /* ---- connection ---- */
 
+  /** What was not sent of this conversation. */
+  unsent() {
+    for (const entry of this.store.unsent()) if (!entry.talk || entry.talk === this.talk) this.chat.send(entry);
+  }
+
   start() {
     if (!this.denied && !this.barred) this.net.start();
   }
@@ -125,7 +133,7 @@ export class Chat {
     const token = this.options.page ? "" : this.store.get("token");
     return {
       t: "hello", v: 1, site: this.options.site, last_seq: this.chat.last, locale: lang(), tz: Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC",
-      ...(this.chat.session ? { session: this.chat.session } : { begin: false }), ...(token && { token }), ...(this.options.identity && { identity: this.options.identity }),
+      ...(this.chat.session ? { session: this.chat.session } : { begin: false, ...(this.talk && { session: this.talk }) }), ...(token && { token }), ...(this.options.identity && { identity: this.options.identity }),
     };
   }
 
@@ -153,6 +161,8 @@ export class Chat {
       if (frame.token && !this.options.page) this.store.put("token", frame.token);
       this.store.put("signed", this.signed = who);
       this.store.put("session", frame.session);
+      this.many = frame.site?.conversations === "many";
+      this.store.tab(this.talk = this.many ? frame.session : "");
       this.options.dress(frame.site);
       const { epoch, last } = this.chat;
       if (frame.resumed && epoch !== null && frame.log_epoch !== epoch && last > 0) {
@@ -167,6 +177,7 @@ export class Chat {
     this.chat.take(frame);
     if (session && session !== this.chat.session) this.later((one) => one.moved(this));
     this.sheet?.changed(frame);
+    if (joined && this.many) this.unsent();
     if (joined) this.flush();
     else if (frame?.t === "welcome") this.files?.go();
     if (frame?.t === "ack") this.store.drop(frame.cid);
@@ -215,7 +226,7 @@ export class Chat {
   refused(frame) {
     this.denied = /^identity/.test(frame.code);
     const item = frame.cid && this.chat.byCid(frame.cid);
-    if (item?.status === "failed") this.store.keep({ cid: item.cid, text: item.text, at: item.at, order: item.order, attachments: item.attachments, error: frame.message || frame.code, advice: frame.advice });
+    if (item?.status === "failed") this.store.keep({ cid: item.cid, text: item.text, at: item.at, order: item.order, attachments: item.attachments, error: frame.message || frame.code, advice: frame.advice, ...(this.talk && { talk: this.talk }) });
     if (!item && !frame.mid && !this.asked.has(frame.cid)) this.warn([frame.message, frame.advice].filter(Boolean).join(" "));
     this.options.emit("error", { code: frame.code, message: frame.message });
   }
@@ -283,7 +294,7 @@ export class Chat {
 
   /** @param {string} text @param {any[]} [attachments] */
   post(text, attachments) {
-    const entry = { cid: newId(), text, at: new Date().toISOString(), order: ++this.order, attachments };
+    const entry = { cid: newId(), text, at: new Date().toISOString(), order: ++this.order, attachments, ...(this.talk && { talk: this.talk }) };
     this.store.keep(entry);
     this.chat.send(entry);
     this.log.end();
@@ -296,6 +307,10 @@ export class Chat {
   command(name, args) {
     if (name === "search" && this.commands().some((/** @type {any} */ one) => one.name === name)) {
       this.later((one) => one.look(this, "find", args));
+      return true;
+    }
+    if (name === "new" && this.many) {
+      this.menu((one) => void one.begun(this));
       return true;
     }
     const cid = newId();
@@ -320,7 +335,7 @@ export class Chat {
     const item = this.chat.byCid(cid);
     if (!item) return;
     // Refused means surely not taken: a new id. Unconfirmed may have arrived: the same one.
-    const entry = { cid: item.refused ? newId() : cid, text: item.text ?? "", at: item.at ?? "", order: item.refused ? ++this.order : item.order ?? 0, attachments: item.attachments };
+    const entry = { cid: item.refused ? newId() : cid, text: item.text ?? "", at: item.at ?? "", order: item.refused ? ++this.order : item.order ?? 0, attachments: item.attachments, ...(this.talk && { talk: this.talk }) };
     this.discard(cid);
     this.store.keep(entry);
     this.chat.send(entry);

@@ -398,7 +398,7 @@ export class Conversation {
 
   /* ---- what the person does ---- */
 
-  /** @param {{cid: string, text: string, at: string, order: number, attachments?: any[], error?: string, advice?: string}} entry */
+  /** @param {{cid: string, text: string, at: string, order: number, attachments?: any[], error?: string, advice?: string, talk?: string}} entry */
   send(entry) {
     if (this.byCid(entry.cid)) return;
     this.items.push({

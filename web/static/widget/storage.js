@@ -1,6 +1,6 @@
 /** Keeps token, draft, outbox and small choices of one site in the browser; works without storage too. */
 
-/** @typedef {{cid: string, text: string, at: string, order: number, attachments?: any[], error?: string, advice?: string}} Unsent */
+/** @typedef {{cid: string, text: string, at: string, order: number, attachments?: any[], error?: string, advice?: string, talk?: string}} Unsent */
 
 /** What stands in when the browser refuses storage. */
 function memory() {
@@ -43,6 +43,15 @@ export class Store {
       if (value) this.box.setItem(this.prefix + name, value);
       else this.box.removeItem(this.prefix + name);
     } catch { /* a full storage must not stop the conversation */ }
+  }
+
+  /** Each tab has its own, also after it was loaded again. @param {string} [value] */
+  tab(value) {
+    try {
+      if (value) sessionStorage.setItem(`${this.prefix}talk`, value);
+      else if (value !== undefined) sessionStorage.removeItem(`${this.prefix}talk`);
+      return sessionStorage.getItem(`${this.prefix}talk`) ?? "";
+    } catch { return value ?? ""; }
   }
 
   /** One key each, so that two tabs never overwrite each other's messages. @param {Unsent} entry */

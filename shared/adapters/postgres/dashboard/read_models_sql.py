@@ -127,6 +127,8 @@ _SHOWN_PERSON = """
 """Looked up for those sessions only that no worker has told yet whose they are."""
 _FACTS = f"""
   'id', s.public_id, {_SHOWN_PERSON}
+  'title', (SELECT x.title FROM addresses x
+             WHERE x.session_id = s.id AND x.channel = 'web' AND x.title <> '' LIMIT 1),
   'agent', a.name, 'channel', {CHANNEL}, 'turns', s.next_turn - 1,
   'context_tokens', CASE WHEN s.context_limit > 0 THEN s.context_tokens END,
   'context_limit', nullif(s.context_limit, 0), 'context_pct', {_PCT},

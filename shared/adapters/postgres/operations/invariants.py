@@ -708,6 +708,11 @@ _TELEGRAM = {
     "I7: an address leads to no session": f"""
         SELECT {_at("address=a.id")} FROM addresses a
          WHERE NOT EXISTS (SELECT FROM sessions s WHERE s.id = a.session_id)""",
+    "I7: a visitor has another conversation but no first one": f"""
+        SELECT {_at("address=a.id")} FROM addresses a
+         WHERE a.channel = 'web' AND a.thread <> '' AND NOT EXISTS (
+               SELECT FROM addresses m WHERE m.channel = 'web' AND m.account = a.account AND m.chat = a.chat
+                  AND m.thread = '')""",
     "I7: a token or a code opens the place of a signed-in person, or of another site": f"""
         SELECT {_at("address=a.id")} FROM addresses a
           JOIN (SELECT address_id, identified, site FROM visitors

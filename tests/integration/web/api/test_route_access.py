@@ -25,6 +25,7 @@ KINDS = (
 ABOUT_ONE_SESSION = {
     "writeMessage", "listMessages", "listEvents", "searchMessages", "showHistory", "listOriginals",
     "runCommand", "download", "editMessage", "listFormer",
+    "nameConversation",
 }  # fmt: skip
 
 
@@ -56,6 +57,7 @@ async def request_of(server: Server, one: Operation, people: Crowd) -> tuple[str
         "openSession": {"external_id": "ada"},
         **{key: {"text": "Hello"} for key in ("writeMessage", "editMessage")},
         "runCommand": {"session_id": session},
+        "nameConversation": {"title": "x"},
         "changeNote": {"text": "x"},
         "setPassword": {},
         "greet": hello(),
