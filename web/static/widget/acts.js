@@ -140,16 +140,10 @@ export function adorn(chat) {
     body.before(node);
   }
 
-  /** What stands beside a question: the way to other words for it, and to those of before. @param {Item} item @param {HTMLElement} article @param {HTMLElement} body */
-  function mine(item, article, body) {
-    const edits = (/** @type {(one: typeof import("./edit.js")) => void} */ then) => void import("./edit.js").then(then, () => chat.say(t("lost")));
-    if (item.edited && !article.querySelector(":scope > .earlier")) {
-      const told = h("div");
-      const node = h("details", { class: "earlier", ontoggle: () => node.open && edits((one) => void one.former(chat, item, told, (place, text) => render(place, text, md))) },
-        h("summary", { class: "quiet" }, h("span", { class: "chevron", "aria-hidden": "true" }), t("edited")), told);
-      body.before(node);
-    }
-    return item === chat.chat.question() && h("button", { class: "quiet", type: "button", onclick: () => edits((one) => one.edit(chat, item, article)) }, t("edit"));
+  /** What stands beside a question: the way to other words for it, and to those of before. @param {Item} item @param {HTMLElement} article */
+  function mine(item, article) {
+    const act = (/** @type {"edit" | "edited"} */ key, /** @type {object} */ more = {}) => h("button", { class: "quiet", type: "button", onclick: () => void import("./edit.js").then((one) => one[key](chat, item, article), () => chat.say(t("lost"))), ...more }, t(key));
+    return [item === chat.chat.question() && act("edit"), item.edited && act("edited", { "aria-expanded": String(Boolean(article.querySelector(".versions"))) })];
   }
 
   /** @param {Item} item @param {HTMLElement} line */

@@ -35,8 +35,7 @@ export class Chat {
   constructor(options) {
     this.options = options;
     this.store = options.store;
-    /** Which of a person's conversations this tab is in, where they may have several. */
-    this.talk = this.store.tab();
+    /** Whether a person may have several conversations. */
     this.many = false;
     this.signed = this.store.get("signed");
     this.status = "closed";
@@ -61,7 +60,7 @@ export class Chat {
     this.files = null;
     this.build();
     if (this.store.get("files")) this.attach(() => {});
-    this.unsent();
+    for (const entry of this.store.unsent()) this.chat.send(entry);
     this.sweeper = setInterval(() => this.chat.sweep(Date.now(), this.net.online), 1000);
     this.leaving = () => this.composer.keep();
     addEventListener("pagehide", this.leaving);
@@ -120,11 +119,6 @@ export class Chat {
 
   /* ---- connection ---- */
 
-  /** What was not sent of this conversation. */
-  unsent() {
-    for (const entry of this.store.unsent()) if (!entry.talk || entry.talk === this.talk) this.chat.send(entry);
-  }
-
   start() {
     if (!this.denied && !this.barred) this.net.start();
   }
@@ -133,7 +127,7 @@ export class Chat {
     const token = this.options.page ? "" : this.store.get("token");
     return {
       t: "hello", v: 1, site: this.options.site, last_seq: this.chat.last, locale: lang(), tz: Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC",
-      ...(this.chat.session ? { session: this.chat.session } : { begin: false, ...(this.talk && { session: this.talk }) }), ...(token && { token }), ...(this.options.identity && { identity: this.options.identity }),
+      session: this.chat.session || this.store.talk, ...(!this.chat.session && { begin: false }), ...(token && { token }), ...(this.options.identity && { identity: this.options.identity }),
     };
   }
 
@@ -162,7 +156,7 @@ export class Chat {
       this.store.put("signed", this.signed = who);
       this.store.put("session", frame.session);
       this.many = frame.site?.conversations === "many";
-      this.store.tab(this.talk = this.many ? frame.session : "");
+      this.store.enter(this.many ? frame.session : "");
       this.options.dress(frame.site);
       const { epoch, last } = this.chat;
       if (frame.resumed && epoch !== null && frame.log_epoch !== epoch && last > 0) {
@@ -177,7 +171,6 @@ export class Chat {
     this.chat.take(frame);
     if (session && session !== this.chat.session) this.later((one) => one.moved(this));
     this.sheet?.changed(frame);
-    if (joined && this.many) this.unsent();
     if (joined) this.flush();
     else if (frame?.t === "welcome") this.files?.go();
     if (frame?.t === "ack") this.store.drop(frame.cid);
@@ -226,19 +219,22 @@ export class Chat {
   refused(frame) {
     this.denied = /^identity/.test(frame.code);
     const item = frame.cid && this.chat.byCid(frame.cid);
-    if (item?.status === "failed") this.store.keep({ cid: item.cid, text: item.text, at: item.at, order: item.order, attachments: item.attachments, error: frame.message || frame.code, advice: frame.advice, ...(this.talk && { talk: this.talk }) });
+    if (item?.status === "failed") this.store.keep({ cid: item.cid, text: item.text, at: item.at, order: item.order, attachments: item.attachments, error: frame.message || frame.code, advice: frame.advice });
     if (!item && !frame.mid && !this.asked.has(frame.cid)) this.warn([frame.message, frame.advice].filter(Boolean).join(" "));
     this.options.emit("error", { code: frame.code, message: frame.message });
   }
 
   /** Everything unconfirmed goes again, in order and under its old id: the server knows repeats. */
   flush() {
+    for (const entry of this.store.unsent()) {
+      if (this.chat.byCid(entry.cid)?.status === "sent") this.store.drop(entry.cid);
+      else this.chat.send(entry);
+    }
     for (const item of this.chat.items) {
       if (item.status === "sending" && item.kind === "msg") this.transmit(item);
       if (item.kind === "result" && item.pending) this.net.send({ t: "command", cid: item.cid, command: item.command, args: item.args ?? "" });
     }
     for (const frame of this.asked.values()) this.net.send(frame);
-    for (const entry of this.store.unsent()) if (this.chat.byCid(entry.cid)?.status === "sent") this.store.drop(entry.cid);
     this.files?.go();
   }
 
@@ -294,7 +290,7 @@ export class Chat {
 
   /** @param {string} text @param {any[]} [attachments] */
   post(text, attachments) {
-    const entry = { cid: newId(), text, at: new Date().toISOString(), order: ++this.order, attachments, ...(this.talk && { talk: this.talk }) };
+    const entry = { cid: newId(), text, at: new Date().toISOString(), order: ++this.order, attachments };
     this.store.keep(entry);
     this.chat.send(entry);
     this.log.end();
@@ -309,10 +305,7 @@ export class Chat {
       this.later((one) => one.look(this, "find", args));
       return true;
     }
-    if (name === "new" && this.many) {
-      this.menu((one) => void one.begun(this));
-      return true;
-    }
+    if (name === "new" && this.many) return this.menu((one) => void one.begun(this)), true;
     const cid = newId();
     if (!this.net.send({ t: "command", cid, command: name, args })) {
       this.chat.command(cid, name, "");
@@ -335,7 +328,7 @@ export class Chat {
     const item = this.chat.byCid(cid);
     if (!item) return;
     // Refused means surely not taken: a new id. Unconfirmed may have arrived: the same one.
-    const entry = { cid: item.refused ? newId() : cid, text: item.text ?? "", at: item.at ?? "", order: item.refused ? ++this.order : item.order ?? 0, attachments: item.attachments, ...(this.talk && { talk: this.talk }) };
+    const entry = { cid: item.refused ? newId() : cid, text: item.text ?? "", at: item.at ?? "", order: item.refused ? ++this.order : item.order ?? 0, attachments: item.attachments };
     this.discard(cid);
     this.store.keep(entry);
     this.chat.send(entry);

@@ -2,6 +2,7 @@
 import english from "../locales/en/chat_parts.json" with { type: "json" };
 import { h, show } from "../shared/h.js";
 import { insist } from "./acts.js";
+import { render } from "./md.js";
 import { original, reach } from "./rare.js";
 import { newId } from "./storage.js";
 import { wear } from "./styles.js";
@@ -9,10 +10,10 @@ import { wordsOf } from "./words.js";
 
 const t = wordsOf("edit", english.edit);
 const LOOK = /* css */ `
-[data-editing] > :is(.body, .meta, .earlier) { display: none; }
+[data-editing] > :is(.body, .meta, .versions) { display: none; }
 .editing { width: 100%; display: grid; gap: 8px; } .editing textarea { width: 100%; min-height: 64px; max-height: 40vh; padding: 8px 13px; border: 1px solid var(--line); border-radius: 16px; background: var(--soft); resize: vertical; } .editing textarea:focus-visible { outline: 2px solid var(--accent); outline-offset: -1px; }
 .editing .row { justify-content: flex-end; } .editing .bad { font-size: 12.5px; text-align: end; }
-.person > .earlier { max-width: 85%; margin: 0 0 4px; } .person > .earlier summary { margin-inline: auto -8px; width: fit-content; display: flex; } .version { padding-inline-start: 11px; border-inline-start: 3px solid var(--line); color: var(--muted); text-align: start; margin-top: 6px; }
+.versions { max-width: 85%; margin-bottom: 8px; display: grid; gap: 8px; } .version { padding-inline-start: 11px; border-inline-start: 3px solid var(--line); color: var(--muted); }
 `;
 
 /** @typedef {import("./chat.js").Chat} Chat @typedef {import("./state.js").Item} Item */
@@ -62,10 +63,17 @@ export function edit(chat, item, article) {
   form.scrollIntoView({ block: "nearest" });
 }
 
-/** What a message said before it was edited, with the answers that it had. @param {Chat} chat @param {Item} item @param {HTMLElement} place @param {(node: HTMLElement, text: string) => void} markdown */
-export async function former(chat, item, place, markdown) {
+/** Shows what a message said before it was edited, with the answers that it had, or no longer. @param {Chat} chat @param {Item} item @param {HTMLElement} article */
+export async function edited(chat, item, article) {
   wear(chat.node, LOOK);
-  show(place, h("p", { class: "muted" }, t("loading")));
+  const shown = article.querySelector(".versions");
+  const place = h("div", { class: "versions" }, h("p", { class: "muted" }, t("loading")));
+  const markdown = (/** @type {HTMLElement} */ node, /** @type {string} */ text) => render(node, text, { copy: (words, button) => void chat.copy(words, button), labels: { copy: t("copy") } });
+  if (shown) shown.remove();
+  else article.prepend(place);
+  item.rev++;
+  chat.draw();
+  if (shown) return;
   try {
     const answer = await reach(chat, `api/v1/sessions/${encodeURIComponent(chat.chat.session)}/messages/${item.mid}/former`);
     if (!answer.ok) throw new Error(`status ${answer.status}`);

@@ -111,7 +111,7 @@ const act = (words, look, run) => h("button", { class: `action ${look}`, type: "
 
 /** Goes on in another conversation of the same person. @param {Chat} chat @param {string} session */
 export function enter(chat, session) {
-  chat.store.tab(chat.talk = session);
+  chat.store.enter(session);
   chat.asked.clear();
   chat.chat.silent.clear();
   chat.files?.clear();

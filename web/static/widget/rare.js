@@ -21,7 +21,7 @@ export function asker(chat) {
  */
 export function reach(chat, path, init = {}, most = ASK_MS) {
   const url = new URL(path, ROOT);
-  if (chat.talk) url.searchParams.set("session_id", chat.talk);
+  if (chat.store.talk) url.searchParams.set("session_id", chat.store.talk);
   return fetch(url.href, {
     ...init, credentials: chat.options.page ? "same-origin" : "omit", headers: { ...init.headers, ...asker(chat) },
     signal: AbortSignal.timeout(most),

@@ -164,7 +164,7 @@ export class Conversation {
     };
     if (event.role === "person" && event.replaces) {
       values.edited = true;
-      this.items = this.items.filter((item) => item.mid !== event.replaces && !(item.kind === "msg" && item.role !== "person" && (item.turn ?? 0) >= event.from_turn && (item.turn ?? 0) < event.turn));
+      this.items = this.items.filter((/** @type {any} */ item) => item.mid !== event.replaces && !(item.role !== "person" && item.turn >= event.from_turn && item.turn < event.turn));
     }
     const former = answer && event.replaces && this.items.find((item) => item.mid === event.replaces);
     if (former) {
@@ -241,7 +241,7 @@ export class Conversation {
   /** The question that may be edited: the last one, once it is answered, as long as it is told word for word. */
   question() {
     const last = this.items.filter((item) => item.kind === "msg" && item.role === "person").pop();
-    return !this.run && !this.handover && last?.mid && last.status === "sent" && (last.turn ?? 0) > Math.max(this.begun, this.newestCard()?.through_turn ?? 0) ? last : undefined;
+    return !this.run && !this.handover && last?.status === "sent" && (last.turn ?? 0) > Math.max(this.begun, this.newestCard()?.through_turn ?? 0) ? last : undefined;
   }
 
   /** Only the newest summary can be undone. */
