@@ -9,7 +9,7 @@ from aiohttp import web
 
 from shared.core.identity.api_keys import Scope
 from web import dashboard
-from web.api import commands, export, memory, messages, recovery, rest, uploads
+from web.api import commands, conversations, export, memory, messages, recovery, rest, uploads
 from web.chat import event_stream_chat
 from web.rest.calls import Call
 from web.rest.kinds import to_json
@@ -36,6 +36,7 @@ async def describe(call: Call) -> Reply:
 FOR_VISITORS: tuple[Operation, ...] = (
     *messages.room,
     *rest.room,
+    *conversations.room,
     *export.room,
     *commands.room,
     *memory.room,

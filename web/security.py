@@ -12,6 +12,7 @@ from aiohttp import web
 
 from shared.core.values.errors import (
     BadInput,
+    CannotEdit,
     CapReached,
     ContextBudgetExceeded,
     EvertalkError,
@@ -21,6 +22,7 @@ from shared.core.values.errors import (
     SessionMoved,
     StaleView,
     StorageUnavailable,
+    UnknownMessage,
     UnknownSession,
 )
 from web.auth.site_tokens import BadIdentity, StillAnswering
@@ -48,6 +50,8 @@ STATUS: tuple[tuple[type[EvertalkError], int], ...] = (
     (UnknownSite, 403),
     (StillAnswering, 409),
     (CidUsed, 409),
+    (CannotEdit, 409),
+    (UnknownMessage, 404),
     (wire.RateLimited, 429),
     (BadInput, 400),
     (CapReached, 429),

@@ -127,6 +127,7 @@ def _build_session_service(base: Foundation, agent_loop: AgentLoop) -> SessionSe
         channel=CHANNELS[base.role],
         worker_id=base.worker_id,
         turns=stores.turns,
+        edits=stores.edits,
         heartbeat=base.heart,
         agent_loop=agent_loop,
         counter=base.counter,

@@ -57,6 +57,8 @@ class SiteConfig(SiteTexts):
     """May visitors send files; None: in personal conversations, not in public ones."""
     handover: bool = True
     memory_toasts: bool = False
+    conversations: Literal["one", "many"] = "one"
+    """How many one person may have."""
     texts: (
         Annotated[dict[Annotated[str, Field(pattern=_LANGUAGE)], SiteTexts], Field(max_length=40)] | None
     ) = None
@@ -137,6 +139,8 @@ def build_public_config(config: SiteConfig, language: str) -> dict[str, Any]:
     for name in ("position", "privacy_url"):
         if value := getattr(config, name):
             shown[name] = value
+    if config.conversations == "many":
+        shown["conversations"] = "many"
     return shown
 
 

@@ -11,6 +11,7 @@ POINTS = (
     "before_accept",
     "after_accept",
     "after_ack",
+    "after_edit",
     "after_claim",
     "mid_stream",
     "after_model",

@@ -1,4 +1,4 @@
-"""The web process dies behind an opinion, a read mark, an operator's wish for a job: each is kept once."""
+"""The web process dies behind an opinion, an edit, a read mark, an operator's wish: each is kept once."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tests.kit.deployment.telegram import SECONDS, Telegram
 from tests.kit.fakes.bot_api import running_bot_api
 from tests.kit.fakes.messages_api.harness import RunningFake
 
-FEEDBACK, READ, WORK = "after_feedback", "after_read", "after_work_change"
-POINTS = (FEEDBACK, READ, WORK)
+FEEDBACK, READ, WORK, EDIT = "after_feedback", "after_read", "after_work_change", "after_edit"
+POINTS = (FEEDBACK, READ, WORK, EDIT)
 
 
 async def test_an_opinion_whose_acknowledgement_died_is_kept_once_with_its_words(
@@ -35,6 +35,30 @@ async def test_an_opinion_whose_acknowledgement_died_is_kept_once_with_its_words
             '(bad,"Too long.")'
         ]
         assert await case.value("SELECT count(*) FROM events WHERE kind = 'feedback'") == 1
+        await case.promises_hold(person)
+
+
+async def test_an_edit_whose_acknowledgement_died_is_made_and_answered_once(
+    case: Case, recovery: Recovery
+) -> None:
+    async with case.web(crash_point=EDIT) as web, Person(case.port) as person:
+        await person.ask("My cat is called Miso.")
+        asked = await person.ask("What is my dog called?")
+        mid = await case.value(
+            "SELECT 'm' || max(seq) FROM entries WHERE author = 'person' AND seq < $1", int(asked["mid"][1:])
+        )
+        edited = await person.edit(mid, "What is my cat called?")
+        await web.crashed()
+        await person.until(lambda: edited in person.acks, "the acknowledgement of an edit")
+        recovery.note("web died behind an edit", web.fell_at)
+        assert web.exits == [CRASHED], web.words()
+        assert person.acks[edited]["dup"] is True
+        await person.until(
+            lambda: any("Miso" in e.get("text", "") and e.get("turn") == 3 for e in person.seen.values()),
+            "the answer to the newer words",
+        )
+        assert await case.value("SELECT count(*) FROM turns") == 3
+        assert await case.value("SELECT count(*) FROM turn_entries WHERE replaced_by IS NOT NULL") == 2
         await case.promises_hold(person)
 
 

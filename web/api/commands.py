@@ -159,8 +159,9 @@ async def _asker(request: web.Request, session_id: Any) -> Asker:
     if (known := await reached_by_key(request, named)) is not None:
         return Asker(known=known, key=True)
     visitor = await request.app[PARTS].visitors.caller(request)
-    if visitor is not None and session_id == str(visitor.row.session_public_id):
-        return Asker(known=visitor)
+    own = None if visitor is None or not named else await request.app[PARTS].visitors.open(visitor, named)
+    if own is not None:
+        return Asker(known=own)
     operator = None if "Authorization" in request.headers else await _operator(request)
     if operator is not None:
         return Asker(known=await _any_session(request, session_id), operator=operator)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Annotated, Any, Literal, NotRequired
 from uuid import UUID
 
@@ -20,7 +21,7 @@ from shared.core.values.errors import ContextBudgetExceeded
 from web.api.event_wait import EventSubscription, EventWaiter
 from web.auth.api_key_auth import API, KEY, NOWHERE, record
 from web.auth.visitors import Known
-from web.chat.message_intake import accept, check_messages, inbound_of
+from web.chat.message_intake import accept, check_messages, edit, inbound_of, tell_edited
 from web.parts import PARTS
 from web.protocol import wire
 from web.rest.arguments import BadField, In
@@ -34,6 +35,7 @@ from web.rest.kinds import (
     Limit,
     Mid,
     Moment,
+    NamedMid,
     read_cid,
     told,
 )
@@ -65,6 +67,14 @@ Done = TypedDict("Done", {"turn": int, "state": Literal["done", "waiting"]})
 Messages = TypedDict("Messages", {"messages": list[Event], "before": int | None})
 Events = TypedDict("Events", {"events": list[Event], "next": int, "head": int, "log_epoch": int})
 History = TypedDict("History", {"events": list[Event], "before": int | None, "after": int | None})
+SaidBefore = TypedDict("SaidBefore", {"mid": str, "role": str, "text": str, "at": datetime})
+
+
+class Version(SaidBefore):
+    answers: list[SaidBefore]
+
+
+Former = TypedDict("Former", {"versions": list[Version]})
 Found = TypedDict("Found", {"hits": list[FoundMessage], "next": str | None})
 
 
@@ -163,6 +173,50 @@ async def write_message(
             return await _waited(request, following, float(wait))
     finally:
         parts.session_places.leave(place)
+
+
+@room.on(
+    "POST /sessions/{id}/messages/{mid}/edit", Accepted, status=202, rate="", scope="messages:write",
+    strict=True, refusals=(404, 409, 413, 422, 503), missing="There is no such message in this conversation.",
+)  # fmt: skip
+async def edit_message(
+    call: Call,
+    session: SessionId,
+    mid: NamedMid,
+    *,
+    text: Annotated[
+        str, Field(max_length=10 * wire.MAX_CHARS, json_schema_extra={"maxLength": wire.MAX_CHARS})
+    ],
+    cid: Cid | None = None,
+    key: IdempotencyKey = None,
+) -> Reply:
+    """Put other words in the place of the last message, and have it answered anew.
+
+    What was said before stays in the log; `former` shows it. Only the newest question can be edited, and not
+    while its answer is being written.
+    """
+    request, parts, known = call.request, call.parts, call.person
+    call.check_draining()
+    if known.row.address_id == NOWHERE:
+        raise HttpRefusal(409, "not_on_the_web", "This conversation is reached on another channel only.")
+    cid = read_cid(cid, key) or secrets.token_hex(16)
+    address = None if KEY in request else parts.proxies.client_key(request)
+    await check_messages(parts, parts.limits_for(request), known, cid=cid, address=address)
+    await record(request, "messages.edit", about=f"session:{known.row.session_public_id}")
+    accepted, shown = await edit(parts, known, seq=mid, text=text, cid=cid)
+    tell_edited(parts, accepted, shown)
+    return _accepted(accepted)
+
+
+@room.on(
+    "GET /sessions/{id}/messages/{mid}/former",
+    Former,
+    missing="There is no such message in this conversation.",
+)
+async def list_former(call: Call, session: SessionId, mid: NamedMid) -> Reply:
+    """What a message said before it was edited, each time with its answers, oldest first."""
+    versions = await call.parts.stores.history.former(call.session_id, mid)
+    return None if versions is None else {"versions": versions}
 
 
 @room.on("GET /sessions/{id}/messages", Messages)

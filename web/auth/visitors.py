@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
+from uuid import UUID
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import structlog
@@ -63,6 +64,7 @@ class VisitorStore(Protocol):
     async def create(
         self, token: str, *, site: str, timezone: str | None = None, network: str | None = None
     ) -> VisitorRow | None: ...
+    async def conversation(self, address_id: int, session: UUID | None = None) -> VisitorRow | None: ...
     async def revoke(self, token: str) -> None: ...
     async def note_refused(self, site: str, origin: str) -> None: ...
 
@@ -196,7 +198,22 @@ class Visitors:
         """
         network = self._network_of(request)
         known = await self._greet(request, hello, network=network, wait=wait)
+        known = await self.open(known, hello.session) or await self.open(known, "") or known
         return replace(known, network=network)
+
+    async def open(self, known: Known, session: str) -> Known | None:
+        """In the conversation of this public id, without one in that which was spoken in last.
+
+        None where it is not the visitor's. On a site where everybody has one, there is no other.
+        """
+        if known.site.config.conversations == "one":
+            return known if session in ("", str(known.row.session_public_id)) else None
+        try:
+            wanted = UUID(session) if session else None
+        except ValueError:
+            return None
+        row = await self._store.conversation(known.row.address_id, wanted)
+        return None if row is None else replace(known, row=row)
 
     async def _greet(
         self, request: web.Request, hello: wire.Hello, *, network: str | None, wait: Callable[[], float]
@@ -238,7 +255,7 @@ class Visitors:
         """Who is here has signed in; raises BadIdentity, StillAnswering, StorageUnavailable."""
         site = (await self.sites()).get(known.site.name, known.site)
         signed_in = await self._signed_in(site, self._read(site, signed), key=known.key, tz="")
-        return replace(signed_in, network=known.network)
+        return replace(await self.open(signed_in, "") or signed_in, network=known.network)
 
     async def sign_out(self, known: Known) -> Known:
         """Anonymous again, with a new token; raises IdentityRequired where nobody may be."""

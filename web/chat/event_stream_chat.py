@@ -53,6 +53,7 @@ Frames = TypedDict("Frames", {
     "site": SiteName, "frames": Annotated[list[Thing], Field(min_length=1, max_length=MAX_FRAMES)],
     "stream": NotRequired[Annotated[str, told("which event stream is this screen's")]],
     "locale": NotRequired[str],
+    "session": NotRequired[Annotated[str, told("which conversation, of several")]],
 })  # fmt: skip
 Close = TypedDict("Close", {"code": int, "reason": str})
 FramesAnswered = TypedDict("FramesAnswered", {"frames": list[Thing], "close": NotRequired[Close]})
@@ -138,6 +139,7 @@ async def send_frames(call: Call, *, body: Annotated[Json, Shape(Frames)]) -> Re
     if not isinstance(frames, list) or not 0 < len(frames) <= MAX_FRAMES:
         raise wire.BadFrame(f"`frames` are 1 to {MAX_FRAMES} frames")
     known = await _sender(request, parts, body.get("site"))
+    known = await parts.visitors.open(known, _word(body, "session", wire.WORDS)) or known
     said = _Said(parts, known.row.session_id, _word(body, "stream", _NAME))
     limits = parts.limits_for(request)
     talk = SocketSession(

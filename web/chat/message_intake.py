@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -92,6 +92,34 @@ async def accept(parts: Parts, inbound: Inbound) -> Accepted:
     accepted = await store(parts, inbound)
     tell(parts, inbound, accepted)
     return accepted
+
+
+async def edit(
+    parts: Parts, known: Known, *, seq: int, text: str, cid: str
+) -> tuple[Accepted, Mapping[str, Any]]:
+    """Other words for the last question; `tell_edited` comes next.
+
+    Raises CannotEdit, CidUsed, UnknownMessage.
+    """
+    inbound = Inbound(
+        session_id=known.row.session_id, address_id=known.row.address_id, text=text,
+        dedupe_key=dedupe_key(cid), cid=cid,
+    )  # fmt: skip
+    try:
+        async with parts.storage_limiter(), asyncio.timeout(ACCEPT_SECONDS):
+            accepted, shown = await parts.conversation.edit(inbound, seq=seq)
+            if accepted.repeated and await _is_other(parts, inbound, accepted):
+                raise CidUsed(cid)
+    except TimeoutError:
+        raise StorageUnavailable("edit took too long") from None
+    return accepted, shown
+
+
+def tell_edited(parts: Parts, accepted: Accepted, shown: Mapping[str, Any]) -> None:
+    """As `tell`."""
+    if not accepted.repeated:
+        parts.hub.durable(accepted.session_id, accepted.event_seq, "msg", shown)
+    parts.replies.answer(accepted.session_id)
 
 
 async def _is_other(parts: Parts, inbound: Inbound, accepted: Accepted) -> bool:

@@ -18,11 +18,12 @@ from shared.core.values.errors import (
     MessageTooLong,
     SessionMoved,
     StorageUnavailable,
+    UnknownMessage,
 )
 from shared.locales import catalogue
 from web.auth.site_tokens import BadIdentity, StillAnswering
 from web.auth.visitors import Known, UnknownSite, UnknownToken
-from web.chat.message_intake import check_messages, inbound_of, store, tell
+from web.chat.message_intake import check_messages, edit, inbound_of, store, tell, tell_edited
 from web.parts import Parts, audience_of
 from web.protocol import wire
 from web.server.rate_limits import ClientLimits
@@ -51,17 +52,6 @@ class UnknownCommand(BadInput):
 
     code = "unknown_command"
     advice = "Type /help to see what you can do here."
-
-
-class UnknownMessage(BadInput):
-    """There is no such message in this conversation."""
-
-    code = "unknown_message"
-    advice = "It may have been erased. Reload the page."
-
-    def __init__(self, mid: str) -> None:
-        super().__init__(f"no {mid} here")
-        self.mid = mid
 
 
 class Closed(Exception):
@@ -181,7 +171,7 @@ class SocketSession:
 
     async def _handle(self, frame: wire.ClientFrame) -> None:
         match frame:
-            case wire.Msg():
+            case wire.Msg() | wire.Edit():
                 await self._message(frame)
             case wire.CommandAsked():
                 self._command(frame.cid, frame.command, frame.args)
@@ -213,13 +203,18 @@ class SocketSession:
         self.signed_out = identity is None and self._known.row.identified
         raise SignedAnew(await let_in(self._parts, anew))
 
-    async def _message(self, frame: wire.Msg) -> None:
+    async def _message(self, frame: wire.Msg | wire.Edit) -> None:
+        """Its writer learns the number of it before all screens are shown it."""
         parts, known = self._parts, self._known
         wire.clean(frame.text)
         await check_messages(parts, self._limits, known, cid=frame.cid, address=self._address)
+        if isinstance(frame, wire.Edit):
+            accepted, shown = await edit(parts, known, seq=frame.seq, text=frame.text, cid=frame.cid)
+            self._send(wire.ack(frame.cid, accepted))
+            tell_edited(parts, accepted, shown)
+            return
         inbound = await inbound_of(parts, known, text=frame.text, cid=frame.cid, files=frame.attachments)
         accepted = await store(parts, inbound)
-        # Its writer learns the number of it before all screens are shown it.
         self._send(wire.ack(frame.cid, accepted))
         tell(parts, inbound, accepted)
 

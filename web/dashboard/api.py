@@ -52,7 +52,8 @@ Overview = TypedDict("Overview", {
     "calls": int, "active": int, "waiting": int, "workers": int, "at": datetime,
 })  # fmt: skip
 Session = TypedDict("Session", {
-    "id": UUID, "person": str | None, "person_id": UUID, "kind": str, "agent": str, "turns": int,
+    "id": UUID, "title": str | None, "person": str | None, "person_id": UUID, "kind": str,
+    "agent": str, "turns": int,
     "context_tokens": int | None, "context_limit": int | None, "context_pct": float | None,
     "cost_micro": int | None, "compactions": int, "state": str, "created_at": datetime,
     "last_active_at": datetime,

@@ -36,6 +36,7 @@ _FILE = re.compile(r"[0-9a-f]{32}")
 _CID = re.compile(r"[A-Za-z0-9_.:\-]{1,64}")
 _MID = re.compile(r"[a-z][0-9]{1,18}")
 _TURN = re.compile(r"t[0-9]{1,18}")
+_MESSAGE = re.compile(r"m[0-9]{1,18}")
 SITE_PATTERN = r"^[a-z0-9][a-z0-9_\-]{0,63}$"
 _SITE = re.compile(SITE_PATTERN)
 _COMMAND = re.compile(r"[a-z][a-z0-9_\-]{0,31}")
@@ -98,6 +99,15 @@ class Msg:
     cid: str
     text: str
     attachments: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edit:
+    """Other words for the last question, `m` and `seq` in the id of its message."""
+
+    cid: str
+    seq: int
+    text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,6 +174,7 @@ class Unknown:
 ClientFrame = (
     Hello
     | Msg
+    | Edit
     | CommandAsked
     | Stop
     | PinAsked
@@ -189,6 +200,9 @@ def read_frame(data: str | Mapping[str, Any]) -> ClientFrame:
         case "msg":
             cid = _pattern(frame, "cid", _CID)
             return Msg(cid=cid, text=_clean_text(frame, cid), attachments=files(frame, cid))
+        case "edit":
+            cid, mid = _pattern(frame, "cid", _CID), _pattern(frame, "mid", _MESSAGE)
+            return Edit(cid=cid, seq=int(mid[1:]), text=_clean_text(frame, cid))
         case "stop":
             return Stop(mid=_pattern(frame, "mid", _MID) if frame.get("mid") else None)
         case "read":

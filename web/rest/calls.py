@@ -112,17 +112,18 @@ async def _answered(operation: Operation, call: Call) -> web.StreamResponse | No
 async def _known(request: web.Request, operation: Operation) -> Known | None:
     """The visitor, or for a key the person of the session that is named. Raises UnknownSession."""
     visitors = request.app[PARTS].visitors
-    if "/sessions/{id}" not in operation.path:
-        return await reached_by_key(request, request.query.get("session_id")) or await visitors.caller(
-            request
-        )
-    asked = request.match_info["id"]
+    named = "/sessions/{id}" in operation.path
+    asked = request.match_info["id"] if named else request.query.get("session_id")
     if (known := await reached_by_key(request, asked)) is not None:
         return known
     visitor = await visitors.caller(request)
-    if visitor is not None and asked == str(visitor.row.session_public_id):
-        return visitor
-    if visitor is not None and "Authorization" in request.headers:
+    if visitor is None:
+        return None
+    if not asked or (not named and visitor.site.config.conversations == "one"):
+        return await visitors.open(visitor, "") or visitor
+    if (known := await visitors.open(visitor, asked)) is not None:
+        return known
+    if "Authorization" in request.headers:
         raise UnknownSession("not this visitor's session")
     return None
 

@@ -131,6 +131,10 @@ Cursor = Annotated[str, Cut(500, "`next` of the page before")]
 Search = Annotated[str, Cut(200, "a part of a name, or the beginning of an id", change=str.strip)]
 Mid = Annotated[int | None, BeforeValidator(read_mid, json_schema_input_type=str)]
 """The number in the id of a message."""
+NamedMid = Annotated[
+    int, BeforeValidator(read_mid, json_schema_input_type=str), told("the `mid` of a message")
+]
+"""In an address."""
 Moment = Annotated[
     datetime | None,
     BeforeValidator(_exact, json_schema_input_type=str),

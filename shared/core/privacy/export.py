@@ -65,6 +65,8 @@ def message_of(row: Mapping[str, Any]) -> dict[str, Any]:
     }
     if row["replaces_seq"] is not None:
         message["replaces"] = row["replaces_seq"]
+    if row["replaced_by"] is not None:
+        message["replaced_by"] = row["replaced_by"]
     if any(block["type"] in ("tool_use", "tool_result", "image") for block in row["blocks"]):
         message["blocks"] = [block for block in row["blocks"] if block["type"] != "thinking"]
     return message
@@ -219,5 +221,6 @@ def _spoken(messages: Sequence[Mapping[str, Any]], verbatim: bool) -> Iterator[s
         if message["author"] in _SAID and message["text"]:
             at = str(message["at"])[:16].replace("T", " ")
             edited = f" · in place of message {message['replaces']}" if "replaces" in message else ""
+            edited += f" · replaced by message {message['replaced_by']}" if "replaced_by" in message else ""
             text = fenced(message["text"]) if verbatim else message["text"]
             yield f"**{message['author']}** · {at}{edited}\n\n{text}\n\n"

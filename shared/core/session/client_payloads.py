@@ -32,5 +32,17 @@ def notice_payload(*, event_seq: int, at: datetime, extra: Mapping[str, Any]) ->
     return {"mid": f"n{event_seq}", "role": "notice", "at": iso(at), **extra}
 
 
+TITLE_CHARS = 60
+
+
+def title_of(question: str) -> str:
+    """What a conversation is called by the program: the first words of its first question."""
+    words = " ".join(question.split())
+    if len(words) <= TITLE_CHARS:
+        return words
+    head, space, _ = words[:TITLE_CHARS].rpartition(" ")
+    return f"{(head if space else words[: TITLE_CHARS - 1]).rstrip(' ,.;:–-')}…"
+
+
 def iso(at: datetime) -> str:
     return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

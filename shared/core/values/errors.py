@@ -5,6 +5,8 @@ EvertalkError                     has a code and advice; the advice is the only 
 │   ├── EmptyMessage
 │   ├── MessageTooLong
 │   ├── UnreadableMessage         binary, NUL bytes, broken JSON
+│   ├── UnknownMessage
+│   ├── CannotEdit                the message is not the last question any more, or not its person's to change
 │   ├── BadArguments              a command was given words that it cannot use (core/command_arguments.py)
 │   └── UnknownSession
 ├── SessionMoved                  its person goes on in another session; look again where that is
@@ -91,6 +93,35 @@ class UnreadableMessage(BadInput):
     """The message holds bytes that are not text."""
 
     code = "unreadable_message"
+
+
+class UnknownMessage(BadInput):
+    """There is no such message in this conversation."""
+
+    code = "unknown_message"
+    advice = "It may have been erased. Reload the page."
+
+    def __init__(self, mid: str) -> None:
+        super().__init__(f"no {mid} here")
+        self.mid = mid
+
+
+class CannotEdit(BadInput):
+    """The message cannot be edited."""
+
+    def __init__(self, code: str) -> None:
+        super().__init__(code)
+        self.code = code
+        self.advice = _NO_EDIT[code]
+
+
+_NO_EDIT = {
+    "edit_busy": "An answer is still being written. Stop it, or wait for it, then edit.",
+    "edit_changed": "This message was edited meanwhile, perhaps in another tab. Look at it, then edit again.",
+    "edit_not_last": "Only the last message can be edited. Send a new one instead.",
+    "edit_out_of_view": "The assistant no longer sees this message word for word. Send a new one instead.",
+    "edit_with_human": "A human of the team takes part in this conversation. Send a new message instead.",
+}
 
 
 class OnHold(EvertalkError):

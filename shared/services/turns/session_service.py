@@ -39,7 +39,7 @@ from shared.core.values.errors import (
     StorageUnavailable,
     UnreadableMessage,
 )
-from shared.core.values.messages import Text
+from shared.core.values.messages import Block, Text
 from shared.core.values.storable import is_whole
 from shared.core.values.tokens import estimate_blocks
 from shared.core.values.ttl_cache import forget_recent
@@ -128,6 +128,12 @@ class TurnStore(Protocol):
     def clear_view_cache(self) -> None: ...
 
 
+class EditStore(Protocol):
+    async def edit_question(
+        self, inbound: Inbound, *, seq: int, channel: str, count: Callable[[tuple[Block, ...]], int]
+    ) -> tuple[Accepted, Mapping[str, Any]]: ...
+
+
 class HeartbeatStatus(Protocol):
     """What the heart of this process, which beats beside its loop, tells that loop."""
 
@@ -170,6 +176,7 @@ class SessionService:
         channel: str,
         worker_id: int,
         turns: TurnStore,
+        edits: EditStore,
         heartbeat: HeartbeatStatus,
         agent_loop: AgentLoop,
         counter: TokenCounter,
@@ -194,6 +201,7 @@ class SessionService:
         self._channel = channel
         self._worker_id = worker_id
         self._turns = turns
+        self._edits = edits
         self._heartbeat = heartbeat
         self._agent_loop = agent_loop
         self._counter = counter
@@ -234,6 +242,21 @@ class SessionService:
             accepted = await self._turns.accept(inbound, channel=self._channel, tokens=tokens)
         self._crash_point("after_accept")
         return accepted
+
+    async def edit(self, inbound: Inbound, *, seq: int) -> tuple[Accepted, Mapping[str, Any]]:
+        """Put other words in the place of the last question, and answer it anew.
+
+        With what screens show of it. Raises BadInput, StorageUnavailable.
+        """
+        validate_text(inbound.text, most=self._message_chars)
+        edited = await self._edits.edit_question(
+            inbound,
+            seq=seq,
+            channel=self._channel,
+            count=lambda blocks: estimate_blocks(blocks, self._counter.count_tokens),
+        )
+        self._crash_point("after_edit")
+        return edited
 
     def _measured_message(self, inbound: Inbound) -> int:
         """Its tokens; raises BadInput."""

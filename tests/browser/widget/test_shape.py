@@ -162,8 +162,9 @@ def test_the_whole_widget_grows_no_heavier() -> None:
     sizes = all_of_it()
     # Most of it comes only when somebody asks for it; the bound goes up for a promise only,
     # last for formulas: 5,080 bytes that come with the first one, 1,200 that find them, footnotes and tasks,
-    # 700 for choices, commands in groups, and lines where a conversation was cut, and 70 for office files.
-    assert sum(sizes.values()) <= 64_300, sizes
+    # 700 for choices, commands in groups, and lines where a conversation was cut, 70 for office files, and
+    # 1,000 each for editing the last message and for several conversations.
+    assert sum(sizes.values()) <= 66_300, sizes
 
 
 @pytest.mark.parametrize("language", FILES.languages)
@@ -215,7 +216,7 @@ def test_the_open_chat_is_one_more_file_and_small(desk: Desk, stub: Stub) -> Non
     # All that an ordinary conversation needs before its first answer; the bound goes up for a promise only,
     # last by 400 bytes for choices, for where a conversation was cut, and for one that is not begun yet, and
     # by 100 for the list of languages. More than 32,000 it may never be.
-    assert sum(fetched.values()) <= 21_800, fetched
+    assert sum(fetched.values()) <= 21_880, fetched
 
 
 @pytest.mark.browser
@@ -229,7 +230,7 @@ def test_the_first_message_brings_how_answers_are_drawn(desk: Desk, stub: Stub) 
     expect(log(page).locator(".plain")).to_have_count(0)
     came = asked(stub)
     assert set(came) - before == {"widget/md.js", "widget/words.js"}
-    assert sum(came.values()) <= 31_800, came
+    assert sum(came.values()) <= 32_000, came
 
 
 @pytest.mark.browser

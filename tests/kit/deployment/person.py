@@ -87,6 +87,11 @@ class Person:
         )
         return cid
 
+    async def edit(self, mid: str, words: str) -> str:
+        cid = f"{self.name}{next(_cids)}"
+        await self._send(cid, {"t": "edit", "cid": cid, "mid": mid, "text": words})
+        return cid
+
     async def read(self, number: int) -> None:
         """Up to this event; nobody acknowledges it, the next welcome tells how far it came."""
         assert self._socket is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +17,7 @@ from shared.adapters.models.token_counter import VocabularyCounter
 from shared.adapters.postgres.dashboard.job_changes import PostgresJobChanges
 from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.people.handover import PostgresHandovers
+from shared.adapters.postgres.turns.edits import PostgresEdits
 from shared.adapters.postgres.turns.turns import PostgresTurns
 from shared.adapters.redis.announcer import RedisAnnouncer, channel_of
 from shared.bootstrap.stores import Stores, build_stores
@@ -54,6 +55,7 @@ class ScriptedConversation:
 
     def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
         self.turns = PostgresTurns(pool)
+        self.edits = PostgresEdits(pool)
         self.pool = pool
         self.script: list[str] = ["Hello ", "there."]
         self.hold = asyncio.Event()
@@ -71,6 +73,10 @@ class ScriptedConversation:
         if self.failure is not None:
             raise self.failure
         return await self.turns.accept(inbound, channel="web", tokens=1)
+
+    async def edit(self, inbound: Inbound, *, seq: int) -> tuple[Accepted, Mapping[str, Any]]:
+        validate_text(inbound.text)
+        return await self.edits.edit_question(inbound, seq=seq, channel="web", count=lambda _: 1)
 
     async def release_unanswered(self) -> None:
         """Nothing was taken with its message."""

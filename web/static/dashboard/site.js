@@ -145,7 +145,8 @@ function fields(site, now, may) {
       h("label", null, h("span", null, t("The same in other languages, as JSON by language")), area("texts", now.texts ? JSON.stringify(now.texts, null, 2) : "", 40_000, 3, off, "ltr"))),
     h("fieldset", null, h("legend", null, t("What visitors may")),
       choose("uploads", t("Send files"), now.uploads === true ? "yes" : now.uploads === false ? "no" : "", [["", t("in personal chats only")], ["yes", t("yes")], ["no", t("no")]]),
-      tick("handover", t("Ask for a human"), now.handover ?? true), tick("memory_toasts", t("See when something is remembered"), now.memory_toasts ?? false), tick("webview", t("Come from apps without an origin"), now.webview ?? false)));
+      choose("conversations", t("Conversations of one person"), now.conversations ?? "one", [["one", t("one")], ["many", t("many")]]),
+    tick("handover", t("Ask for a human"), now.handover ?? true), tick("memory_toasts", t("See when something is remembered"), now.memory_toasts ?? false), tick("webview", t("Come from apps without an origin"), now.webview ?? false)));
 }
 
 /** @param {string} name @param {string} value @param {number} most @param {number} rows @param {any} off @param {string} [dir] */

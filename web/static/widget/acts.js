@@ -140,9 +140,15 @@ export function adorn(chat) {
     body.before(node);
   }
 
+  /** What stands beside a question: the way to other words for it, and to those of before. @param {Item} item @param {HTMLElement} article */
+  function mine(item, article) {
+    const act = (/** @type {"edit" | "edited"} */ key, /** @type {object} */ more = {}) => h("button", { class: "quiet", type: "button", onclick: () => void import("./edit.js").then((one) => one[key](chat, item, article), () => chat.say(t("lost"))), ...more }, t(key));
+    return [item === chat.chat.question() && act("edit"), item.edited && act("edited", { "aria-expanded": String(Boolean(article.querySelector(".versions"))) })];
+  }
+
   /** @param {Item} item @param {HTMLElement} line */
   const mark = (item, line) => show(line, face(item), h("bdi", null, t(item.cut ? `cut_${item.cut}` : "joined", { name: item.name || t("somebody") })));
-  return { under, mark, working };
+  return { under, mine, mark, working };
 }
 
 /** Who answers, if they show themselves. A page may forbid pictures of others; the name stands alone then. @param {Item} item */

@@ -168,7 +168,7 @@ export function desk(chat) {
   function begin(chip) {
     const request = new XMLHttpRequest();
     Object.assign(chip, { request, state: "sending", done: 0 });
-    request.open("POST", UPLOAD_URL);
+    request.open("POST", UPLOAD_URL + (chat.store.talk && `?session_id=${chat.store.talk}`));
     request.timeout = UPLOAD_MS;
     for (const [name, value] of Object.entries(asker(chat))) request.setRequestHeader(name, value);
     request.setRequestHeader("X-File-Name", encodeURIComponent(chip.name.replace(/\p{Surrogate}/gu, "").slice(-200).replace(/^[\udc00-\udfff]/, "")));

@@ -35,6 +35,8 @@ export class Chat {
   constructor(options) {
     this.options = options;
     this.store = options.store;
+    /** Whether a person may have several conversations. */
+    this.many = false;
     this.signed = this.store.get("signed");
     this.status = "closed";
     this.drawing = 0;
@@ -125,7 +127,7 @@ export class Chat {
     const token = this.options.page ? "" : this.store.get("token");
     return {
       t: "hello", v: 1, site: this.options.site, last_seq: this.chat.last, locale: lang(), tz: Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC",
-      ...(this.chat.session ? { session: this.chat.session } : { begin: false }), ...(token && { token }), ...(this.options.identity && { identity: this.options.identity }),
+      session: this.chat.session || this.store.talk, ...(!this.chat.session && { begin: false }), ...(token && { token }), ...(this.options.identity && { identity: this.options.identity }),
     };
   }
 
@@ -153,6 +155,8 @@ export class Chat {
       if (frame.token && !this.options.page) this.store.put("token", frame.token);
       this.store.put("signed", this.signed = who);
       this.store.put("session", frame.session);
+      this.many = frame.site?.conversations === "many";
+      this.store.enter(this.many ? frame.session : "");
       this.options.dress(frame.site);
       const { epoch, last } = this.chat;
       if (frame.resumed && epoch !== null && frame.log_epoch !== epoch && last > 0) {
@@ -222,12 +226,15 @@ export class Chat {
 
   /** Everything unconfirmed goes again, in order and under its old id: the server knows repeats. */
   flush() {
+    for (const entry of this.store.unsent()) {
+      if (this.chat.byCid(entry.cid)?.status === "sent") this.store.drop(entry.cid);
+      else this.chat.send(entry);
+    }
     for (const item of this.chat.items) {
       if (item.status === "sending" && item.kind === "msg") this.transmit(item);
       if (item.kind === "result" && item.pending) this.net.send({ t: "command", cid: item.cid, command: item.command, args: item.args ?? "" });
     }
     for (const frame of this.asked.values()) this.net.send(frame);
-    for (const entry of this.store.unsent()) if (this.chat.byCid(entry.cid)?.status === "sent") this.store.drop(entry.cid);
     this.files?.go();
   }
 
@@ -298,6 +305,7 @@ export class Chat {
       this.later((one) => one.look(this, "find", args));
       return true;
     }
+    if (name === "new" && this.many) return this.menu((one) => void one.begun(this)), true;
     const cid = newId();
     if (!this.net.send({ t: "command", cid, command: name, args })) {
       this.chat.command(cid, name, "");

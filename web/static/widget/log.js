@@ -39,10 +39,8 @@ export function timeline(tools) {
   const near = () => node.scrollHeight - node.scrollTop - node.clientHeight < NEAR;
   // Pictures come late, and the end moves down with them.
   const growing = new ResizeObserver(() => { if (follow) stick(); });
-  /** @type {string | undefined} */
-  let offered;
-  /** @type {string | undefined} */
-  let chosen;
+  /** @type {(string | undefined)[]} */
+  let offered = [];
   /** @type {ReturnType<import("./acts.js").adorn> | null} */
   let extras = null;
   let called = false;
@@ -144,7 +142,7 @@ export function timeline(tools) {
       show(meta, h("span", { class: "bad", role: "alert" }, [t("failed"), item.error || (!item.refused && t("not_confirmed")), item.advice,
         item.retryAfter && t("wait", { seconds: Math.ceil(item.retryAfter) })].filter(Boolean).join(" · ")),
       button(t("retry"), () => tools.retry(item.cid)), item.refused && button(t("discard"), () => tools.discard(item.cid)));
-    } else show(meta, item.status === "sending" ? t("sending") : item.queued ? t("queued") : time(item.at));
+    } else show(meta, extras?.mine(item, article), item.status === "sending" ? t("sending") : item.queued ? t("queued") : time(item.at));
   }
 
   /** @param {any} item @param {HTMLElement} article @param {HTMLElement} body */
@@ -220,12 +218,10 @@ export function timeline(tools) {
     for (const [key, view] of views) if (!keys.has(key)) { view.node.remove(); views.delete(key); }
     /** @type {ChildNode | null} */
     let next = list.firstChild;
-    const newest = tools.chat.newest()?.key;
-    // Only the newest answer can be given again, and only the last question be answered: the one before loses its buttons.
-    const asking = all[all.length - 1]?.choices && all[all.length - 1].key;
-    for (const [now, was] of [[newest, offered], [asking, chosen]]) if (now !== was) for (const key of [now, was]) { const view = views.get(key ?? ""); if (view) view.rev = -1; }
-    offered = newest;
-    chosen = asking;
+    // Only the newest answer can be given again, only the last question be answered or edited: the one before loses its buttons.
+    const now = [tools.chat.newest()?.key, all[all.length - 1]?.choices && all[all.length - 1].key, tools.chat.question()?.key];
+    now.forEach((key, at) => { if (key !== offered[at]) for (const one of [key, offered[at]]) { const view = views.get(one ?? ""); if (view) view.rev = -1; } });
+    offered = now;
     for (const item of items) {
       let view = views.get(item.key);
       if (!view) views.set(item.key, (view = make(item)));

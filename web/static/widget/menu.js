@@ -4,6 +4,7 @@ import { h, set, show } from "../shared/h.js";
 import { drawn, render } from "./md.js";
 import { wear } from "./styles.js";
 import { ask, pin } from "./acts.js";
+import { reach } from "./rare.js";
 import { wordsOf } from "./words.js";
 
 const t = wordsOf("menu", english.menu);
@@ -32,6 +33,7 @@ function offers(chat) {
   /** @type {[string, boolean, () => void, string?][]} */
   const all = [
     ["new_chat", names.has("new"), () => begin(chat)],
+    ["talks", chat.many, () => chat.later((one) => one.look(chat, "talks"))],
     ["remembered", names.has("memory"), () => chat.later((one) => one.look(chat))],
     ["pins", names.has("pins"), () => pins(chat)],
     ["find", names.has("search"), () => chat.later((one) => one.look(chat, "find"))],
@@ -107,8 +109,34 @@ function question(chat, title, ...body) {
 /** @param {string} words @param {string} look @param {() => void} run */
 const act = (words, look, run) => h("button", { class: `action ${look}`, type: "button", onclick: run }, words);
 
+/** Goes on in another conversation of the same person. @param {Chat} chat @param {string} session */
+export function enter(chat, session) {
+  chat.store.enter(session);
+  chat.asked.clear();
+  chat.chat.silent.clear();
+  chat.files?.clear();
+  chat.chat.clear();
+  void import("./site.js").then((one) => one.sweep(chat));
+  chat.net.resync();
+  chat.draw();
+}
+
+/** Where a person may have several conversations: the one before stays as it is. @param {Chat} chat */
+export async function begun(chat) {
+  try {
+    const answer = await reach(chat, "api/v1/conversations", { method: "POST" });
+    if (!answer.ok) throw new Error(`status ${answer.status}`);
+    const { session_id: session } = await answer.json();
+    if (session !== chat.chat.session) enter(chat, session);
+    chat.composer.input.focus();
+  } catch {
+    chat.warn(t("begin_failed"));
+  }
+}
+
 /** @param {Chat} chat */
 export function begin(chat) {
+  if (chat.many) return void begun(chat);
   const node = question(chat, t("begin"), h("p", { class: "muted" }, t("begin_why")), h("div", { class: "row" },
     act(t("begin_do"), "solid", () => { node.close(); chat.command("new", ""); chat.composer.input.focus(); }), act(t("cancel"), "line", () => node.close())));
 }

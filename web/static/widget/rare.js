@@ -20,7 +20,9 @@ export function asker(chat) {
  * @param {Chat} chat @param {string} path @param {RequestInit} [init] @param {number} [most] @returns {Promise<Response>}
  */
 export function reach(chat, path, init = {}, most = ASK_MS) {
-  return fetch(new URL(path, ROOT).href, {
+  const url = new URL(path, ROOT);
+  if (chat.store.talk) url.searchParams.set("session_id", chat.store.talk);
+  return fetch(url.href, {
     ...init, credentials: chat.options.page ? "same-origin" : "omit", headers: { ...init.headers, ...asker(chat) },
     signal: AbortSignal.timeout(most),
   });

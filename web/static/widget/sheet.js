@@ -9,20 +9,23 @@ import { wordsOf } from "./words.js";
 import { notes } from "./notes.js";
 import { earlier } from "./earlier.js";
 import { finding } from "./find.js";
-import { jump } from "./menu.js";
+import { talks } from "./talks.js";
+import { begun, enter, jump } from "./menu.js";
 
 export const t = wordsOf("sheet", english.sheet);
 const NEWS = new Set(["memory", "erased", "welcome"]);
 const CROSS = "M6 6l12 12M18 6L6 18";
 
 /**
- * @typedef {"notes" | "earlier" | "find"} Name
+ * @typedef {"notes" | "earlier" | "find" | "talks"} Name
  * @typedef {object} SheetTools
  * @property {(path: string, init?: RequestInit) => Promise<Response>} reach asks the server; throws only without an answer
  * @property {(node: HTMLElement, text: string) => void} markdown
  * @property {() => void} closed
  * @property {() => string} session
  * @property {(mid: string) => void} jump shows a message in the conversation
+ * @property {(session: string) => void} open goes on in another conversation
+ * @property {() => void} begin goes on in a new one
  */
 
 /** @typedef {ReturnType<typeof sheet>} Sheet @typedef {import("./chat.js").Chat} Chat */
@@ -44,7 +47,7 @@ export function moved(chat) {
 /** @param {Chat} chat */
 function over(chat) {
   const made = sheet({
-    reach: (path, init) => reach(chat, path, init), closed: () => chat.more.focus(), session: () => chat.chat.session, jump: (mid) => jump(chat, mid),
+    reach: (path, init) => reach(chat, path, init), closed: () => chat.more.focus(), session: () => chat.chat.session, jump: (mid) => jump(chat, mid), open: (session) => { chat.sheet?.toggle(false); enter(chat, session); }, begin: () => { chat.sheet?.toggle(false); void begun(chat); },
     markdown: (node, text) => render(node, text, { copy: (words, button) => void chat.copy(words, button), labels: { copy: t("copy") } }),
   });
   chat.node.append(made.node);
@@ -59,7 +62,7 @@ function sheet(tools) {
   const other = h("button", { class: "quiet", type: "button", onclick: () => choose(shown === "notes" ? "earlier" : "notes") });
   const close = h("button", { class: "icon", type: "button", "aria-label": t("sheet_close"), title: t("sheet_close"), onclick: () => toggle(false) }, icon(CROSS));
   const find = finding(tools, (hit) => { if (!hit.here) return choose("earlier"); toggle(false); tools.jump(hit.mid); });
-  const views = { notes: notes(tools), earlier: earlier(tools), find };
+  const views = { notes: notes(tools), earlier: earlier(tools), find, talks: talks(tools) };
   const node = h("section", { class: "sheet", role: "dialog", "aria-modal": "true", "aria-labelledby": "evt-sheet-title", hidden: true, onkeydown: key },
     h("div", { class: "head" }, title, h("span", { class: "grow" }), other, close), Object.values(views).map((view) => view.node));
   /** @type {Name} */
@@ -69,11 +72,11 @@ function sheet(tools) {
   function choose(name, words) {
     shown = name;
     for (const [one, view] of Object.entries(views)) view.node.hidden = one !== name;
-    show(title, t({ notes: "remembered", earlier: "earlier", find: "find" }[name]));
+    show(title, t({ notes: "remembered", earlier: "earlier", find: "find", talks: "talks" }[name]));
     show(other, t(name === "notes" ? "earlier" : "remembered"));
-    other.hidden = name === "find";
+    other.hidden = /find|talks/.test(name);
     title.focus({ preventScroll: true });
-    void views[name].load(words);
+    void /** @type {any} */ (views[name]).load(words);
   }
 
   /** What lies under the sheet cannot be reached while it is there. @param {boolean} wanted @param {Name} [name] @param {string} [words] */

@@ -14,7 +14,7 @@ export class Line {
     this.queue = [];
     this.busy = false;
     this.heard = Date.now();
-    this.token = this.fresh = this.name = "";
+    this.token = this.fresh = this.name = this.session = "";
     /** @type {any} */
     this.hello = {};
     /** @type {EventSource | null} */
@@ -56,6 +56,7 @@ export class Line {
     const frame = JSON.parse(data);
     if (frame.t === "welcome") {
       if (this.fresh) frame.token = this.fresh;
+      this.session = frame.session;
       clearInterval(this.probing);
       this.probing = setInterval(() => this.probe(), 4 * (Number(frame.heartbeat_ms) || 25_000));
     }
@@ -73,7 +74,7 @@ export class Line {
       const frames = [this.queue.shift()];
       while (this.queue.length && frames.length < 30 && JSON.stringify([frames, this.queue[0]]).length < 80_000) frames.push(this.queue.shift());
       this.busy = true;
-      const answer = await this.ask("/send", { site: this.hello.site, locale: this.hello.locale, stream: this.name, frames });
+      const answer = await this.ask("/send", { site: this.hello.site, locale: this.hello.locale, stream: this.name, ...(this.session && { session: this.session }), frames });
       this.busy = false;
       for (const frame of answer?.frames ?? []) {
         // An answer to a request is no sign that the stream still lives.

@@ -9,7 +9,7 @@
  * @property {string} [at] @property {number | null} [turn] @property {boolean} [partial] @property {any} [error]
  * @property {"sending" | "failed" | "sent" | "draft"} [status] @property {boolean} [queued] @property {string} [advice]
  * @property {number} [retryAfter] @property {boolean} [refused] @property {number} [order] @property {number} [sentAt] @property {number} [attempt]
- * @property {number} [seq] @property {string} [name] @property {string} [picture] @property {number} [feedback] @property {boolean} [waiting] @property {{mid?: string, text: string, at?: string}[]} [earlier]
+ * @property {number} [seq] @property {string} [name] @property {string} [picture] @property {number} [feedback] @property {boolean} [waiting] @property {{mid?: string, text: string, at?: string}[]} [earlier] @property {boolean} [edited]
  * @property {number} [after] @property {number} [until] of a gap: what is not here lies after the one event and before the other
  * @property {boolean} [failed] @property {boolean} [busy] @property {number} [tall] how high it was drawn
  * @property {any[]} [attachments] @property {any} [card] @property {string} [command] @property {boolean} [success] @property {boolean} [pending]
@@ -162,7 +162,11 @@ export class Conversation {
       partial: Boolean(event.partial), error: event.error ?? null, status: "sent", refused: false, attachments: event.attachments,
       waiting: event.waiting, seq: event.event_seq, name: event.name, picture: event.picture, feedback: event.feedback ?? 0,
     };
-    const former = event.replaces && this.items.find((item) => item.mid === event.replaces);
+    if (event.role === "person" && event.replaces) {
+      values.edited = true;
+      this.items = this.items.filter((/** @type {any} */ item) => item.mid !== event.replaces && !(item.role !== "person" && item.turn >= event.from_turn && item.turn < event.turn));
+    }
+    const former = answer && event.replaces && this.items.find((item) => item.mid === event.replaces);
     if (former) {
       values.earlier = [...(former.earlier ?? []), { mid: former.mid, text: former.text ?? "", at: former.at }];
       this.items = this.items.filter((item) => item !== former);
@@ -172,7 +176,7 @@ export class Conversation {
     if (answer && event.turn !== null && event.turn !== undefined) this.answered.add(event.turn);
     if (event.role === "person" && live) values.queued = this.busyWithout(event.turn);
     this.change(item, values);
-    if (event.replaces && !former) this.wanted.set(event.replaces, item);
+    if (answer && event.replaces && !former) this.wanted.set(event.replaces, item);
     if (!known) this.place(item);
     else if (event.role === "person") this.ahead(item);
     if (live && event.role !== "person") this.hooks.said(item);
@@ -232,6 +236,12 @@ export class Conversation {
     while (at > 0 && this.items[at - 1].kind !== "msg") at--;
     const last = this.items[at - 1];
     return !this.run && last && last.status === "sent" && (last.turn ?? Infinity) > this.begun && (last.role === "assistant" || (last.error && !last.waiting)) ? last : undefined;
+  }
+
+  /** The question that may be edited: the last one, once it is answered, as long as it is told word for word. */
+  question() {
+    const last = this.items.filter((item) => item.kind === "msg" && item.role === "person").pop();
+    return !this.run && !this.handover && last?.status === "sent" && (last.turn ?? 0) > Math.max(this.begun, this.newestCard()?.through_turn ?? 0) ? last : undefined;
   }
 
   /** Only the newest summary can be undone. */
@@ -308,7 +318,7 @@ export class Conversation {
   /** @param {any} frame */
   ack(frame) {
     const item = this.byCid(frame.cid);
-    if (!item || item.kind !== "msg") return;
+    if ((frame.mid && this.heard(frame)) || !item || item.kind !== "msg") return;
     const first = item.status !== "sent";
     this.change(item, { status: "sent", mid: frame.mid ?? item.mid, error: null, refused: false });
     if (first) this.change(item, { queued: this.busyWithout(null) });
@@ -388,7 +398,7 @@ export class Conversation {
 
   /* ---- what the person does ---- */
 
-  /** @param {{cid: string, text: string, at: string, order: number, attachments?: any[], error?: string, advice?: string}} entry */
+  /** @param {{cid: string, text: string, at: string, order: number, attachments?: any[], error?: string, advice?: string, talk?: string}} entry */
   send(entry) {
     if (this.byCid(entry.cid)) return;
     this.items.push({

@@ -1,6 +1,6 @@
 /** Keeps token, draft, outbox and small choices of one site in the browser; works without storage too. */
 
-/** @typedef {{cid: string, text: string, at: string, order: number, attachments?: any[], error?: string, advice?: string}} Unsent */
+/** @typedef {{cid: string, text: string, at: string, order: number, attachments?: any[], error?: string, advice?: string, talk?: string}} Unsent */
 
 /** What stands in when the browser refuses storage. */
 function memory() {
@@ -30,6 +30,8 @@ export class Store {
   constructor(site) {
     this.prefix = `evertalk:${site}:`;
     try { this.box = browser(); } catch { this.box = memory(); }
+    this.talk = "";
+    try { this.talk = sessionStorage.getItem(`${this.prefix}talk`) ?? ""; } catch { /* as above */ }
   }
 
   /** @param {string} name */
@@ -45,9 +47,15 @@ export class Store {
     } catch { /* a full storage must not stop the conversation */ }
   }
 
+  /** Each tab is in a conversation of its own, also after it was loaded again. @param {string} talk */
+  enter(talk) {
+    this.talk = talk;
+    try { sessionStorage.setItem(`${this.prefix}talk`, talk); } catch { /* then it begins in the newest */ }
+  }
+
   /** One key each, so that two tabs never overwrite each other's messages. @param {Unsent} entry */
   keep(entry) {
-    this.put(`out:${entry.cid}`, JSON.stringify(entry));
+    this.put(`out:${entry.cid}`, JSON.stringify({ ...entry, talk: this.talk }));
   }
 
   /** @param {string} cid */
@@ -60,14 +68,14 @@ export class Store {
     for (const key of this.box.keys()) if (key.startsWith(this.prefix) && !/:(theme|site)$/.test(key)) this.box.removeItem(key);
   }
 
-  /** The messages no server has confirmed yet, oldest first. @returns {Unsent[]} */
+  /** The messages of this conversation that no server has confirmed yet, oldest first. @returns {Unsent[]} */
   unsent() {
     const out = [];
     for (const key of this.box.keys()) {
       if (!key.startsWith(`${this.prefix}out:`)) continue;
       try { out.push(JSON.parse(this.box.getItem(key) ?? "")); } catch { this.box.removeItem(key); }
     }
-    return out.sort((a, b) => a.order - b.order);
+    return out.filter(({ talk }) => !talk || talk === this.talk).sort((a, b) => a.order - b.order);
   }
 }
 

@@ -127,6 +127,8 @@ _SHOWN_PERSON = """
 """Looked up for those sessions only that no worker has told yet whose they are."""
 _FACTS = f"""
   'id', s.public_id, {_SHOWN_PERSON}
+  'title', (SELECT x.title FROM addresses x
+             WHERE x.session_id = s.id AND x.channel = 'web' AND x.title <> '' LIMIT 1),
   'agent', a.name, 'channel', {CHANNEL}, 'turns', s.next_turn - 1,
   'context_tokens', CASE WHEN s.context_limit > 0 THEN s.context_tokens END,
   'context_limit', nullif(s.context_limit, 0), 'context_pct', {_PCT},
@@ -196,7 +198,7 @@ _MESSAGE = """json_build_object('seq', e.seq, 'turn', e.turn_no, 'step', e.step,
   'pinned', EXISTS (SELECT FROM pins x WHERE x.session_id = e.session_id AND x.seq = e.seq),
   'pruned', (SELECT d.form FROM prune_decisions d WHERE d.session_id = e.session_id AND d.seq = e.seq
               ORDER BY d.turn_no DESC LIMIT 1),
-  'hidden', e.turn_no <= e.base_turn,
+  'hidden', e.turn_no <= e.base_turn, 'replaced', e.replaced_by IS NOT NULL,
   'name', CASE WHEN e.author = 'operator' THEN (
       SELECT nullif(h.operator_name, '') FROM handovers h WHERE h.session_id = e.session_id AND h.taken_at <= e.at
        ORDER BY h.taken_at DESC LIMIT 1) END,
@@ -214,7 +216,7 @@ bounds AS (SELECT *, greatest(earliest, newest - $4) AS oldest
              FROM (SELECT s.*, greatest({first}::bigint, 1) AS earliest,
                           least({last}::bigint, $2, s.next_turn) AS newest FROM s) x),
 page AS (
-  SELECT e.*, o.turn_no, o.step, s.base_turn FROM bounds s
+  SELECT e.*, o.turn_no, o.step, o.replaced_by, s.base_turn FROM bounds s
     CROSS JOIN LATERAL (SELECT * FROM turn_entries x
       WHERE x.session_id = s.id AND x.turn_no BETWEEN s.oldest AND s.newest AND (x.turn_no, x.step) < ($2, $3)
       ORDER BY x.turn_no DESC, x.step DESC LIMIT $4 + 1) o

@@ -89,6 +89,21 @@ _LOG = {
          WHERE e.replaces_seq IS NOT NULL AND NOT EXISTS (
                SELECT FROM entries o WHERE o.session_id = e.session_id AND o.seq = e.replaces_seq
                   AND o.seq < e.seq AND o.author = e.author)""",
+    "I1: words were replaced by none that their person said later": f"""
+        SELECT {_at("session=te.session_id", "seq=te.seq")} FROM turn_entries te
+         WHERE te.replaced_by IS NOT NULL AND NOT EXISTS (
+               SELECT FROM turn_entries n JOIN entries e USING (session_id, seq)
+                WHERE n.session_id = te.session_id AND n.seq = te.replaced_by AND n.turn_no > te.turn_no
+                  AND e.author = 'person')""",
+    "I1: an answer is shown whose question was replaced": f"""
+        SELECT {_at("session=te.session_id", "seq=te.seq")} FROM turn_entries te
+          JOIN entries e USING (session_id, seq)
+         WHERE te.replaced_by IS NULL AND e.author <> 'person' AND EXISTS (
+               SELECT FROM turn_entries q WHERE q.session_id = te.session_id AND q.turn_no = te.turn_no
+                  AND q.replaced_by IS NOT NULL)""",
+    "I1: what was replaced can still be recalled": f"""
+        SELECT {_at("session=te.session_id", "seq=te.seq")} FROM turn_entries te
+          JOIN passages p USING (session_id, seq) WHERE te.replaced_by IS NOT NULL""",
     "I1: a stored message belongs to two turns": f"""
         SELECT {_at("session=session_id", "seq=seq")} FROM turn_entries
          GROUP BY session_id, seq HAVING count(*) > 1""",
@@ -693,6 +708,11 @@ _TELEGRAM = {
     "I7: an address leads to no session": f"""
         SELECT {_at("address=a.id")} FROM addresses a
          WHERE NOT EXISTS (SELECT FROM sessions s WHERE s.id = a.session_id)""",
+    "I7: a visitor has another conversation but no first one": f"""
+        SELECT {_at("address=a.id")} FROM addresses a
+         WHERE a.channel = 'web' AND a.thread <> '' AND NOT EXISTS (
+               SELECT FROM addresses m WHERE m.channel = 'web' AND m.account = a.account AND m.chat = a.chat
+                  AND m.thread = '')""",
     "I7: a token or a code opens the place of a signed-in person, or of another site": f"""
         SELECT {_at("address=a.id")} FROM addresses a
           JOIN (SELECT address_id, identified, site FROM visitors

@@ -81,11 +81,15 @@ class PostgresIdentities:
             # conversation goes on, and whoever signs in may link it with a code from there.
             await connection.execute(_LEAVE_REMINDERS, *place)
             await connection.execute(_LEAVE_PLACE, *place, site, chat, False)
-        elif theirs is not None and await connection.fetchval(_HAS_WORDS, mine["session_id"]):
+        elif theirs is not None and await connection.fetchval(
+            _HAS_WORDS, mine["session_id"], mine["address_id"]
+        ):
             if not await self._people.join_places(connection, kept=theirs, joined=mine["address_id"]):
                 return False
+            await connection.execute(_BRING_OTHERS, chat, mine["address_id"])
         else:
             await connection.execute(_LEAVE_PLACE, *place, site, chat, theirs is None)
+            await connection.execute(_BRING_OTHERS, chat, mine["address_id"])
         await connection.execute(_CLOSE_PLACE, mine["address_id"])
         return True
 
@@ -103,6 +107,12 @@ class PostgresIdentities:
         return None if row is None else (visitor_of(row), token)
 
 
+_BESIDE = """
+FROM addresses m JOIN addresses o ON o.channel = m.channel AND o.account = m.account AND o.chat = m.chat
+ AND o.id <> m.id AND m.id = $2
+"""
+"""Other conversations of a visitor."""
+_BRING_OTHERS = f"UPDATE addresses u SET chat = $1 WHERE u.id IN (SELECT o.id {_BESIDE} AND o.thread <> '')"
 _ONE_AT_A_TIME = "SELECT pg_advisory_xact_lock(hashtextextended('evertalk.signed-in:' || $1, 0))"
 """Two browsers that sign in as one new person at once make one conversation."""
 _PLACE_OF = "SELECT id FROM addresses WHERE channel = 'web' AND account = $1 AND chat = $2 AND thread = ''"
@@ -110,8 +120,13 @@ _FORMER = """
 SELECT v.address_id, v.identified, a.session_id FROM visitors v JOIN addresses a ON a.id = v.address_id
  WHERE v.token_hash = $1 AND v.site = $2 AND v.expires_at > now()
 """
-_HAS_WORDS = "SELECT next_turn > 1 FROM sessions WHERE id = $1 FOR NO KEY UPDATE"
-"""A message that is being accepted comes before or after, never in between."""
+_HAS_WORDS = f"""
+SELECT next_turn > 1 OR EXISTS (
+         SELECT {_BESIDE} JOIN sessions x ON x.id = o.session_id AND x.next_turn > 1) FROM sessions
+ WHERE id = $1 FOR NO KEY UPDATE
+"""
+"""Here, or in another conversation of the same visitor. A message that is being accepted comes before or
+after, never in between."""
 _TAKES_LONG = """
 SELECT coalesce(bool_or(s.held_after IS NOT NULL OR s.retry_at > now()
                         OR t.opened_at < now() - make_interval(secs => $2)), false)
@@ -196,8 +211,9 @@ SELECT v.site, w.audience, a.party_id, a.id AS address_id, a.session_id, s.publi
 
 _ISSUE_CODE = """
 INSERT INTO recovery_codes AS c (address_id, code_hash, expires_at)
-SELECT a.id, $2, now() + interval '1 year' FROM addresses a
- WHERE a.id = $1 AND a.chat NOT LIKE 'sub:%'
+SELECT a.id, $2, now() + interval '1 year' FROM addresses m
+  JOIN addresses a ON a.channel = m.channel AND a.account = m.account AND a.chat = m.chat AND a.thread = ''
+ WHERE m.id = $1 AND a.chat NOT LIKE 'sub:%'
 ON CONFLICT (address_id) DO UPDATE
    SET code_hash = excluded.code_hash, created_at = now(), expires_at = excluded.expires_at
 RETURNING address_id

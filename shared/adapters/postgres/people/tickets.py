@@ -66,7 +66,9 @@ SELECT c.wishes, w.name AS site, w.audience, a.party_id, a.id AS address_id, a.s
   FROM c JOIN addresses a ON a.id = c.address_id JOIN sessions s ON s.id = a.session_id
   JOIN sites w ON w.name = a.account
   JOIN LATERAL (
-       SELECT identified FROM visitors WHERE address_id = a.id AND expires_at > now() LIMIT 1) v ON true
+       SELECT v.identified FROM visitors v JOIN addresses m ON m.id = v.address_id
+        WHERE m.channel = a.channel AND m.account = a.account AND m.chat = a.chat AND v.expires_at > now()
+        LIMIT 1) v ON true
 """
 
 

@@ -6,6 +6,7 @@ import hashlib
 import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -14,6 +15,8 @@ import asyncpg
 from shared.adapters.encryption import Sealed
 from shared.adapters.postgres.db.pool import store_method
 from shared.adapters.postgres.db.store import PoolStore
+from shared.core.session.client_payloads import title_of
+from shared.core.values.messages import blocks_from_json, said_of
 
 TOKEN_BYTES = 32
 YEARS = 1
@@ -46,6 +49,21 @@ class VisitorRow:
     """Let in for the site's signature."""
     place: str = ""
     """The chat of their address: of signed-in people, who they are on the site."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConversationShown:
+    """One of a person's conversations, as their list shows it."""
+
+    session_public_id: UUID
+    address_id: int
+    title: str
+    named: bool
+    """By its person; else the title is made of the first question."""
+    last_active_at: datetime
+    moment: int
+    """The same in microseconds, to go on from."""
+    unread: bool
 
 
 def new_token() -> str:
@@ -82,6 +100,45 @@ class PostgresVisitors(PoolStore):
             network,
         )
         return None if row is None else visitor_of(row)
+
+    @store_method
+    async def conversation(self, address_id: int, session: UUID | None = None) -> VisitorRow | None:
+        """Another conversation of the visitor of this address; without a name the one spoken in last.
+
+        None where they have no such one.
+        """
+        row = await self._pool.fetchrow(_CONVERSATION, address_id, session)
+        return None if row is None else visitor_of(row)
+
+    @store_method
+    async def list_conversations(
+        self, address_id: int, *, moment: int | None, row: int | None, limit: int
+    ) -> list[ConversationShown]:
+        """Of those in which something was said, and this one: the one spoken in last first."""
+        rows = await self._pool.fetch(_CONVERSATIONS, address_id, moment, row, limit)
+        return [
+            ConversationShown(
+                session_public_id=one["public_id"], address_id=one["address_id"],
+                title=one["title"] or title_of(said_of(blocks_from_json(one["blocks"] or ()))),
+                named=bool(one["title"]), last_active_at=one["last_active_at"], moment=one["moment"],
+                unread=one["unread"],
+            )
+            for one in rows
+        ]  # fmt: skip
+
+    @store_method
+    async def begin_conversation(self, address_id: int) -> UUID:
+        """A new session at a place of its own, with the same agent; an empty one is given once more."""
+        async with self._pool.acquire() as connection, connection.transaction():
+            await connection.execute(_ONE_BEGINS, address_id)
+            found: UUID = await connection.fetchval(_EMPTY, address_id) or await connection.fetchval(
+                _BEGIN, address_id, secrets.token_hex(8)
+            )
+            return found
+
+    @store_method
+    async def name_conversation(self, address_id: int, title: str) -> None:
+        await self._pool.execute("UPDATE addresses SET title = $2 WHERE id = $1", address_id, title)
 
     @store_method
     async def revoke(self, token: str) -> None:
@@ -135,6 +192,53 @@ SELECT v.site, w.audience, a.party_id, a.id AS address_id, a.session_id, s.publi
   FROM visitors v JOIN addresses a ON a.id = v.address_id
   JOIN sessions s ON s.id = a.session_id JOIN sites w ON w.name = v.site
  WHERE v.token_hash = $1 AND v.expires_at > now()
+"""
+_OWN = """
+  FROM addresses mine JOIN sessions home ON home.id = mine.session_id
+  JOIN addresses a ON a.channel = 'web' AND a.account = mine.account AND a.chat = mine.chat
+   AND a.party_id IN (SELECT party_family(home.party_id))
+  JOIN sessions s ON s.id = a.session_id AND s.archived_at IS NULL
+ WHERE mine.id = $1 AND mine.channel = 'web'
+"""
+"""A visitor's conversations are places of the same chat, told apart by their thread; the first has none."""
+_CONVERSATION = f"""
+SELECT a.account AS site, w.audience, a.party_id, a.id AS address_id, a.session_id, s.public_id,
+       a.chat LIKE 'sub:%' AS identified, a.chat AS place
+  FROM (SELECT a.*, s.last_active_at {_OWN} AND ($2::uuid IS NULL OR s.public_id = $2)
+         ORDER BY s.last_active_at DESC, a.id DESC LIMIT 1) a
+  JOIN sessions s ON s.id = a.session_id JOIN sites w ON w.name = a.account
+"""
+_CONVERSATIONS = f"""
+SELECT o.*, (SELECT e.blocks FROM turn_entries te JOIN entries e USING (session_id, seq)
+              WHERE te.session_id = o.id AND te.turn_no > o.erased_turn AND te.replaced_by IS NULL
+                AND e.author = 'person' AND e.blocks <> erased_blocks(e.blocks)
+              ORDER BY te.turn_no, te.step LIMIT 1) AS blocks
+  FROM (
+    SELECT s.id, s.erased_turn, s.public_id, a.id AS address_id, a.title, s.last_active_at,
+           (extract(epoch FROM s.last_active_at) * 1000000)::bigint AS moment,
+           s.next_event_seq - 1 > a.read_seq AS unread {_OWN}
+       AND (s.next_turn - 1 > s.erased_turn OR a.id = mine.id)) o
+ WHERE $2::bigint IS NULL OR (o.moment, o.address_id) < ($2, $3)
+ ORDER BY o.moment DESC, o.address_id DESC LIMIT $4
+"""
+_ONE_BEGINS = """
+SELECT pg_advisory_xact_lock(hashtextextended('evertalk.conversation:' || account || ' ' || chat, 0))
+  FROM addresses WHERE id = $1
+"""
+"""Two tabs that begin one at once get the same."""
+_EMPTY = f"SELECT s.public_id {_OWN} AND s.next_event_seq = 1 ORDER BY a.id DESC LIMIT 1"
+_BEGIN = """
+WITH s AS (
+  INSERT INTO sessions (party_id, agent_id)
+  SELECT o.party_id, w.agent_id FROM addresses a JOIN sessions o ON o.id = a.session_id
+    JOIN sites w ON w.name = a.account WHERE a.id = $1 AND a.channel = 'web' RETURNING id, public_id
+), t AS (
+  INSERT INTO session_totals (session_id) SELECT id FROM s
+), a AS (
+  INSERT INTO addresses (channel, account, chat, thread, party_id, session_id)
+  SELECT 'web', a.account, a.chat, $2, a.party_id, s.id FROM addresses a, s WHERE a.id = $1
+)
+SELECT public_id FROM s
 """
 _ENDED = """
 SELECT t.token_hash, NULL::bigint AS key_id FROM unnest($1::bytea[]) AS t(token_hash)

@@ -10,6 +10,7 @@ from asyncpg.pool import PoolConnectionProxy
 
 from shared.adapters.postgres.people.operator_auth import append_audit
 from shared.adapters.postgres.privacy import erasure_sql
+from shared.adapters.postgres.turns.edits import FENCE_JOBS
 from shared.core.privacy.erasure import Report, speaks_of, without_sources
 from shared.core.session.ledger import ledger_from_json, ledger_to_json
 from shared.core.session.rendering import render_summary
@@ -33,7 +34,7 @@ async def erase_messages(
     gone = [row["seq"] for row in rows]
     turns = sorted({row["turn_no"] for row in rows if row["turn_no"] is not None})
     words = "\n".join(row["words"] for row in rows)
-    await connection.execute(_FENCE_JOBS, session_id)
+    await connection.execute(FENCE_JOBS, session_id)
     # Whoever answers just now may have read it, or been reminded of it: the sweep begins that answer anew.
     await connection.execute(_FENCE_TURN, session_id)
     counts = {
@@ -95,7 +96,11 @@ WITH RECURSIVE forms(seq, replaces_seq) AS (
   SELECT e.seq, e.replaces_seq FROM entries e WHERE e.session_id = $1 AND e.seq = ANY ($2::bigint[])
   UNION
   SELECT e.seq, e.replaces_seq FROM forms f JOIN entries e
-      ON e.session_id = $1 AND (e.seq = f.replaces_seq OR e.replaces_seq = f.seq)
+      ON e.session_id = $1 AND (e.seq = f.replaces_seq OR e.replaces_seq = f.seq OR e.seq IN (
+           SELECT te.seq FROM turn_entries te WHERE te.session_id = $1 AND te.replaced_by = f.seq
+           UNION ALL
+           SELECT te.replaced_by FROM turn_entries te JOIN entries o USING (session_id, seq)
+            WHERE te.session_id = $1 AND te.seq = f.seq AND o.author = 'person'))
 )
 SELECT e.seq, coalesce(te.turn_no, o.turn_no) AS turn_no,
        (SELECT coalesce(string_agg(b ->> 'text', ' '), '') FROM jsonb_array_elements(e.blocks) AS b) AS words
@@ -104,16 +109,8 @@ SELECT e.seq, coalesce(te.turn_no, o.turn_no) AS turn_no,
   LEFT JOIN turn_entries o ON o.session_id = $1 AND o.seq = e.replaces_seq
  ORDER BY e.seq
 """
-"""An edited message is all its forms; one that was asked or answered again each time it was."""
-
-_FENCE_JOBS = """
-WITH j AS (
-  UPDATE jobs SET state = 'due', epoch = epoch + 1, leased_by = NULL, due_at = now()
-   WHERE session_id = $1 AND state = 'running' RETURNING id
-)
-UPDATE flushes f SET outcome = 'failed', ended_at = now() WHERE f.session_id = $1 AND f.outcome = 'running'
-"""
-"""Whatever is being summarised or noted down just now is begun anew without them."""
+"""An edited message is all its forms, with the answers to former ones, which no search finds; one that was
+asked or answered again each time it was."""
 
 _FENCE_TURN = """
 UPDATE sessions SET turn_epoch = turn_epoch + 1, leased_by = NULL, retry_at = now()

@@ -140,7 +140,7 @@ SELECT s.public_id::text AS conversation, f.turn_no AS turn, f.opinion, f.words,
  ORDER BY s.id, f.turn_no
 """
 _PAGE = """
-SELECT e.seq, te.turn_no, e.author, e.blocks, e.replaces_seq, e.at
+SELECT e.seq, te.turn_no, e.author, e.blocks, e.replaces_seq, te.replaced_by, e.at
   FROM entries e JOIN sessions s ON s.id = e.session_id LEFT JOIN turn_entries te USING (session_id, seq)
  WHERE e.session_id = $1 AND e.seq > $2 AND e.seq <= $3
    AND (te.turn_no > s.erased_turn OR te.turn_no IS NULL AND e.blocks <> erased_blocks(e.blocks))

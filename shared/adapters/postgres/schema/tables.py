@@ -465,11 +465,22 @@ class TurnEntry(SQLModel, table=True):
     """Which turn an entry belongs to, and at which step; the order of the context."""
 
     __tablename__ = "turn_entries"
-    __table_args__ = (UniqueConstraint("session_id", "turn_no", "step", name="turn_step_is_one_entry"),)
+    __table_args__ = (
+        UniqueConstraint("session_id", "turn_no", "step", name="turn_step_is_one_entry"),
+        CheckConstraint("replaced_by > seq", name="turn_entry_is_replaced_later"),
+        Index(
+            "turn_entries_replaced",
+            "session_id",
+            "replaced_by",
+            postgresql_where=text("replaced_by IS NOT NULL"),
+        ),
+    )
     session_id: int = field(big(key=True))
     seq: int = field(big(key=True))
     turn_no: int = field(big())
     step: int = field(small())
+    replaced_by: int | None = field(big(null=True))
+    """The entry with the newer words, where its person edited the question that this one is or answers."""
 
 
 class TurnStep(SQLModel, table=True):

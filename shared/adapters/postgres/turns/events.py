@@ -49,6 +49,13 @@ SELECT v.event_seq, v.kind, v.seq, v.turn_no, v.payload, v.at, e.author, e.block
   LEFT JOIN feedback f ON f.session_id = v.session_id AND f.turn_no = v.turn_no AND e.author = 'assistant'
 """
 
+NOT_REPLACED = """
+(v.kind <> 'msg' OR NOT EXISTS (
+   SELECT FROM turn_entries r WHERE r.session_id = v.session_id AND r.turn_no = v.turn_no
+      AND r.replaced_by IS NOT NULL AND r.seq = coalesce(v.seq, r.seq)))
+"""
+"""Of an event `v`: it is no question that its person edited later, and no answer to one."""
+
 _RUNNING = """
 SELECT t.turn_no, t.state, j.id AS job_id, h.state AS held, h.asked_by, h.reason,
        (SELECT o.display_name FROM operators o WHERE o.id = h.operator_id) AS shown_name,
@@ -119,7 +126,7 @@ class PostgresEvents:
                          SELECT min(event_seq) FROM (
                            SELECT event_seq FROM events WHERE session_id = $1 AND kind = 'msg'
                             ORDER BY event_seq DESC LIMIT $2) m), 0)
-                   AND v.kind <> 'erased'
+                   AND v.kind <> 'erased' AND {NOT_REPLACED}
                  ORDER BY v.event_seq DESC LIMIT $3""",
             session_id,
             messages,
@@ -134,7 +141,7 @@ class PostgresEvents:
         """The newest messages with a lower number, oldest first."""
         rows = await self._pool.fetch(
             f"""{EVENTS} WHERE v.session_id = $1 AND v.kind = 'msg'
-                            AND ($2::bigint IS NULL OR v.event_seq < $2)
+                            AND ($2::bigint IS NULL OR v.event_seq < $2) AND {NOT_REPLACED}
                  ORDER BY v.event_seq DESC LIMIT $3""",
             session_id,
             event_seq,
@@ -222,7 +229,7 @@ class PostgresEvents:
             """SELECT * FROM (
                  SELECT e.seq, te.turn_no, te.step, e.author, e.blocks, e.at
                    FROM turn_entries te JOIN entries e USING (session_id, seq)
-                  WHERE te.session_id = $1 AND te.turn_no BETWEEN $2 AND $3
+                  WHERE te.session_id = $1 AND te.turn_no BETWEEN $2 AND $3 AND te.replaced_by IS NULL
                     AND e.author NOT IN ('tool', 'program')
                     AND ($5::bigint IS NULL OR (te.turn_no, te.step) < (
                           SELECT b.turn_no, b.step FROM turn_entries b
@@ -235,7 +242,7 @@ class PostgresEvents:
             before_seq,
         )
         return OriginalsPage(
-            messages=tuple(message for message in map(_original, rows) if message["text"]),
+            messages=tuple(message for message in map(original_of, rows) if message["text"]),
             before=f"m{rows[0]['seq']}" if len(rows) == limit else None,
         )
 
@@ -263,7 +270,7 @@ def _payload(row: Record) -> Mapping[str, Any]:
     )
 
 
-def _original(row: Record) -> Mapping[str, Any]:
+def original_of(row: Record) -> Mapping[str, Any]:
     return {
         "mid": f"m{row['seq']}",
         "role": row["author"],

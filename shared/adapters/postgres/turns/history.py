@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 import asyncpg
 
 from shared.adapters.postgres.db.pool import store_method
-from shared.adapters.postgres.turns.events import EVENTS, EventRow, event_of
+from shared.adapters.postgres.turns.events import EVENTS, NOT_REPLACED, EventRow, event_of, original_of
 
 Record = asyncpg.Record
 
@@ -27,8 +28,8 @@ class HistoryPage:
     after: int | None
 
 
-_STANDS = """
-(v.kind = ANY ($2::text[])
+_STANDS = f"""
+({NOT_REPLACED} AND v.kind = ANY ($2::text[])
  OR v.kind = 'compaction' AND v.payload->>'state' IN ('new', 'separator')
  OR v.kind = 'compaction' AND $3::boolean AND v.payload->>'state' = 'done' AND EXISTS (
    SELECT FROM links l WHERE l.session_id = $1 AND l.active AND l.public_id::text = v.payload->>'id'))
@@ -55,6 +56,21 @@ WITH RECURSIVE halves(low, high, steps) AS (
 ) SELECT low FROM halves ORDER BY steps DESC LIMIT 1
 """
 """The number of the first event since then; numbers grow with time, so each step halves them."""
+
+
+_FORMER = """
+WITH RECURSIVE former(seq, turn_no, step) AS (
+  SELECT seq, turn_no, step FROM turn_entries WHERE session_id = $1 AND replaced_by = $2
+  UNION ALL
+  SELECT te.seq, te.turn_no, te.step
+    FROM former f JOIN turn_entries te ON te.session_id = $1 AND te.replaced_by = f.seq
+)
+SELECT e.seq, f.turn_no, e.author, e.blocks, e.at
+  FROM former f JOIN entries e ON e.session_id = $1 AND e.seq = f.seq
+ WHERE e.author = 'assistant' OR e.author = 'person' AND e.replaces_seq IS NULL
+ ORDER BY f.turn_no, f.step
+"""
+"""A question that was asked again meanwhile is there once."""
 
 
 class PostgresHistory:
@@ -96,6 +112,26 @@ class PostgresHistory:
         if page.events:
             return page
         return await self.before(session_id, None, limit=limit, summaries=summaries)
+
+    @store_method
+    async def former(self, session_id: int, seq: int) -> list[dict[str, Any]] | None:
+        """What a message said before its person edited it, each time with its answers, oldest first; None
+        where it is not this session's.
+        """
+        if not await self._pool.fetchval(
+            "SELECT true FROM entries WHERE session_id = $1 AND seq = $2 AND author = 'person'",
+            session_id,
+            seq,
+        ):
+            return None
+        versions: list[dict[str, Any]] = []
+        for row in await self._pool.fetch(_FORMER, session_id, seq):
+            said = original_of(row)
+            if row["author"] == "person":
+                versions.append({**said, "answers": []})
+            elif said["text"] and versions:
+                versions[-1]["answers"].append(said)
+        return versions
 
     @store_method
     async def around(self, session_id: int, seq: int, *, limit: int, summaries: bool) -> HistoryPage | None:

@@ -85,7 +85,7 @@ def _message(row: asyncpg.Record) -> PinnedMessage:
 _MESSAGE = """
 SELECT e.seq, e.author, e.blocks, e.tokens FROM entries e JOIN turn_entries te USING (session_id, seq)
  WHERE e.session_id = $1 AND e.author IN ('person', 'assistant', 'operator')
-   AND CASE WHEN $2::bigint IS NULL THEN e.author = 'assistant' ELSE e.seq = $2 END
+   AND CASE WHEN $2::bigint IS NULL THEN e.author = 'assistant' AND te.replaced_by IS NULL ELSE e.seq = $2 END
  ORDER BY e.seq DESC LIMIT 1
 """
 _MOVED = """

@@ -26,7 +26,7 @@ SELECT e.seq, te.turn_no, te.step, e.role, e.author, e.blocks, e.tokens, e.at, e
        te.seq = ANY ($5::bigint[]) AS pinned, NULL AS form, NULL AS shown
   FROM turn_entries te JOIN entries e USING (session_id, seq)
  WHERE te.session_id = $1 AND te.turn_no <= $2 AND te.seq <= $3
-   AND (te.turn_no > $4 OR te.seq = ANY ($5::bigint[]))
+   AND (te.turn_no > $4 AND (te.replaced_by IS NULL OR te.replaced_by > $3) OR te.seq = ANY ($5::bigint[]))
  ORDER BY te.turn_no, te.step
 """
 _PARTS = "SELECT sha256, body FROM prompt_parts WHERE sha256 = ANY ($1)"

@@ -343,6 +343,7 @@ SELECT {short},
                         AND (SELECT true FROM prune_decisions y WHERE y.session_id = $1 LIMIT 1)
                       ORDER BY x.turn_no DESC LIMIT 1) d ON true
  WHERE te.session_id = $1 AND te.turn_no > {base} AND te.turn_no <= {through}
+   AND (te.replaced_by IS NULL OR te.seq IN (SELECT p.seq FROM pins p WHERE p.session_id = $1))
    AND te.turn_no <> ALL (SELECT x.turn_no FROM turns x
                            WHERE x.session_id = $1 AND x.turn_no > {base} AND x.turn_no <= {through}
                              AND x.state = 'failed'
@@ -359,6 +360,8 @@ SELECT {short}, true, NULL, NULL
 
 LOAD = _load(base="$2", through="$3")
 """Entries are shortened as they were in the turn `$3`. `OFFSET 0` keeps the way through the keys: a plan made before there were statistics joins in the square.
+
+What its person replaced by an edit is not sent, unless it is pinned.
 
 A turn that was given up because the provider refused it is never sent again: every later one would be refused too.
 

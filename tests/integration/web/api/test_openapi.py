@@ -61,6 +61,9 @@ async def test_whatever_the_description_allows_is_answered_as_it_says(starter: S
     # The crowd's locked admin was locked by hand: nothing of ours leaves such a login behind.
     await server.services.pool.execute(LEFT_BEHIND)
     key = await make_key(server.services.pool, *SCOPES)
+    said = f"{server.url}/api/v1/sessions/{people.visitor.session_public_id}/messages"
+    async with server.client.post(said, headers=key, json={"text": "Hello"}) as answer:
+        assert (await answer.json())["mid"] == "m1"
     callers = {"key": key, "admin": people.headers["admin"], "nobody": {}}
 
     worked: set[str] = set()
@@ -152,7 +155,8 @@ def _known(one: Operation, people: Crowd) -> dict[str, str]:
         return {}
     known = {"compactions/": people.summary, "attachments/": people.file, "people/": people.person}
     ids = (each for part, each in known.items() if part in one.path)
-    return {"id": next(ids, str(people.visitor.session_public_id))}
+    more = {"mid": "m1"} if "{mid}" in one.path else {}
+    return {"id": next(ids, str(people.visitor.session_public_id)), **more}
 
 
 def _told(failure: BaseException) -> str:

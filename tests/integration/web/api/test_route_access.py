@@ -24,7 +24,8 @@ KINDS = (
 )  # fmt: skip
 ABOUT_ONE_SESSION = {
     "writeMessage", "listMessages", "listEvents", "searchMessages", "showHistory", "listOriginals",
-    "runCommand", "download",
+    "runCommand", "download", "editMessage", "listFormer",
+    "nameConversation",
 }  # fmt: skip
 
 
@@ -50,12 +51,13 @@ async def request_of(server: Server, one: Operation, people: Crowd) -> tuple[str
     thing = people.summary if "compactions/{id}" in one.path else session
     thing = people.file if "attachments" in one.path else thing
     path = one.path.replace("{id}", "n00000000" if "memory" in one.path else thing)
-    path = path.replace("{operator}", NOBODY).replace("{login}", NOBODY)
+    path = path.replace("{operator}", NOBODY).replace("{login}", NOBODY).replace("{mid}", "m1")
     given = {"session_id": session} if one.names_session else {}
     bodies = {
         "openSession": {"external_id": "ada"},
-        "writeMessage": {"text": "Hello"},
+        **{key: {"text": "Hello"} for key in ("writeMessage", "editMessage")},
         "runCommand": {"session_id": session},
+        "nameConversation": {"title": "x"},
         "changeNote": {"text": "x"},
         "setPassword": {},
         "greet": hello(),

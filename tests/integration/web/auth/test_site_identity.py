@@ -20,6 +20,8 @@ from shared.adapters.postgres.people.handover import PostgresHandovers
 from shared.adapters.postgres.people.sites import PostgresSites
 from shared.config.sites import secret_about
 from shared.core.identity.handover import NewHandover
+from shared.runtime.crash_points import ignore_crash_point
+from shared.services.privacy.erasure import ErasureService
 from tests.kit.web.event_stream_client import URL, open_stream, post, ticket
 from tests.kit.web.fixtures import Frame, Screen, Server, Starter, hello
 from web.auth.site_tokens import BadIdentity, IdentityExpired, read_identity
@@ -508,3 +510,91 @@ async def test_signing_in_does_not_part_anybody_from_the_human_they_talk_with(st
     await PostgresHandovers(pool).release(session_id, by="person")
     _, after = await server.greet(token=before["token"], identity=signed())
     assert texts(after) == ["The long one"]
+
+
+# Several conversations.
+
+
+async def conversations(server: Server, token: str) -> list[tuple[str, str]]:
+    headers = {"Authorization": f"Bearer {token}"}
+    async with server.client.get(f"{server.url}/api/v1/conversations", headers=headers) as answer:
+        told = await answer.json()
+        return [(one["session_id"], one["title"]) for one in told["conversations"]]
+
+
+async def with_two(server: Server, first: str, second: str) -> str:
+    """The token of an anonymous visitor who has spoken in two conversations, or in the second alone."""
+    screen, welcome = await server.greet()
+    token = welcome["token"]
+    if first:
+        await screen.say(first)
+        await screen.until("run", state="done")
+    else:
+        await screen.send({"t": "command", "cid": "k1", "command": "help", "args": ""})
+        await screen.until("command.result")
+    headers = {"Authorization": f"Bearer {token}"}
+    async with server.client.post(f"{server.url}/api/v1/conversations", headers=headers) as answer:
+        session = (await answer.json())["session_id"]
+    await talked(server, second, token=token, session=session)
+    return str(token)
+
+
+@pytest.mark.parametrize("first", ["One", ""])
+async def test_all_conversations_of_a_visitor_come_along_when_they_sign_in(
+    starter: Starter, first: str
+) -> None:
+    server = await with_people(starter, conversations="many")
+    token = await with_two(server, first, "Two")
+    _, after = await server.greet(token=token, identity=signed())
+    assert texts(after) == ["Two"], "they go on in the one that they spoke in last"
+    shown = [title for _, title in await conversations(server, after["token"])]
+    assert shown == ["Two", first] if first else shown == ["Two"]
+    another = await with_two(server, first and "Three", "Four")
+    _, home = await server.greet(token=another, identity=signed())
+    shown = [title for _, title in await conversations(server, home["token"])]
+    assert shown[:2] == ["Four", "Two"]
+    _, elsewhere = await server.greet(identity=signed())
+    assert await conversations(server, elsewhere["token"]) == await conversations(server, home["token"])
+    assert await refused(server, token=token) == ("unknown_token", 4401)
+    assert await sound(server)
+
+
+async def test_who_is_joined_with_another_channel_keeps_their_other_conversations(starter: Starter) -> None:
+    server = await with_people(starter, conversations="many")
+    token = await with_two(server, "One", "Two")
+    _, mine = await server.greet(token=token)
+    (second, _), (first, _) = await conversations(server, token)
+    links, pool = server.services.stores.account_links, server.services.pool
+    place = "SELECT a.id FROM addresses a JOIN sessions s ON s.id = a.session_id WHERE s.public_id = $1"
+    code = await links.issue_code(await server.session_id(first), await pool.fetchval(place, first))
+    _, other = await talked(server, "Elsewhere")
+    joined = await links.link_account(
+        await server.session_id(other["session"]), await pool.fetchval(place, other["session"]), code
+    )
+    assert not isinstance(joined, str)
+    assert joined.session_id == await server.session_id(other["session"])
+    assert dict(await conversations(server, token)) == {second: "Two", other["session"]: "Elsewhere"}
+    assert mine["session"] == second
+    assert [title for _, title in await conversations(server, other["token"])] == ["Elsewhere"]
+    assert await sound(server)
+
+
+async def test_forgetting_everything_forgets_each_conversation(starter: Starter) -> None:
+    server = await with_people(starter, conversations="many")
+    token = await with_two(server, "One", "Two")
+    _, mine = await server.greet(token=token)
+    other = next(session for session, title in await conversations(server, token) if title == "One")
+    headers = {"Authorization": f"Bearer {token}"}
+    async with server.client.patch(
+        f"{server.url}/api/v1/sessions/{other}", headers=headers, json={"title": "Secret trip"}
+    ) as answer:
+        assert answer.status == 200
+    erasure = server.services.stores.erasure
+    await ErasureService(
+        store=erasure, announcer=server.services.announcer, crash_point=ignore_crash_point
+    ).erase_everything(await server.session_id(mine["session"]), "person")
+    assert await conversations(server, token) == [(mine["session"], "")]
+    for table in ("addresses", "entries", "events"):
+        rows = await server.services.pool.fetch(f"SELECT t::text AS row FROM {table} t")
+        assert not [row for row in rows if "Secret trip" in row["row"] or '"One"' in row["row"]], table
+    assert await sound(server)

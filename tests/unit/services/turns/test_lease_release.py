@@ -73,6 +73,7 @@ class House:
             "counter": None,
             "doorbell": None,
             "turns": self.turns,
+            "edits": None,
         }
         self.conversation = SessionService(
             channel="web", worker_id=WORKER, heartbeat=self.heart, crash_point=ignore_crash_point,

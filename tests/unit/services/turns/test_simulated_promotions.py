@@ -230,6 +230,7 @@ class Process:
     def __init__(self, server: Server, worker_id: int, *, tells: bool) -> None:
         parts: dict[str, Any] = {
             "agent_loop": Model(server.chance), "turns": Turns(server, worker_id), "doorbell": None,
+            "edits": None,
             "counter": SimpleNamespace(count_tokens=len), "heartbeat": Pulse(server, tells),
             "caps": Caps(total=None, person=None, visitor=None, session=None),
         }  # fmt: skip

@@ -434,6 +434,17 @@ BROKEN = [
         "in the place of none",
         "UPDATE entries SET replaces_seq = 2 WHERE (session_id, seq) = (1, 1)",
     ),
+    ("I7", "no first one", "UPDATE addresses SET thread = 'a' WHERE id = 1"),
+    (
+        "I1",
+        "replaced by none",
+        "UPDATE turn_entries SET replaced_by = 99 WHERE (session_id, seq) = (1, 1)",
+    ),
+    (
+        "I1",
+        "whose question was replaced",
+        "UPDATE turn_entries SET replaced_by = 99 WHERE (session_id, seq) = (1, 1)",
+    ),
     (
         "I7",
         "ticket for a stream",

@@ -1,0 +1,69 @@
+"""The last message, edited in a real browser: it is answered anew, and the former one is a click away."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.async_api import BrowserContext, Page, expect
+
+from tests.browser.real.test_widget import ask, choose
+
+pytestmark = pytest.mark.browser
+
+
+async def edit(page: Page, text: str) -> None:
+    await page.get_by_role("button", name="Edit", exact=True).click()
+    box = page.get_by_role("textbox", name="Edit message")
+    await expect(box).to_be_focused()
+    await box.fill(text)
+    await page.get_by_role("button", name="Save and answer again").click()
+
+
+async def test_the_last_message_is_edited_and_the_former_version_can_be_seen(page: Page) -> None:
+    await ask(page, "My cat is called Miso.")
+    await ask(page, "What is my dog called?")
+    await expect(page.get_by_role("button", name="Edit", exact=True)).to_have_count(1)
+    former = await page.locator("article.assistant").last.locator(".body").inner_text()
+    await edit(page, "What is my cat called?")
+    await expect(page.locator("article.assistant").last).to_contain_text("Miso")
+    await expect(page.locator("article.person .body")).to_have_text(
+        ["My cat is called Miso.", "What is my cat called?"]
+    )
+    await expect(page.get_by_role("textbox", name="Message")).to_be_focused()
+    for _ in range(2):
+        await expect(page.locator("article")).to_have_count(4)
+        await page.get_by_role("button", name="Edited").click()
+        version = page.locator(".version")
+        await expect(version).to_contain_text("What is my dog called?")
+        await expect(version).to_contain_text(former.splitlines()[0])
+        await page.reload()
+    await edit(page, "And who is Miso?")
+    await expect(page.locator("article.person .body").last).to_have_text("And who is Miso?")
+    await page.get_by_role("button", name="Edited").click()
+    await expect(page.locator(".version")).to_have_count(2)
+    await choose(page, "New conversation")
+    await page.get_by_role("button", name="Begin afresh").click()
+    await expect(page.get_by_role("button", name="Edit", exact=True)).to_have_count(0)
+
+
+async def test_an_edit_is_left_as_it_was_and_both_tabs_see_one_that_is_made(
+    context: BrowserContext, url: str
+) -> None:
+    page = await context.new_page()
+    await page.goto(f"{url}/chat")
+    await ask(page, "One thing.")
+    await page.get_by_role("button", name="Edit", exact=True).click()
+    box = page.get_by_role("textbox", name="Edit message")
+    await box.fill("Nothing")
+    await box.press("Escape")
+    await expect(box).to_have_count(0)
+    await expect(page.locator("article.person .body")).to_have_text("One thing.")
+    tab = await context.new_page()
+    await tab.goto(f"{url}/chat")
+    await expect(tab.locator("article.assistant")).to_have_count(1)
+    await page.get_by_role("button", name="Edit", exact=True).click()
+    await box.fill("Two things.")
+    await edit(tab, "Three things.")
+    await expect(tab.locator("article.assistant[data-status=sent]")).to_have_count(1)
+    for one in (page, tab):
+        await expect(one.locator("article.person .body")).to_have_text("Three things.")
+        await expect(one.locator("article.assistant[data-status=sent]")).to_have_count(1)

@@ -1,0 +1,85 @@
+/** The last question: other words for it, and what it said before. */
+import english from "../locales/en/chat_parts.json" with { type: "json" };
+import { h, show } from "../shared/h.js";
+import { insist } from "./acts.js";
+import { render } from "./md.js";
+import { original, reach } from "./rare.js";
+import { newId } from "./storage.js";
+import { wear } from "./styles.js";
+import { wordsOf } from "./words.js";
+
+const t = wordsOf("edit", english.edit);
+const LOOK = /* css */ `
+[data-editing] > :is(.body, .meta, .versions) { display: none; }
+.editing { width: 100%; display: grid; gap: 8px; } .editing textarea { width: 100%; min-height: 64px; max-height: 40vh; padding: 8px 13px; border: 1px solid var(--line); border-radius: 16px; background: var(--soft); resize: vertical; } .editing textarea:focus-visible { outline: 2px solid var(--accent); outline-offset: -1px; }
+.editing .row { justify-content: flex-end; } .editing .bad { font-size: 12.5px; text-align: end; }
+.versions { max-width: 85%; margin-bottom: 8px; display: grid; gap: 8px; } .version { padding-inline-start: 11px; border-inline-start: 3px solid var(--line); color: var(--muted); }
+`;
+
+/** @typedef {import("./chat.js").Chat} Chat @typedef {import("./state.js").Item} Item */
+
+/** Asks for other words in the place of a message. @param {Chat} chat @param {Item} item @param {HTMLElement} article */
+export function edit(chat, item, article) {
+  if (article.dataset.editing) return;
+  wear(chat.node, LOOK);
+  const words = h("textarea", { dir: "auto", "aria-label": t("edit_message"), oninput: grow });
+  words.value = item.text ?? "";
+  const why = h("p", { class: "bad", role: "alert" });
+  const save = h("button", { class: "action solid", type: "submit" }, t("save"));
+  function grow() {
+    words.style.setProperty("height", "auto");
+    words.style.setProperty("height", `${words.scrollHeight + 2}px`);
+  }
+  function leave() {
+    form.remove();
+    delete article.dataset.editing;
+    chat.composer.input.focus();
+  }
+  function send() {
+    const text = words.value.trim(), most = Number(chat.chat.settings.limits?.max_chars) || Infinity;
+    if (!text || text === item.text) return leave();
+    if (text.length > most) return show(why, t("too_long", { count: text.length, limit: most }));
+    const cid = newId();
+    if (!insist(chat, { t: "edit", cid, mid: item.mid, text })) return show(why, t("command_offline"));
+    save.disabled = true;
+    show(why);
+    chat.chat.silent.set(cid, ({ code, message, advice }) => {
+      // Later: an error that nobody waits for is shown beside the conversation.
+      setTimeout(() => chat.asked.delete(cid));
+      save.disabled = false;
+      if (!code) return leave();
+      show(why, t(code) === code ? advice || message : t(code));
+    });
+  }
+  const form = h("form", { class: "editing", onsubmit: (/** @type {Event} */ event) => { event.preventDefault(); send(); }, onkeydown: (/** @type {KeyboardEvent} */ event) => {
+    if (event.key === "Escape") { event.stopPropagation(); leave(); }
+    else if (event.key === "Enter" && !event.shiftKey && !event.isComposing && event.target === words) { event.preventDefault(); form.requestSubmit(); }
+  } }, words, why, h("div", { class: "row" }, h("button", { class: "action line", type: "button", onclick: leave }, t("cancel")), save));
+  article.dataset.editing = "true";
+  article.append(form);
+  grow();
+  words.focus();
+  words.setSelectionRange(words.value.length, words.value.length);
+  form.scrollIntoView({ block: "nearest" });
+}
+
+/** Shows what a message said before it was edited, with the answers that it had, or no longer. @param {Chat} chat @param {Item} item @param {HTMLElement} article */
+export async function edited(chat, item, article) {
+  wear(chat.node, LOOK);
+  const shown = article.querySelector(".versions");
+  const place = h("div", { class: "versions" }, h("p", { class: "muted" }, t("loading")));
+  const markdown = (/** @type {HTMLElement} */ node, /** @type {string} */ text) => render(node, text, { copy: (words, button) => void chat.copy(words, button), labels: { copy: t("copy") } });
+  if (shown) shown.remove();
+  else article.prepend(place);
+  item.rev++;
+  chat.draw();
+  if (shown) return;
+  try {
+    const answer = await reach(chat, `api/v1/sessions/${encodeURIComponent(chat.chat.session)}/messages/${item.mid}/former`);
+    if (!answer.ok) throw new Error(`status ${answer.status}`);
+    const { versions } = await answer.json();
+    show(place, versions.map((/** @type {any} */ one) => h("div", { class: "version" }, [one, ...one.answers].map((said) => original(said, markdown)))));
+  } catch {
+    show(place, h("p", { class: "muted" }, t("former_failed")));
+  }
+}
