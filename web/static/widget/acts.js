@@ -143,7 +143,7 @@ export function adorn(chat) {
   /** What stands beside a question: the way to other words for it, and to those of before. @param {Item} item @param {HTMLElement} article */
   function mine(item, article) {
     const act = (/** @type {"edit" | "edited"} */ key, /** @type {object} */ more = {}) => h("button", { class: "quiet", type: "button", onclick: () => void import("./edit.js").then((one) => one[key](chat, item, article), () => chat.say(t("lost"))), ...more }, t(key));
-    return [item === chat.chat.question() && act("edit"), item.edited && act("edited", { "aria-expanded": String(Boolean(article.querySelector(".versions"))) })];
+    return [item === chat.chat.question() && act("edit"), item.edited && act("edited", { "aria-expanded": String(!!article.querySelector(".versions")) })];
   }
 
   /** @param {Item} item @param {HTMLElement} line */

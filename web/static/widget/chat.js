@@ -35,8 +35,6 @@ export class Chat {
   constructor(options) {
     this.options = options;
     this.store = options.store;
-    /** Whether a person may have several conversations. */
-    this.many = false;
     this.signed = this.store.get("signed");
     this.status = "closed";
     this.drawing = 0;
@@ -155,6 +153,7 @@ export class Chat {
       if (frame.token && !this.options.page) this.store.put("token", frame.token);
       this.store.put("signed", this.signed = who);
       this.store.put("session", frame.session);
+      /** Whether a person may have several conversations. */
       this.many = frame.site?.conversations === "many";
       this.store.enter(this.many ? frame.session : "");
       this.options.dress(frame.site);

@@ -220,7 +220,7 @@ export function timeline(tools) {
     let next = list.firstChild;
     // Only the newest answer can be given again, only the last question be answered or edited: the one before loses its buttons.
     const now = [tools.chat.newest()?.key, all[all.length - 1]?.choices && all[all.length - 1].key, tools.chat.question()?.key];
-    now.forEach((key, at) => { if (key !== offered[at]) for (const one of [key, offered[at]]) { const view = views.get(one ?? ""); if (view) view.rev = -1; } });
+    if (now.join() !== offered.join()) for (const key of [...now, ...offered]) { const view = views.get(key ?? ""); if (view) view.rev = -1; }
     offered = now;
     for (const item of items) {
       let view = views.get(item.key);

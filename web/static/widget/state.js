@@ -161,9 +161,9 @@ export class Conversation {
       mid: event.mid, role: event.role, text: event.text ?? "", at: event.at, turn: event.turn ?? null,
       partial: Boolean(event.partial), error: event.error ?? null, status: "sent", refused: false, attachments: event.attachments,
       waiting: event.waiting, seq: event.event_seq, name: event.name, picture: event.picture, feedback: event.feedback ?? 0,
+      edited: event.role === "person" && Boolean(event.replaces),
     };
-    if (event.role === "person" && event.replaces) {
-      values.edited = true;
+    if (values.edited) {
       this.items = this.items.filter((/** @type {any} */ item) => item.mid !== event.replaces && !(item.role !== "person" && item.turn >= event.from_turn && item.turn < event.turn));
     }
     const former = answer && event.replaces && this.items.find((item) => item.mid === event.replaces);
@@ -240,8 +240,9 @@ export class Conversation {
 
   /** The question that may be edited: the last one, once it is answered, as long as it is told word for word. */
   question() {
-    const last = this.items.filter((item) => item.kind === "msg" && item.role === "person").pop();
-    return !this.run && !this.handover && last?.status === "sent" && (last.turn ?? 0) > Math.max(this.begun, this.newestCard()?.through_turn ?? 0) ? last : undefined;
+    /** @type {any} */
+    const last = this.items.filter((item) => item.role === "person").pop();
+    return !this.run && !this.handover && last?.status === "sent" && last.turn > Math.max(this.begun, this.newestCard()?.through_turn ?? 0) ? last : undefined;
   }
 
   /** Only the newest summary can be undone. */

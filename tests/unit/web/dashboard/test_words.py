@@ -77,7 +77,9 @@ def test_a_translation_fills_in_what_english_fills_in(language: str) -> None:
 @pytest.mark.parametrize("language", TRANSLATED)
 def test_what_programs_read_is_not_translated(language: str) -> None:
     """Settings, commands and addresses stand in a translation as in English."""
-    fixed = re.compile(r"EVERTALK_[A-Z_]+|\./evertalk [a-z]+|(?<=\s)/[a-z]{3,}|https?://[\w.:/-]*\w", re.ASCII)
+    fixed = re.compile(
+        r"EVERTALK_[A-Z_]+|\./evertalk [a-z]+|(?<=\s)/[a-z]{3,}|https?://[\w.:/-]*\w", re.ASCII
+    )
     wrong = [
         (text, entry)
         for text, entry in catalogue(language).items()
