@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import asyncpg
 import pytest
@@ -150,7 +151,7 @@ async def _replays(guest: Visit, sent: Mapping[str, Any], *, turn: int) -> None:
     tools = Toolbox([ReadReport(), *map(_Named, OTHER_TOOLS)]).specs
     prepared = requests.build(
         view, card=card, agent_config=state.agent_config, tools=tools, token_ratio=1.0,
-        runtime_facts=render_runtime_facts(view),
+        runtime_facts=render_runtime_facts(view, ZoneInfo("UTC")),
     )  # fmt: skip
     body = request_body(prepared.request, card, sent["model"])
     assert body["messages"] == sent["messages"]
