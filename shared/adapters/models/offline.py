@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from shared.adapters.models.plausible import size_of
 from shared.core.compaction.summary_prompts import asks_for_text
-from shared.core.context.prompts import base_rules, default_manners, reminded_of
+from shared.core.context.prompts import DAY_TAG, base_rules, default_manners, reminded_of
 from shared.core.session.summary_formats import FORMS
 from shared.core.tools.reminders import told_words
 from shared.core.values.errors import PromptTooLong
@@ -158,8 +158,11 @@ def _chat(request: ModelRequest, words: str) -> str:
         return f"{_KEPT}“{_cut(' '.join(words.split()), 120)}”"
     blocks = [block for message in request.messages for block in message.blocks]
     texts = [*request.system, *(block for block in blocks if isinstance(block, Text | ToolResult))]
-    bare = [part for one in texts for part in (*(body for _, body in _TAGGED.findall(one.text)),
-                                               _TAGGED.sub(" ", one.text))]  # fmt: skip
+    bare = [
+        part for one in texts
+        for part in (*(body for tag, body in _TAGGED.findall(one.text) if tag != DAY_TAG),
+                     _TAGGED.sub(" ", one.text))
+    ]  # fmt: skip
     wanted = _keywords(asked[-1])
     own = set(_sentences(f"{words}\n{base_rules()}\n{default_manners()}"))
     lines = [re.sub(r"\s*\(#\d[^()]*\)$", "", line) for text in bare for line in _sentences(text)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, tzinfo
 from math import ceil, floor
 from typing import Literal
 
@@ -76,6 +77,8 @@ class CompactionPlan:
     """What the new summary stands in for, in the model's tokens."""
     ratio: float = 1.0
     """The model's tokens per estimated one."""
+    zone: tzinfo = UTC
+    """By whose clock the days of it are told."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +99,7 @@ def plan_compaction(
     keep_turns: int | None = None,
     summariser_window: int = 200_000,
     ratio: float = 1.0,
+    zone: tzinfo = UTC,
 ) -> CompactionPlan | NothingToCompact:
     """`ratio` turns stored estimates into the model's tokens; `force` asks for no gain.
 
@@ -147,6 +151,7 @@ def plan_compaction(
         stays=budget.beside + tail_tokens + pin_tokens,
         replaced=_tokens(source, ratio) + (ceil(view.head.tokens * ratio) if view.head else 0),
         ratio=ratio,
+        zone=zone,
     )
 
 

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, tzinfo
 
 from shared.core.context.prompts import OUR_TAGS
 from shared.core.session.session import Entry, answered, turns_of
@@ -49,8 +50,9 @@ def render_source(
     count: Count = by_script,
     message_tokens: int = MESSAGE_TOKENS,
     named: frozenset[int] = frozenset(),
+    zone: tzinfo = UTC,
 ) -> str:
-    """Lines `[#12] person: words` under dates; long tool results and giant messages by head and tail.
+    """Lines `[#12] person: words` under dates of a zone; long results and giant messages by head and tail.
 
     Messages whose seq is in `named` are told of, not shown. Secrets and what we put into the conversation
     ourselves are taken out. A text cannot imitate a line.
@@ -59,7 +61,7 @@ def render_source(
     date = ""
     for turn in turns_of(entries):
         for entry in turn:
-            if (day := entry.at.date().isoformat()) != date:
+            if (day := entry.at.astimezone(zone).date().isoformat()) != date:
                 date = day
                 lines.append(f"--- {day} ---")
             told = entry.seq in named

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import date, tzinfo
 from functools import partial
 from operator import attrgetter, is_
 from typing import Literal, overload
@@ -11,6 +12,7 @@ from typing import Literal, overload
 from shared.core.context.memory import core_block
 from shared.core.context.prompts import (
     SystemLayers,
+    day_mark,
     notes_block,
     operator_words,
     picture_words,
@@ -39,7 +41,7 @@ from shared.core.values.model import SystemPart, ToolSpec
 from shared.core.values.tokens import by_script, estimate_blocks, estimate_system, estimate_tools
 from shared.core.values.ttl_cache import recent
 
-RENDERER_VERSION = 4
+RENDERER_VERSION = 5
 """Raised whenever the same state would give other bytes than before, so that a replay can tell."""
 
 _TOKENS: Callable[[Entry], int] = attrgetter("tokens")
@@ -81,6 +83,7 @@ def build_context(
     runtime_facts: str = "",
     tools: Sequence[ToolSpec] = (),
     instruction: str = "",
+    zone: tzinfo | None = None,
     count: Count = by_script,
 ) -> BuiltContext:
     """The request for the view's open turn, or, with `instruction`, for a ghost turn after it.
@@ -88,6 +91,7 @@ def build_context(
     `runtime_facts` and `recall` must stay the same between the tool rounds of one turn: they stand with the
     person's newest message, and a changed prefix would make the provider refuse the thinking behind it.
     `recall` begins with a passage made by `fencing.fenced`, or no fence in it is believed.
+    `zone` is the person's: by its clock the first message of each day tells the day; None tells no days.
     """
     core = core_block(notes, count)
     system_parts = _system_parts(system, core)
@@ -97,6 +101,8 @@ def build_context(
     )
     told = told_through(view, policy)
     live = [shown_entry(entry, view.open_turn, policy, told=told) for entry in view.entries]
+    if zone is not None:
+        live = _with_days(live, zone)
     messages = _messages(live, background, volatile, instruction, view.open_turn)
     passing = _text_tokens(volatile, count)
     memory = _text_tokens(notes_block(core) if core else "", count) + passing
@@ -118,6 +124,20 @@ def build_context(
         pin_seqs=tuple(map(_SEQ, view.pins)),
         volatile=passing,
     )
+
+
+def _with_days(live: Sequence[Entry], zone: tzinfo) -> list[Entry]:
+    """The day never changes once it is told: what stands before a new message stays as the cache has it."""
+    told: date | None = None
+    shown: list[Entry] = []
+    for entry in live:
+        if entry.role == "user" and entry.author != "tool":
+            day = entry.at.astimezone(zone).date()
+            if day != told:
+                entry = replace(entry, blocks=(Text(text=day_mark(day)), *entry.blocks))
+                told = day
+        shown.append(entry)
+    return shown
 
 
 def told_through(view: View, policy: ContextPolicy) -> int:

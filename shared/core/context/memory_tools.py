@@ -14,7 +14,7 @@ _IMPORTANCE = {
     "maximum": 9,
     "description": "1 trivia, 5 ordinary, 9 never forget",
 }
-_EVENT_DATE = {"type": "string", "description": "2026-05-31, 2026-05 or 2026"}
+_EVENT_DATE = {"type": "string", "description": "YYYY-MM-DD, YYYY-MM or YYYY"}
 _ID = {"type": "string", "pattern": f"^{SHORT_ID}$"}
 
 SAVE_MEMORY = ToolSpec(

@@ -137,7 +137,7 @@ def due_of(when: str, *, now: datetime, zone: tzinfo, least: timedelta = LEAST_A
     if due is None:
         raise BadMoment(
             f"`when` is {words[:60]!r}, which cannot be read. Give a date with a time such as "
-            "2026-11-22T09:00, with or without an offset, or a distance such as `in 2 hours` or `in 3 days`."
+            "YYYY-MM-DDThh:mm, with or without an offset, or a distance such as `in 2 hours` or `in 3 days`."
         )
     if due - now < least:
         shown = f"{now.astimezone(zone):%Y-%m-%d %H:%M}"

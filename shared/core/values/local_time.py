@@ -1,8 +1,9 @@
-"""A moment as the model reads it: the zone's own time, weekday, and difference from UTC."""
+"""Moments and days as the model reads them, by the clock of the person's zone."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
+from zoneinfo import ZoneInfo
 
 
 def moment_text(moment: datetime, zone: str) -> str:
@@ -12,3 +13,24 @@ def moment_text(moment: datetime, zone: str) -> str:
         f"{moment:%A}, {moment.isoformat(timespec='seconds')} in {zone} (UTC{offset[:3]}:{offset[3:5]}); "
         f"in UTC it is {moment.astimezone(UTC):%A, %Y-%m-%d %H:%M}."
     )
+
+
+def day_text(day: date) -> str:
+    """Such as `Friday, 2026-11-20`."""
+    return f"{day:%A}, {day.isoformat()}"
+
+
+def minute_text(moment: datetime, zone: ZoneInfo) -> str:
+    """Such as `Friday, 2026-11-20 14:05 in Europe/Berlin`."""
+    place = zone.key if zone.key == "UTC" else f"in {zone.key}"
+    return f"{moment.astimezone(zone):%A, %Y-%m-%d %H:%M} {place}"
+
+
+def resolve_zone(own: str | None, otherwise: str) -> ZoneInfo:
+    """The person's zone; the deployment's where it is unknown, or no clock goes by it."""
+    for name in (own, otherwise):
+        try:
+            return ZoneInfo(name or "")
+        except (ValueError, OSError, KeyError):
+            continue
+    return ZoneInfo("UTC")

@@ -12,6 +12,7 @@ from shared.core.commands.commands import BadArguments
 from shared.core.commands.texts import bullets, excerpt, numbered
 from shared.core.tools.reminders import Reminder, shown_moment
 from shared.core.tools.repeating import Repeat, next_time
+from shared.core.values.local_time import resolve_zone
 from shared.locales import Catalogue
 from shared.ports import Clock
 from shared.services.commands.command_call import (
@@ -21,7 +22,6 @@ from shared.services.commands.command_call import (
     CommandReply,
     Offering,
 )
-from shared.services.tools.reminders import resolve_zone
 
 _VERB = re.compile(r"(?:(cancel)|(pause)|(resume))\s+([1-9][0-9]{0,3}|#[0-9]{1,18})", re.IGNORECASE)
 """A button says a reminder's id: a number below an older list would name another one."""

@@ -9,9 +9,9 @@ from typing import Protocol
 from shared.core.commands.texts import Markdown, escaped, excerpt, numbered
 from shared.core.memory.search import MessagesFound, SaidMessage
 from shared.core.tools.reminders import shown_moment
+from shared.core.values.local_time import resolve_zone
 from shared.locales import Catalogue
 from shared.services.commands.command_call import CommandHandler, CommandInvocation, CommandReply, Ephemeral
-from shared.services.tools.reminders import resolve_zone
 
 
 class MessageSearchStore(Protocol):

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Protocol
+from zoneinfo import ZoneInfo
 
 import structlog
 
@@ -177,6 +178,7 @@ class Compactor:
             now_tokens=case.state.view.context_tokens + case.prepared.unsent,
             summariser_window=await self._writers.load_window(case.prepared),
             ratio=case.prepared.ratio,
+            zone=ZoneInfo(case.prepared.zone),
         )
 
     async def _end_without_compaction(self, case: CompactionContext, plan: NothingToCompact) -> JobDone:

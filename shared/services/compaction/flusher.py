@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from shared.core.compaction.flushing import LATE, WITH_COMPACTION, next_portion, retry_seconds, was_flushed
 from shared.core.compaction.provenance import foreign_part
+from shared.core.context.agents import Circumstances
 from shared.core.context.memory_tools import FLUSH_TOOLS
 from shared.core.context.prompts import SILENT, flush_instruction
 from shared.core.context.recall_query import RECALL, RECALLS_PER_TURN
@@ -35,6 +36,7 @@ from shared.core.values.errors import (
     ModelError,
     StorageUnavailable,
 )
+from shared.core.values.local_time import minute_text
 from shared.core.values.messages import Message, ToolResult, ToolUse, text_of, tool_uses
 from shared.ports import DASHBOARD, Announcer, ChatModel, ModelReply, ModelRequest, ToolContext, ToolSpec
 from shared.runtime.crash_points import CrashPoint
@@ -410,16 +412,22 @@ class Flusher:
         self, state: SessionState, view: View, tools: tuple[ToolSpec, ...]
     ) -> PreparedRequest:
         card = await self._model.load_card(self._requests.resolve_model(state.agent_config))
+        circumstances = self._requests.load_circumstances(state)
         return self._requests.build(
             view,
             card=card,
             agent_config=state.agent_config,
             tools=tools,
             token_ratio=state.ratio_for(card.name),
-            instruction=flush_instruction(),
+            instruction=flush_instruction(now=self._written(view, circumstances)),
             channel=state.channel,
-            circumstances=self._requests.load_circumstances(state),
+            circumstances=circumstances,
         )
+
+    def _written(self, view: View, circumstances: Circumstances) -> str:
+        """When the newest of it was said, by the person's clock."""
+        zone = self._requests.zone_of(circumstances)
+        return minute_text(view.entries[-1].at, zone) if view.entries else ""
 
 
 def _room(prepared: PreparedRequest, view: View) -> int:

@@ -112,7 +112,9 @@ class Summariser:
 
     async def _write_on_warm_prefix(self, writing: SummaryDraft, warm: ModelRequest) -> Ledger | None:
         await writing.on_progress(0, "summarising")
-        task = writing.tasks.build_whole(render_source(writing.plan.entries, message_tokens=_WHOLE), warm)
+        plan = writing.plan
+        source = render_source(plan.entries, message_tokens=_WHOLE, zone=plan.zone)
+        task = writing.tasks.build_whole(source, warm)
         try:
             verdict = await self._ask_model(writing, warm.model, task)
         except PromptTooLong as error:
@@ -306,6 +308,7 @@ class Summariser:
             count=self._counter.count_tokens,
             message_tokens=writing.message_tokens,
             named=frozenset(writing.named),
+            zone=writing.plan.zone,
         )
 
     async def _message_tokens(self, names: list[str], plan: CompactionPlan) -> int:

@@ -27,6 +27,7 @@ from shared.core.tools.reminders import (
 )
 from shared.core.tools.repeating import Repeat, next_time, repeat_of
 from shared.core.values.errors import LeaseLost
+from shared.core.values.local_time import resolve_zone
 from shared.core.values.messages import Block, Text
 from shared.core.values.tokens import estimate_blocks
 from shared.ports import Clock, TokenCounter, ToolContext, ToolFailed, ToolSpec
@@ -46,7 +47,7 @@ REMIND_ME = ToolSpec(
             "when": {
                 "type": "string",
                 "description": (
-                    "A date with a time such as 2026-11-22T09:00 by the person's clock (with an offset for "
+                    "A date with a time such as YYYY-MM-DDThh:mm by the person's clock (with an offset for "
                     "another), or a distance such as `in 2 hours` or `in 3 days`."
                 ),
             },
@@ -224,13 +225,3 @@ def next_of(reminder: DueReminder, zone: ZoneInfo) -> datetime | None:
     if rule is None:
         return None
     return next_time(rule, after=max(reminder.now, reminder.due_at), anchor=reminder.due_at, zone=zone)
-
-
-def resolve_zone(own: str | None, otherwise: str) -> ZoneInfo:
-    """The person's zone; the deployment's where it is unknown, or no clock goes by it."""
-    for name in (own, otherwise):
-        try:
-            return ZoneInfo(name or "")
-        except (ValueError, OSError, KeyError):
-            continue
-    return ZoneInfo("UTC")

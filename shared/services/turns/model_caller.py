@@ -6,9 +6,10 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import lru_cache
 from typing import Any, Protocol
+from zoneinfo import ZoneInfo
 
 from shared.core.context.prompt_cache_ttl import LONG_LIFE
 from shared.core.overflow.overflow_recovery import Shrunk, largest_contributors
@@ -17,6 +18,7 @@ from shared.core.session.events import Delta
 from shared.core.session.session import View
 from shared.core.session.turns import Caps, Claim, Spending
 from shared.core.values.errors import ContextBudgetExceeded, ModelError, PromptTooLong
+from shared.core.values.local_time import minute_text
 from shared.core.values.messages import BEGINNERS
 from shared.core.values.tokens import observed_ratio
 from shared.ports import ChatModel, ModelReply, Usage
@@ -102,7 +104,7 @@ class ModelCaller:
             agent_config=state.claim.agent_config,
             tools=state.given.toolbox.specs if tools else (),
             token_ratio=state.meter.ratio,
-            runtime_facts=render_runtime_facts(state.view),
+            runtime_facts=render_runtime_facts(state.view, self._requests.zone_of(state.given.circumstances)),
             channel=state.claim.channel,
             cache_long=state.given.cache_life >= LONG_LIFE,
             recalled=state.given.recalled,
@@ -240,12 +242,12 @@ class ModelCaller:
         await state.given.emit(delta)
 
 
-def render_runtime_facts(view: View) -> str:
-    """The clock as it was when the person wrote: the same in every tool round and after a crash."""
+def render_runtime_facts(view: View, zone: ZoneInfo) -> str:
+    """The person's clock as it was when they wrote: the same in every tool round and after a crash."""
     asked = [entry.at for entry in select_open_turn_entries(view) if entry.author in BEGINNERS]
-    return _minute(max(asked).replace(second=0, microsecond=0)) if asked else ""
+    return _minute(max(asked).replace(second=0, microsecond=0), zone) if asked else ""
 
 
 @lru_cache(maxsize=16)
-def _minute(at: datetime) -> str:
-    return f"It is {at.astimezone(UTC):%A, %Y-%m-%d %H:%M} UTC."
+def _minute(at: datetime, zone: ZoneInfo) -> str:
+    return f"It is {minute_text(at, zone)}."

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from operator import attrgetter
 from typing import Any, Protocol, get_args
+from zoneinfo import ZoneInfo
 
 import structlog
 
@@ -28,6 +29,7 @@ from shared.core.session.prune_rules import BadPruneRules, Pruner, PruneRules, p
 from shared.core.session.session import Entry, View
 from shared.core.session.session_state import SessionState
 from shared.core.session.turns import Claim, ContextAudit
+from shared.core.values.local_time import resolve_zone
 from shared.core.values.messages import Image
 from shared.core.values.ttl_cache import recent
 from shared.ports import ModelCard, ModelRequest, TokenCounter, ToolSpec
@@ -87,6 +89,8 @@ class PreparedRequest:
     channel: Channel | None = None
     recalled: Recalled = NOTHING_RECALLED
     circumstances: Circumstances = field(default_factory=Circumstances)
+    zone: str = "UTC"
+    """By whose clock its days are told."""
     recall_room: int = 0
     """Estimated tokens that a question may bring back of what is hidden; nothing where nothing is."""
 
@@ -131,6 +135,8 @@ class RequestBuilder:
     pruners: tuple[Pruner, ...] = ()
     """Plug-ins that know how to shorten the results of their tools."""
     workspaces: WorkspaceSource | None = None
+    timezone: str = "UTC"
+    """Where nobody knows the person's own."""
     trusts_visitors: bool = False
     """Whoever comes to the widget without a name is the owner of this installation."""
 
@@ -189,6 +195,10 @@ class RequestBuilder:
         self, agent_config: Mapping[str, Any], circumstances: Circumstances | None = None
     ) -> SystemLayers:
         return layers_for(agent_config, circumstances or Circumstances())
+
+    def zone_of(self, circumstances: Circumstances) -> ZoneInfo:
+        """By whose clock the days of a conversation are told."""
+        return resolve_zone(circumstances.timezone, self.timezone)
 
     def _with_room(self, at: Circumstances, window: int) -> Circumstances:
         tokens = sum(self.estimate_tokens(text) for _, text in at.workspace.files)
@@ -255,6 +265,7 @@ class RequestBuilder:
             circumstances=at,
             before=estimate,
             entry_seqs=built.entry_seqs,
+            zone=self.zone_of(at).key,
             recalled=recalled,
             recall_room=recall if view.base_turn else 0,
         )
@@ -345,6 +356,7 @@ class RequestBuilder:
             runtime_facts=runtime_facts,
             tools=tools,
             instruction=instruction,
+            zone=self.zone_of(circumstances),
             count=self.estimate_tokens,
         )
 
@@ -453,6 +465,7 @@ def build_recipe(prepared: PreparedRequest, view: View) -> dict[str, Any]:
         "tools": bool(prepared.request.tools),
         "max": prepared.request.max_output_tokens,
         "facts": prepared.runtime_facts,
+        "zone": prepared.zone,
     }
     if sent.pins:
         recipe["pins"] = [entry.seq for entry in sent.pins]

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from shared.core.context.build_context import BuiltContext, build_context
 from shared.core.context.prompts import SystemLayers
@@ -69,6 +70,7 @@ def _context(
     view: View, recipe: Mapping[str, Any], policy: ContextPolicy, count: Count, *, opens: bool, recall: str
 ) -> BuiltContext:
     fixed = recipe.get("fit", {}).get("fixed", 0)
+    zone = ZoneInfo(recipe["zone"]) if "zone" in recipe else None
 
     def build(shown: View) -> BuiltContext:
         made = build_context(
@@ -77,6 +79,7 @@ def _context(
             system=SystemLayers(base=""),
             recall=recall,
             runtime_facts=recipe["facts"],
+            zone=zone,
             count=count,
         )
         return replace(made, estimate=made.estimate - made.fixed + fixed)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import asyncpg
 import pytest
@@ -146,11 +147,12 @@ async def _replays(guest: Visit, sent: Mapping[str, Any], *, turn: int) -> None:
     requests = RequestBuilder(
         policy=build_policy(settings), chat_model=app.models.chat, summary_model=app.models.summary,
         max_output=build_policy(settings).max_output, counter=VocabularyCounter(),
+        timezone=settings.timezone,
     )  # fmt: skip
     tools = Toolbox([ReadReport(), *map(_Named, OTHER_TOOLS)]).specs
     prepared = requests.build(
         view, card=card, agent_config=state.agent_config, tools=tools, token_ratio=1.0,
-        runtime_facts=render_runtime_facts(view),
+        runtime_facts=render_runtime_facts(view, ZoneInfo(settings.timezone)),
     )  # fmt: skip
     body = request_body(prepared.request, card, sent["model"])
     assert body["messages"] == sent["messages"]

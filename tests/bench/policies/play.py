@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from zoneinfo import ZoneInfo
 
 from shared.adapters.models.catalog import known_card
 from shared.core.compaction.digest import digest
@@ -369,7 +370,7 @@ class Played:
             agent_config={},
             tools=TOOLS,
             token_ratio=1.0,
-            runtime_facts=render_runtime_facts(self._view),
+            runtime_facts=render_runtime_facts(self._view, ZoneInfo("UTC")),
             instruction=instruction,
             channel="telegram",
             cache_long=self._life > timedelta(minutes=5),

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from shared.core.tools.reminders import DueReminder, NewReminder, QuietHours, Refusal
+from shared.core.values.local_time import resolve_zone
 from shared.core.values.messages import Block, Text
 from shared.ports import ToolContext, ToolFailed
 from shared.runtime.crash_points import ignore_crash_point
-from shared.services.tools.reminders import ReminderScheduler, ReminderTool, resolve_zone
+from shared.services.tools.reminders import ReminderScheduler, ReminderTool
 from tests.kit.scripted_model import Words
 
 NOW = datetime(2026, 11, 21, 22, 30, tzinfo=UTC)
