@@ -47,7 +47,8 @@ GO = """(path) => {
 }"""
 UNFOLD = "() => document.querySelectorAll('details').forEach((fold) => { fold.open = true; })"
 FIGURES = """async () => {
-  const { duration, number, percent, tokens, usd } = await import("/static/shared/fmt.js");
+  const { number, percent, tokens } = await import("/static/shared/fmt.js");
+  const { duration, usd } = await import("/static/dashboard/figures.js");
   return [number(12345), tokens(8500), percent(90.1), usd(1234.5), duration(4200)];
 }"""
 SCAN = """([data, allowed, said]) => {

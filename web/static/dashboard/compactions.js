@@ -1,7 +1,7 @@
 /** Every summary of a session: what it saved, what it cost, its words and the originals, and the way back. */
 import { ask } from "./net.js";
 import { DASH, empty, h, money, number, pct, problem, show, t, tabs, time, tokens, ts } from "./parts.js";
-import { duration } from "../shared/fmt.js";
+import { duration } from "./figures.js";
 import { diffView } from "./diff.js";
 import { transcript } from "./transcript.js";
 

@@ -2,7 +2,7 @@
 import { outcome, sure } from "./acting.js";
 import { ask, keepFresh } from "./net.js";
 import { DASH, card, empty, h, kpi, liveMark, number, personOf, problem, repaintTimes, show, skeleton, t, table, time, tn, ts } from "./parts.js";
-import { duration } from "../shared/fmt.js";
+import { duration } from "./figures.js";
 
 const STATES = { due: t("Waiting"), running: t("Running"), failing: t("Trying again"), dead: t("Failed"), done: t("Done") };
 const COUNTED = ["due", "running", "dead", "done"];

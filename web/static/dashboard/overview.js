@@ -3,7 +3,7 @@ import { alertFacts } from "./alerts.js";
 import { dayBars } from "./bars.js";
 import { ask, keepFresh } from "./net.js";
 import { DASH, card, dotted, empty, h, kpi, liveMark, meter, money, number, pct, problem, repaintTimes, show, skeleton, t, table, time, tn, tokens, ts } from "./parts.js";
-import { duration } from "../shared/fmt.js";
+import { duration } from "./figures.js";
 
 const LEDGER_EVERY_MS = 60_000;
 const PROVIDER = { closed: t("Responding"), open: t("Failing"), refused: t("Refused us") };

@@ -1,6 +1,7 @@
 /** The small pieces that several pages share: cards, badges, meters, tables, the live mark. */
 import { h, set, show } from "../shared/h.js";
-import { ago, number, percent, tokens, usd, when } from "../shared/fmt.js";
+import { number, percent, tokens, when } from "../shared/fmt.js";
+import { ago, usd } from "./figures.js";
 import { listed, t, tn, ts } from "./i18n.js";
 
 export const SOURCES = ["system", "memory", "summary", "history", "tools"];

@@ -2,7 +2,8 @@
 import { h, set, show } from "../shared/h.js";
 import { follow } from "./live.js";
 import { ask } from "./net.js";
-import { duration, percent as percentage } from "../shared/fmt.js";
+import { percent as percentage } from "../shared/fmt.js";
+import { duration } from "./figures.js";
 import { dotted, empty, money, number, pct, problem, skeleton, t, tn, tokens, ts } from "./parts.js";
 
 const COMMAND_SECONDS = 210;
