@@ -966,7 +966,7 @@ class Stub:
             "from_mid": covered[0]["mid"],
             "to_mid": covered[-1]["mid"],
         }
-        summary = {"summary": "## Goal\nTalk about **tests**.\n\n- one\n- two", "can_undo": True}
+        summary = {"summary": "## Goals\nTalk about **tests**.\n\n- one\n- two", "can_undo": True}
         await self.durable(session, card | place | summary)
         await self.send(session, {"t": "ctx"} | ctx(session.used))
         if cid:

@@ -91,6 +91,18 @@ def test_a_visitor_reads_their_own_language(desk: Desk, stub: Stub, language: st
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
+def test_a_card_heads_its_summary_in_the_language(desk: Desk, stub: Stub) -> None:
+    card, page = said("de", "chat_parts")["card"], desk.shop("?open=1&locale=de")
+    field = page.get_by_role("textbox", name=said("de", "chat")["message"], exact=True)
+    for count, words in enumerate(("eins", "zwei", "drei", "/compact"), 1):
+        field.fill(words)
+        field.press("Enter")
+        expect(log(page).get_by_text(f"You said: {words}")).to_have_count(int(count < 4))
+    page.get_by_role("button", name=card["card_summary"]).click()
+    expect(page.get_by_role("tabpanel").get_by_role("heading", name=card["summary_goals"])).to_be_visible()
+    assert english_left(page, "de") == []
+
+
 @pytest.mark.parametrize("locale", ["tlh", "x", "en_US", "d", "../../de"])
 def test_who_asks_for_no_language_of_ours_reads_english(desk: Desk, stub: Stub, locale: str) -> None:
     page = desk.shop(f"?open=1&locale={locale}")

@@ -34,6 +34,12 @@ function title(card) {
   return card.before && card.after ? `${words} · ${tokens(card.before)} → ${tokens(card.after)}` : words;
 }
 
+/** A summary is stored, and read by models, with the English headings of its form. @param {string} summary */
+const headed = (summary) => summary.replace(/^## (.+)$/gm, (line, heading) => {
+  const key = `summary_${heading.toLowerCase().match(/[a-z]+/g)?.join("_")}`;
+  return key in english.card ? `## ${t(key)}` : line;
+});
+
 /**
  * Builds a card; `update(card, newest)` changes what the server or a newer card changed.
  * @param {any} card @param {CardTools} tools @param {Node} chat the node of the chat that it stands in
@@ -99,7 +105,7 @@ export function compactionCard(card, tools, chat) {
     set(undo, { "aria-disabled": why ? "true" : null, "aria-describedby": why ? `${base}-why` : null, title: why || null });
     show(reason, why);
     if (!why) reason.hidden = true;
-    if (next.summary !== shown) tools.markdown(panes[0], (shown = next.summary ?? ""));
+    if (next.summary !== shown) tools.markdown(panes[0], headed(shown = next.summary ?? ""));
   }
   return { node, update };
 }
