@@ -173,7 +173,7 @@ SELECT te.seq,
                       WHERE x.session_id = $1 AND x.seq = te.seq AND x.turn_no <= $3
                         AND (SELECT true FROM prune_decisions y WHERE y.session_id = $1 LIMIT 1)
                       ORDER BY x.turn_no DESC LIMIT 1) d ON true
- WHERE te.session_id = $1 AND te.turn_no > $2 AND te.turn_no <= $3 AND te.replaced_by IS NULL
+ WHERE te.session_id = $1 AND te.turn_no > $2 AND te.turn_no <= $3 AND coalesce(te.replaced_by, 0) <= 0
 """
 """About what each entry of ended live turns takes in a request, shortened as its newest decision says.
 

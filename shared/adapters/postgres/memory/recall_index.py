@@ -146,7 +146,7 @@ _ENTRIES = """
 SELECT e.seq, te.turn_no, te.step, e.role, e.author, e.blocks, e.tokens, e.at, e.replaces_seq,
        false AS pinned, NULL AS form, NULL AS shown
   FROM turn_entries te JOIN entries e USING (session_id, seq)
- WHERE te.session_id = $1 AND te.turn_no > $2 AND te.turn_no <= $3 AND te.replaced_by IS NULL
+ WHERE te.session_id = $1 AND te.turn_no > $2 AND te.turn_no <= $3 AND coalesce(te.replaced_by, 0) <= 0
  ORDER BY te.turn_no, te.step
 """
 _ADD = """

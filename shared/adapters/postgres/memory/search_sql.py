@@ -179,7 +179,7 @@ WITH s AS MATERIALIZED (
     FROM s JOIN turn_entries te ON te.session_id = s.id AND te.turn_no > greatest(s.indexed_turn, s.erased_turn)
     JOIN entry_rows e ON e.session_id = te.session_id AND e.seq = te.seq
    CROSS JOIN LATERAL (SELECT t.text, {_TEXT.format("t.text")} AS plain FROM (SELECT {_LIVE_TEXT} AS text) t) x
-   WHERE e.{_WHO} AND {_OLDER.format("e")} AND {{live}} AND te.replaced_by IS NULL
+   WHERE e.{_WHO} AND {_OLDER.format("e")} AND {{live}} AND coalesce(te.replaced_by, 0) <= 0
      AND NOT coalesce(e.blocks @> '[{{{{"type": "tool_use"}}}}]', false) AND x.text <> '{ERASED}'
 ), m AS MATERIALIZED (
   SELECT DISTINCT ON (a.session_id, coalesce(e.replaces_seq, a.seq)) a.*, coalesce(e.replaces_seq, a.seq) AS shown

@@ -186,7 +186,7 @@ SAID = """
 SELECT * FROM (
   SELECT e.author, e.blocks, e.at, te.turn_no, te.step
     FROM turn_entries te JOIN entries e USING (session_id, seq)
-   WHERE te.session_id = $1 AND e.author IN ('person', 'assistant', 'operator') AND te.replaced_by IS NULL
+   WHERE te.session_id = $1 AND e.author IN ('person', 'assistant', 'operator') AND coalesce(te.replaced_by, 0) <= 0
    ORDER BY te.turn_no DESC, te.step DESC LIMIT $2) newest
  ORDER BY turn_no, step
 """

@@ -210,7 +210,7 @@ SELECT a.account AS site, w.audience, a.party_id, a.id AS address_id, a.session_
 """
 _CONVERSATIONS = f"""
 SELECT o.*, (SELECT e.blocks FROM turn_entries te JOIN entries e USING (session_id, seq)
-              WHERE te.session_id = o.id AND te.turn_no > o.erased_turn AND te.replaced_by IS NULL
+              WHERE te.session_id = o.id AND te.turn_no > o.erased_turn AND coalesce(te.replaced_by, 0) <= 0
                 AND e.author = 'person' AND e.blocks <> erased_blocks(e.blocks)
               ORDER BY te.turn_no, te.step LIMIT 1) AS blocks
   FROM (

@@ -229,8 +229,8 @@ class PostgresEvents:
             """SELECT * FROM (
                  SELECT e.seq, te.turn_no, te.step, e.author, e.blocks, e.at
                    FROM turn_entries te JOIN entries e USING (session_id, seq)
-                  WHERE te.session_id = $1 AND te.turn_no BETWEEN $2 AND $3 AND te.replaced_by IS NULL
-                    AND e.author NOT IN ('tool', 'program')
+                  WHERE te.session_id = $1 AND te.turn_no BETWEEN $2 AND $3
+                    AND coalesce(te.replaced_by, 0) <= 0 AND e.author NOT IN ('tool', 'program')
                     AND ($5::bigint IS NULL OR (te.turn_no, te.step) < (
                           SELECT b.turn_no, b.step FROM turn_entries b
                            WHERE b.session_id = $1 AND b.seq = $5))
