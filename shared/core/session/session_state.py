@@ -182,8 +182,13 @@ class CompactionStored:
 class ChangeRefused:
     """Nothing was changed, and why."""
 
-    reason: Literal["nothing_to_undo", "crosses_new", "would_not_fit", "nothing_to_restore", "newer_turns"]
+    reason: Literal[
+        "nothing_to_undo", "crosses_new", "crosses_separator", "crosses_window", "would_not_fit",
+        "nothing_to_restore", "newer_turns",
+    ]  # fmt: skip
     advice: str
+    values: Mapping[str, int] = field(default_factory=dict)
+    """Numbers in it, by name."""
 
 
 def window_link(view: View, through_turn: int, *, flush_id: int | None) -> NewLink:

@@ -68,4 +68,4 @@ class CommandGroup(Protocol):
 
 
 def build_refusal(call: CommandInvocation, refusal: ChangeRefused) -> CommandReply:
-    return False, call.texts.say(f"refused_{refusal.reason}")
+    return False, call.texts.say(f"refused_{refusal.reason}", **refusal.values)

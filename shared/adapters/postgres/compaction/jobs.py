@@ -241,7 +241,7 @@ class PostgresJobs:
             if head is None:
                 return ChangeRefused(reason="nothing_to_undo", advice="Nothing has been summarised yet.")
             if head["kind"] not in ("summary", "digest"):
-                return ChangeRefused(reason="crosses_new", advice=_NOT_CROSSED[head["kind"]])
+                return _NOT_CROSSED[head["kind"]]
             parent = await _link(connection, head["parent"])
             base = head["from_turn"] - 1
             tokens = parent["tokens"] if parent else 0
@@ -251,6 +251,7 @@ class PostgresJobs:
                     reason="would_not_fit",
                     advice=f"The originals need about {after:,} tokens and {limit_tokens:,} is the most, "
                     "so they cannot all come back at once. They stay readable under Original.",
+                    values={"needed": after, "most": limit_tokens},
                 )
             await connection.execute(
                 "UPDATE links SET active = false, undone_at = now() WHERE id = $1", head["id"]
@@ -404,10 +405,16 @@ class PostgresJobs:
         return len(await self._pool.fetch(sql.TELL_WHOSE))
 
 
-_NOT_CROSSED = {
-    "new": "The conversation was begun anew after the last summary.",
-    "separator": "A separator was set after the last summary.",
-    "window": "Older messages have left the window since the last summary.",
+_NOT_CROSSED: Mapping[str, ChangeRefused] = {
+    "new": ChangeRefused(
+        reason="crosses_new", advice="The conversation was begun anew after the last summary."
+    ),
+    "separator": ChangeRefused(
+        reason="crosses_separator", advice="A separator was set after the last summary."
+    ),
+    "window": ChangeRefused(
+        reason="crosses_window", advice="Older messages have left the window since the last summary."
+    ),
 }
 _NOTHING_BEFORE = {
     "new": "This conversation is new already.",
