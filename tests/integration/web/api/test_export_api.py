@@ -121,7 +121,7 @@ async def test_a_reader_who_hangs_up_is_no_error(
     _, welcome = await server.greet()
     gone = asyncio.Event()
 
-    async def endless(session_id: int, kind: str) -> AsyncIterator[str]:
+    async def endless(session_id: int, kind: str, *, language: str) -> AsyncIterator[str]:
         while not gone.is_set():
             yield "x" * 100_000
 
@@ -144,7 +144,7 @@ async def test_a_file_that_cannot_be_finished_is_cut_off_and_not_ended(
 ) -> None:
     _, welcome = await server.greet()
 
-    async def broken(session_id: int, kind: str) -> AsyncIterator[str]:
+    async def broken(session_id: int, kind: str, *, language: str) -> AsyncIterator[str]:
         yield "the beginning"
         raise StorageUnavailable("away")
 
