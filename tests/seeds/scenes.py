@@ -107,9 +107,12 @@ def said(record: Any) -> str:
 
 
 def words_of(message: Any) -> str:
-    """The texts of a message of a request."""
+    """The texts of a message of a request, without the day on which it was written."""
     content = message["content"]
-    return content if isinstance(content, str) else "\n".join(block.get("text", "") for block in content)
+    if isinstance(content, str):
+        return content
+    texts = [block.get("text", "") for block in content]
+    return "\n".join(text for text in texts if not text.startswith("<written_on>"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

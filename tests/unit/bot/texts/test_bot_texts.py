@@ -122,8 +122,8 @@ OURS = [
     kind for kind in error_classes(errors.EvertalkError) if kind.__module__ == "shared.core.values.errors"
 ]
 WITH_FIGURES = {"cap_reached", "hour_cap_reached", "context_budget_exceeded", "message_too_long"}
-UNSEEN = {"error", "fenced", "model_error", "prompt_too_long", "model_rejected_request"}
-"""People are told in general words that something went wrong."""
+UNSEEN = {"error", "fenced", "model_error", "prompt_too_long", "model_rejected_request", "unknown_message"}
+"""People are told in general words that something went wrong; of the last nobody but a web page is told."""
 
 
 def explain(texts: Catalogue, code: str, advice: str = "English.", *, public: bool = False) -> str:

@@ -55,7 +55,7 @@ def test_a_moment_is_read_by_the_persons_clock(when: str, due: str) -> None:
 def test_what_cannot_be_read_is_refused_with_what_to_say_instead(when: str) -> None:
     with pytest.raises(BadMoment) as refused:
         due_of(when, now=NOW, zone=BERLIN)
-    assert "2026-11-22T09:00" in refused.value.advice
+    assert "YYYY-MM-DDThh:mm" in refused.value.advice
 
 
 @pytest.mark.parametrize(
