@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -104,13 +104,14 @@ def catalogue(part: Part, tag: str) -> Catalogue:
     return _load(part, match_language(tag))
 
 
-def match_language(tag: str) -> str:
-    """By the longest beginning of a tag that has a folder; English for every other."""
+def match_language(tag: str, languages: Collection[str] | None = None) -> str:
+    """By the longest beginning of a tag that has a folder, or is in `languages`; English for every other."""
+    known = list_languages() if languages is None else languages
     parts = tag[:40].lower().replace("_", "-").split("-")
     for length in range(len(parts), 0, -1):
         begun = "-".join(parts[:length])
-        for name in (begun, _ALIASES.get(begun)):
-            if name in list_languages():
+        for name in (begun, _ALIASES.get(begun, "")):
+            if name in known:
                 return name
     return ENGLISH
 

@@ -9,11 +9,13 @@ import html
 import json
 import mimetypes
 import re
-from collections.abc import Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
 from aiohttp import web
+
+from shared.locales import ENGLISH, match_language
 
 STATIC = Path(__file__).resolve().parents[1] / "static"
 LOCALES = STATIC.parents[1] / "shared" / "locales"
@@ -102,17 +104,23 @@ class Files:
         return _file(name, text.encode())
 
 
-def choose_language(accepted: str, languages: Sequence[str]) -> str:
-    """The first that somebody names and we have, as the widget finds it (`folder` in `i18n.js`)."""
-    for named in accepted.lower().replace("_", "-").split(","):
-        whole = named.partition(";")[0].strip() + "-"
-        for old, new in (("zh-(tw|hk|mo)", "zh-hant"), ("iw", "he"), ("in", "id")):
-            whole = re.sub(f"^{old}-", f"{new}-", whole)
-        begun = [one for one in languages if whole.startswith(f"{one}-")]
-        alike = [one for one in languages if one.startswith(whole.partition("-")[0] + "-")]
-        if begun or alike:
-            return begun[-1] if begun else alike[0]
-    return "en"
+def choose_language(accepted: str, languages: Collection[str]) -> str:
+    """Of an `Accept-Language`, the language that is wanted most of those we have; English for none."""
+    asked = sorted(map(_quality, accepted[:1000].split(",")), key=lambda one: -one[0])
+    for _, tag in asked:
+        language = match_language(tag, languages)
+        if language != ENGLISH or tag.lower().startswith(ENGLISH):
+            return language
+    return ENGLISH
+
+
+def _quality(accepted: str) -> tuple[float, str]:
+    """`de-AT;q=0.8` → how much it is wanted, and the tag."""
+    tag, _, quality = accepted.strip().partition(";q=")
+    try:
+        return (float(quality or 1), tag.strip())
+    except ValueError:
+        return (0.0, tag.strip())
 
 
 @functools.lru_cache(maxsize=512)

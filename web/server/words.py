@@ -13,8 +13,8 @@ from typing import TypeAlias
 
 from aiohttp import web
 
-from shared.locales import ENGLISH, FOLDER, list_languages, match_language
-from web.server.pages import ASK_AGAIN, File, serve
+from shared.locales import ENGLISH, FOLDER, list_languages
+from web.server.pages import ASK_AGAIN, File, choose_language, serve
 
 Words: TypeAlias = Mapping[str, str | Mapping[str, str]]
 COOKIE = "evertalk-language"
@@ -25,13 +25,8 @@ _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 
 def language_of(request: web.Request) -> str:
     """What the operator chose, else the first language of the browser that the dashboard speaks."""
-    asked = [_quality(one) for one in request.headers.get("Accept-Language", "")[:1000].split(",")]
-    tags = [tag for _, tag in sorted(asked, key=lambda one: -one[0])]
-    for tag in (request.cookies.get(COOKIE, ""), *tags):
-        language = match_language(tag)
-        if language in dashboard_languages() and (language != ENGLISH or tag.lower().startswith(ENGLISH)):
-            return language
-    return ENGLISH
+    wanted = f"{request.cookies.get(COOKIE, '')},{request.headers.get('Accept-Language', '')}"
+    return choose_language(wanted, dashboard_languages())
 
 
 @functools.cache
@@ -85,12 +80,3 @@ def _file(language: str) -> File:
         content_type="application/json",
         etag=hashlib.sha256(body).hexdigest()[:32],
     )
-
-
-def _quality(accepted: str) -> tuple[float, str]:
-    """`de-AT;q=0.8` → how much it is wanted, and the tag."""
-    tag, _, quality = accepted.strip().partition(";q=")
-    try:
-        return (float(quality or 1), tag)
-    except ValueError:
-        return (0.0, tag)

@@ -108,6 +108,8 @@ class MemoryCommands:
 
     async def _erase(self, call: CommandInvocation, ids: Sequence[int]) -> CommandReply:
         erased = await self._notes.erase(await self._notes.load_owner(call.session_id), ids)
+        if not erased:
+            return False, call.texts.say("forget_no_list")
         keys = ("notes_erased", "notes_erased_stays", "notes_erased_everything_too")
         return True, " ".join(call.texts.say(key, count=erased) for key in keys)
 

@@ -374,5 +374,6 @@ async def test_a_button_below_an_older_preview_erases_the_note_that_it_stood_for
     assert len(kept) == 2
     assert "The boat leaks." in kept
     assert not [text for text in kept if text in shown[0]]
+    assert not (await run("forget", older.choices[0].args)).success
     await run("forget", older.choices[2].args)
     assert await guest.one("SELECT array_agg(text) FROM notes WHERE text <> ''") == ["The boat leaks."]

@@ -239,9 +239,11 @@ def test_no_sentence_is_without_use() -> None:
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_headings_of_summaries_are_the_same_on_cards_as_in_chats(language: str) -> None:
-    card: Mapping[str, str] = dict(read(language, "chat_parts"))["card"]  # type: ignore[assignment]
+    parts: Mapping[str, Mapping[str, str]] = json.loads(
+        (locales.FOLDER / language / "chat_parts.json").read_text("utf-8")
+    )
     on_cards, in_chats = (
         {key: text for key, text in words.items() if key.startswith("summary_")}
-        for words in (card, read(language, "commands"))
+        for words in (parts["card"], read(language, "commands"))
     )
     assert on_cards == in_chats != {}
