@@ -245,12 +245,12 @@ class CallbackQueryHandler:
             await self._voice.send(get_chat_target(place), words, silent=True)
 
     async def _remind(self, place: ChatRow, press: ButtonPress, pressed: CallbackQuery) -> None:
-        """Of one that waits still, by the number that it has now."""
+        """Of one that waits still."""
         ids = [one.id for one in await list_reminders(self._desk, place)]
         if press.subject not in ids or press.word not in ("cancel", "pause", "resume"):
             await self._out_of_date(place, pressed)
             return
-        outcome = await self._run(place, "reminders", f"{press.word} {ids.index(press.subject) + 1}")
+        outcome = await self._run(place, "reminders", f"{press.word} #{press.subject}")
         await self._voice.answer_callback(pressed.callback_id)
         buttons = build_reminder_buttons(place, await list_reminders(self._desk, place))
         await self._put(place, pressed, outcome.result, keyboard=buttons)
