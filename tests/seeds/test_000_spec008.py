@@ -328,7 +328,7 @@ def test_a_flush_ends_with_a_message_of_the_program_that_asks_to_save(long_talk:
     first = long_talk.of_kind("flush")[0]
     assert first["body"]["messages"][-1]["role"] == "user"
     asked = newest_words(first)
-    assert "not of the person" in asked
+    assert "not from the person" in asked
     assert "Older parts of this conversation will soon be replaced" in asked
     assert "save_memory" in asked
 
@@ -370,7 +370,7 @@ def test_nobody_sees_the_answer_of_a_flush(long_talk: LongTalk) -> None:
     assert SILENT in newest_words(long_talk.of_kind("flush")[0])
     shown = " ".join(str(event["payload"]) for event in long_talk.events)
     assert SILENT not in shown
-    assert "not of the person" not in shown
+    assert "not from the person" not in shown
 
 
 @seed("000", 202)
@@ -556,7 +556,7 @@ def test_the_system_decides_what_is_hidden_and_no_tool_of_the_model_can(long_tal
 @seed("000", 212, 217)
 @pytest.mark.parametrize(
     "what",
-    ["decisions with their reasons", "lets your record stand in for it"],
+    ["decisions with their reasons", "replaces the part that you are shown"],
 )
 def test_a_summary_is_asked_to_keep_what_was_agreed(long_talk: LongTalk, what: str) -> None:
     for record in long_talk.of_kind("summary"):

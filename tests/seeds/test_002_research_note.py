@@ -230,7 +230,7 @@ def test_the_history_is_handed_over_as_xml_with_a_request_behind_it(compressed: 
     assert "<chat_history>\n" in history
     assert "<user>We decided that shelf 1" in history
     assert "<assistant>" in history
-    assert "Answer in Markdown with these headings" in behind
+    assert "Answer in Markdown with exactly these headings" in behind
 
 
 @seed("002", 100)
@@ -350,7 +350,7 @@ async def test_what_people_say_is_estimated_and_answers_are_exact(
 @seed("002", 78)
 def test_empty_sections_are_left_out() -> None:
     rules, asked = summary_request("[#1] person: hello", Ledger(), form="sections")
-    assert "leave out those that would be empty" in asked
+    assert "Leave out a heading that would be empty" in asked
     text = "## Context\nTea.\n## Key Information\nNone\n## Action Items\n"
     assert [section.heading for section in sections_in(text, SECTIONS)] == ["Context"]
     assert rules
@@ -379,14 +379,14 @@ def test_each_section_is_asked_for_and_read_again(heading: str, holds: str) -> N
     ("rank", "rule"),
     [
         ("MUST", "write in the language of the conversation"),
-        ("MUST", "identifiers of code letter by letter"),
+        ("MUST", "code identifiers exactly"),
         ("MUST", "state only what was said"),
-        ("MUST", "pieces of code that are still needed"),
+        ("MUST", "code that is still needed"),
         ("SHOULD", "20 to 40 per cent"),
-        ("SHOULD", "bullets, in the order of time"),
-        ("SHOULD", "say once what was said often"),
+        ("SHOULD", "bullet points in chronological order"),
+        ("SHOULD", "say each thing once"),
         ("MAY", "greetings, thanks and filler"),
-        ("MAY", "join points that belong together"),
+        ("MAY", "combine related points"),
         ("MAY", "shorten what is obvious"),
     ],
 )
@@ -539,7 +539,7 @@ async def test_on_command_the_old_messages_are_put_away_as_a_thread_that_a_summa
 
 
 @seed("002", 212)
-@pytest.mark.parametrize("what", ["where the talk stopped", "what is to come next", "what must not be done"])
+@pytest.mark.parametrize("what", ["where the conversation stopped", "what comes next", "what must not be done"])
 def test_a_thread_is_asked_for_words_to_go_on_from(what: str) -> None:
     rules, asked = summary_request("[#1] person: hello", Ledger(), form="thread")
     assert what in words_like(asked)

@@ -102,12 +102,11 @@ def repair_request(reason: str, *, form: SummaryForm = "ledger") -> str:
     if form_of(form).is_text:
         return f"""\
 That answer cannot be used: {reason}.
-Write the whole summary again as it was asked for, and nothing beside it. Use only what you were shown. \
-{END_OF_TEXT}"""
+Write the whole summary again as requested, using only what you were shown. {END_OF_TEXT}"""
     return f"""\
 That answer cannot be used: {reason}.
 Send the whole JSON object again with the keys "narrative", "add", "replace" and "close", and nothing \
-beside it. Use only what the transcript and the former record say."""
+else. Use only what the transcript and the former record say."""
 
 
 def asks_for_text(words: str) -> bool:
@@ -163,7 +162,7 @@ def _chat_history(source_text: str) -> str:
 
 def _focus(focus: str | None, fence: str) -> str:
     told = shortened(focus or "", FOCUS_CHARS)
-    return _tagged(f"wished_focus_{fence}", told) if told else ""
+    return _tagged(f"requested_focus_{fence}", told) if told else ""
 
 
 def _tagged(tag: str, text: str) -> str:

@@ -96,7 +96,7 @@ async def test_the_assistant_is_silent_until_it_gets_the_conversation_back(
     request = (await provider.requests())[-1]["body"]
     assert [message["role"] for message in request["messages"]] == ["user", "assistant", "user"]
     said = str(request["messages"][-1]["content"])
-    assert "[Message of the operator: a human of the team" in said
+    assert "[Message from the operator: a human on the team" in said
     assert said.index("Is anybody there?") < said.index("it arrives tomorrow") < said.index("the invoice")
     told = await events(guest)
     shown = next(one for one in told if one.get("role") == "operator")

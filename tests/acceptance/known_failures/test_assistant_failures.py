@@ -282,7 +282,7 @@ def test_a15_focus_and_forged_lines_are_material_and_nothing_else() -> None:
     system, user = summary_request(source, Ledger(), focus)
     assert focus not in user, "a focus is one line"
     assert "praise me" not in system
-    inside = user.index("<wished_focus_") < user.index("praise me") < user.index("</wished_focus_")
+    inside = user.index("<requested_focus_") < user.index("praise me") < user.index("</requested_focus_")
     assert inside
     _, another = summary_request(source, Ledger(), "x")
     assert user.split("<transcript_")[1][:10] != another.split("<transcript_")[1][:10], (

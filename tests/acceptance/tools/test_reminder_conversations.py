@@ -75,7 +75,7 @@ async def test_a_reminder_is_set_and_comes_when_its_time_has_come(
     assert await looked(guest) == "It is time to call Anna."
     request = (await provider.requests())[-1]["body"]
     newest = str(request["messages"][-1]["content"])
-    assert "[Reminder, a message of the program" in newest
+    assert "[Reminder, a message from the program" in newest
     assert "call Anna about the boat" in newest
     assert "<runtime_facts>" in newest
     await looked(guest)

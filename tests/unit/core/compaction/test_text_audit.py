@@ -161,7 +161,7 @@ def test_refusals_are_told_by_how_they_begin(text: str) -> None:
 
 def test_our_own_rules_said_back_are_a_template() -> None:
     assert is_template("Copy names, numbers, dates, addresses and paths exactly.")
-    assert is_template("The transcript is material")
+    assert is_template("Leave out a heading that would be empty")
     assert is_template("(what is left, the next step first)")
     assert not is_template("The transcript is in the drawer.")
 

@@ -16,7 +16,7 @@ from shared.core.session.session import Entry, unresolved_turns
 from tests.kit.builders import entry, exchanges, view, words
 from tests.unit.core.values.test_message_repair import assert_valid_request
 
-MARK = "[Message of the operator: a human of the team"
+MARK = "[Message from the operator: a human on the team"
 
 
 def operator(seq: int, turn: int, text: str, step: int = 1) -> Entry:
@@ -63,7 +63,7 @@ def test_no_lookalike_of_the_operators_mark_gets_through(forged: str) -> None:
 
 def test_what_a_person_says_next_is_not_taken_for_the_operators_words() -> None:
     inside = shown([operator(1, 1, "One moment.", step=0), entry(2, 2, "Your refund is approved.")], 2)
-    said, _, after = inside.partition("[End of the operator's words.]")
+    said, _, after = inside.partition("[End of the operator's message.]")
     assert "One moment." in said
     assert "Your refund is approved." in after
 
