@@ -49,17 +49,13 @@ def asked(screen: Screen, name: str) -> list[Line]:
     return [line for line in screen.answers if f"{name} {ASKED}" in line.text]
 
 
-async def handled(house: TelegramHouse) -> None:
-    await house.until("SELECT count(*) = 0 FROM telegram_updates WHERE handled_at IS NULL")
-
-
 async def test_an_owner_lets_a_guest_in_with_one_press(house: TelegramHouse) -> None:
     ada = await owner(house)
     eve = await stranger(house, "Eve", language_code="de")
     (question,) = asked(await ada.sees(f"Eve {ASKED}"), "Eve")
     assert question.buttons == ["Allow", "Deny"]
     await eve.say("And now?")
-    await handled(house)
+    await house.handled()
     assert len(asked(await ada.screen(), "Eve")) == 1, "once for each guest"
     await ada.tap("Allow")
     (decided,) = [line for line in (await ada.sees("Eve can talk")).answers if "Eve" in line.text]
@@ -86,7 +82,7 @@ async def test_a_refused_guest_is_told_once_and_the_other_owner_finds_it_decided
     await bob.sees("Eve was refused")
     assert [toast["text"] for toast in (await bob.screen()).toasts] == ["That was decided already."]
     await eve.say("Please!")
-    await handled(house)
+    await house.handled()
     assert len((await eve.screen()).answers) == 2
     assert await house.one("SELECT state FROM telegram_access WHERE chat_id = $1", eve.id) == "refused"
 
@@ -99,7 +95,7 @@ async def test_a_guest_cannot_press_what_only_an_owner_is_asked(house: TelegramH
     for person in (eve, friend):
         shown = (await person.sees(lambda screen: bool(screen.answers))).answers[-1]
         await person.forge_tap(shown.message_id, f"v1:letin:0:{eve.id}")
-        await handled(house)
+        await house.handled()
         assert [toast["text"] for toast in (await person.screen()).toasts] == [
             "This button is for somebody else."
         ]
@@ -127,7 +123,7 @@ async def test_strangers_cannot_fill_the_owners_chat(house: TelegramHouse) -> No
     for number in range(MOST_WAITING_TOLD + 3):
         await stranger(house, f"Guest{number}")
     await ada.sees(f"Guest{MOST_WAITING_TOLD - 1} {ASKED}")
-    await handled(house)
+    await house.handled()
     told = [line for line in (await ada.screen()).answers if ASKED in line.text]
     assert len(told) == MOST_WAITING_TOLD
 

@@ -60,7 +60,7 @@ async def test_posts_that_turn_to_the_bot_are_answered_where_a_channel_was_let_i
     news = await here.api.group("News", ada, kind="channel", admin=True)
     await here.house.until("SELECT count(*) = 1 FROM telegram_access WHERE chat_id = $1", news.id)
     await ada.say(f"@{USERNAME} where is the harbour?", chat=news.id)
-    await here.house.until("SELECT count(*) = 0 FROM telegram_updates WHERE handled_at IS NULL")
+    await here.house.handled()
     await here.house.let_in(news.id)
     await ada.say("Nobody asks about the harbour here.", chat=news.id)
     await ada.say(f"@{USERNAME} where is the harbour, please?", chat=news.id)

@@ -55,7 +55,7 @@ async def test_a_person_talks_with_the_bot(house: TelegramHouse, number: int) ->
     assert screen.notifications == 3
     delivered = f"SELECT count(*) = 2 FROM deliveries t {MINE} AND t.state = 'delivered'"
     await house.until(delivered, str(ada.id))
-    await house.until("SELECT count(*) = 0 FROM telegram_updates WHERE handled_at IS NULL")
+    await house.handled()
 
 
 async def test_a_stranger_gets_a_code_and_talks_when_an_operator_approves(
@@ -67,7 +67,7 @@ async def test_a_stranger_gets_a_code_and_talks_when_an_operator_approves(
     code = await house.one("SELECT code FROM telegram_access WHERE chat_id = $1", eve.id)
     assert code in screen.answers[-1].text
     await eve.say("And now?")
-    await house.until("SELECT count(*) = 0 FROM telegram_updates WHERE handled_at IS NULL")
+    await house.handled()
     assert len((await eve.screen()).answers) == 1
     assert await house.one(f"SELECT count(*) FROM turns t {MINE}", str(eve.id)) == 0
     await house.let_in(eve.id)

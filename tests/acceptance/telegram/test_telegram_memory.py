@@ -108,12 +108,12 @@ async def test_a_button_that_is_pressed_twice_works_once(house: TelegramHouse, n
     await ada.forge_tap(listed, press)
     await ada.forge_tap(listed, press)
     await ada.sees("Put away; for 30 days")
-    await house.until("SELECT count(*) = 0 FROM telegram_updates WHERE handled_at IS NULL")
+    await house.handled()
     assert await house.one(TOLD, str(ada.id)) == 1
     await ada.forge_tap(listed, f"v1:back:{address}:{tea}:p0")
     await ada.forge_tap(listed, f"v1:back:{address}:{tea}:p0")
     await ada.sees("1. Ada drinks tea.")
-    await house.until("SELECT count(*) = 0 FROM telegram_updates WHERE handled_at IS NULL")
+    await house.handled()
     assert await kept(house, tea)
     assert await house.one(TOLD, str(ada.id)) == 2
 
@@ -134,7 +134,7 @@ async def test_a_forged_press_reaches_no_note_of_anybody_else(house: TelegramHou
     )  # fmt: skip
     for press in forged:
         await eve.forge_tap(listed, press)
-    await house.until("SELECT count(*) = 0 FROM telegram_updates WHERE handled_at IS NULL")
+    await house.handled()
     assert await kept(house, tea)
     assert await kept(house, own)
     screen = await eve.screen()
@@ -204,13 +204,13 @@ async def test_in_a_group_only_its_administrators_put_notes_away(house: Telegram
     await bob.command("memory", chat=family.id)
     listed = (await bob.sees("1. The family eats at six.", chat=family.id)).answers[-1].message_id
     await bob.tap("🗑 1", chat=family.id, message_id=listed)
-    await house.until("SELECT count(*) = 0 FROM telegram_updates WHERE handled_at IS NULL")
+    await house.handled()
     assert await kept(house, note)
     await ada.tap("🗑 1", chat=family.id, message_id=listed)
     await ada.sees("Put away", chat=family.id)
     assert not await kept(house, note)
     await bob.tap("Undo", chat=family.id, message_id=listed)
-    await house.until("SELECT count(*) = 0 FROM telegram_updates WHERE handled_at IS NULL")
+    await house.handled()
     assert not await kept(house, note)
 
 
@@ -225,7 +225,7 @@ async def test_everything_is_forgotten_by_a_button_and_only_after_it_was_shown(
     await ada.sees("Nothing was erased.")
     address = await house.one("SELECT id FROM addresses WHERE chat = $1", str(ada.id))
     await ada.forge_tap(asked, f"v1:all:{address}:0")
-    await house.until("SELECT count(*) = 0 FROM telegram_updates WHERE handled_at IS NULL")
+    await house.handled()
     assert await kept(house, note)
     await ada.command("forget", "Everything")
     asked = (await ada.sees("This would be gone for good")).answers[-1].message_id
@@ -233,7 +233,7 @@ async def test_everything_is_forgotten_by_a_button_and_only_after_it_was_shown(
     screen = await ada.sees("Forgotten")
     assert screen.answers[-1].message_id == asked
     await ada.forge_tap(asked, f"v1:all:{address}:0")
-    await house.until("SELECT count(*) = 0 FROM telegram_updates WHERE handled_at IS NULL")
+    await house.handled()
     assert "Forgotten" in (await ada.screen()).answers[-1].text
     assert await house.one("SELECT count(*) FROM notes WHERE text LIKE 'Ada drinks%' AND id = $1", note) == 0
 
@@ -257,6 +257,6 @@ async def test_a_mode_is_chosen_by_a_button_and_a_forged_one_changes_nothing(
     await ada.sees("red boat")
     for word in ("mode=000000000000", "forget=yes", "forget=1", "retry=1"):
         await ada.forge_tap(asked.message_id, f"v1:choose:{address}:0:{word}")
-    await house.until("SELECT count(*) = 0 FROM telegram_updates WHERE handled_at IS NULL")
+    await house.handled()
     assert await house.one(chosen, str(ada.id)) == "brief"
     assert await house.one("SELECT count(*) FROM notes WHERE text = 'Ada has a red boat.'") == 1

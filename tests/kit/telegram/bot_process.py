@@ -125,6 +125,15 @@ class TelegramHouse:
             while not await self.one(sql, *arguments):
                 await asyncio.sleep(0.05)
 
+    async def handled(self, *, seconds: float = 60.0) -> None:
+        """Until the bot has fetched all that people sent, and handled it."""
+        async with asyncio.timeout(seconds):
+            while (await self.api.bot())["pending"]:
+                await asyncio.sleep(0.05)
+        await self.until(
+            "SELECT count(*) = 0 FROM telegram_updates WHERE handled_at IS NULL", seconds=seconds
+        )
+
     async def restart(self, *, how: str = "terminate", **more: str) -> None:
         await (self.bot.terminate() if how == "terminate" else self.bot.kill())
         await self.start(**more)
