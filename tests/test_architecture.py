@@ -364,15 +364,12 @@ def test_a_folder_can_be_read_at_a_glance() -> None:
     )
 
 
-ROWS = "shared.adapters.postgres.schema."
-
-
 def test_no_class_name_stands_twice() -> None:
-    """Whoever reads a name knows what it is; only a table may be called as what its rows hold."""
+    """Whoever reads a name knows what it is."""
     places: dict[str, list[str]] = {}
     for name, path in modules().items():
         for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ClassDef) and not name.startswith(ROWS):
+            if isinstance(node, ast.ClassDef):
                 places.setdefault(node.name, []).append(f"{name}:{node.lineno}")
     _complain([f"{name} is at {', '.join(found)}" for name, found in places.items() if len(found) > 1])
 

@@ -107,7 +107,7 @@ _LOG = {
     "I1: a stored message belongs to two turns": f"""
         SELECT {_at("session=session_id", "seq=seq")} FROM turn_entries
          GROUP BY session_id, seq HAVING count(*) > 1""",
-    # No foreign key looks for it, see `tables.Entry`.
+    # No foreign key looks for it, see `tables.EntryTable`.
     "I1: a message, a turn or an event belongs to nothing": f"""
         SELECT {_at("session=e.session_id", "seq=e.seq")} FROM entry_rows e
          WHERE NOT EXISTS (SELECT FROM sessions s WHERE s.id = e.session_id)

@@ -13,7 +13,7 @@ from sqlmodel import col, delete, select
 
 from shared.adapters.postgres.db.pool import store_method
 from shared.adapters.postgres.people.admin_store import AdminStore
-from shared.adapters.postgres.schema.administration import Agent, Site, TelegramBot
+from shared.adapters.postgres.schema.administration import AgentTable, SiteTable, TelegramBotTable
 
 _BY = "cli"
 
@@ -39,19 +39,19 @@ class PostgresAgents(AdminStore):
 
     @store_method
     async def find(self, name: str) -> AgentRow | None:
-        return next(iter(await self._rows(col(Agent.name) == name)), None)
+        return next(iter(await self._rows(col(AgentTable.name) == name)), None)
 
     async def _rows(self, *which: ColumnElement[bool]) -> list[AgentRow]:
         async with self._begin() as session:
-            rows = await session.exec(_AGENTS.where(*which).order_by(Agent.name))
+            rows = await session.exec(_AGENTS.where(*which).order_by(AgentTable.name))
             return [_row(*row) for row in rows]
 
     @store_method
     async def create(self, name: str, config: Mapping[str, Any], *, by: str = _BY) -> bool:
         """False when there is one of that name."""
-        new = insert(Agent).values(name=name, config=dict(config)).on_conflict_do_nothing()
+        new = insert(AgentTable).values(name=name, config=dict(config)).on_conflict_do_nothing()
         async with self._begin() as session:
-            agent_id = await session.scalar(new.returning(col(Agent.id)))
+            agent_id = await session.scalar(new.returning(col(AgentTable.id)))
             if agent_id is not None:
                 await session.audit("agent.made", by=by, about=str(agent_id))
         return agent_id is not None
@@ -59,10 +59,10 @@ class PostgresAgents(AdminStore):
     @store_method
     async def change(self, name: str, config: Mapping[str, Any], *, seen: int, by: str = _BY) -> int | None:
         """The new version; None when somebody else changed or deleted the row since version `seen`."""
-        change = update(Agent).where(col(Agent.name) == name, col(Agent.version) == seen)
-        now = {"config": dict(config), "version": Agent.version + 1, "updated_at": func.now()}
+        change = update(AgentTable).where(col(AgentTable.name) == name, col(AgentTable.version) == seen)
+        now = {"config": dict(config), "version": AgentTable.version + 1, "updated_at": func.now()}
         async with self._begin() as session:
-            agent: Agent | None = await session.scalar(change.values(now).returning(Agent))
+            agent: AgentTable | None = await session.scalar(change.values(now).returning(AgentTable))
             if agent is None:
                 return None
             detail = {"version": agent.version}
@@ -75,7 +75,7 @@ class PostgresAgents(AdminStore):
         try:
             async with self._begin() as session:
                 await (await session.driver()).execute(_FORGET_KNOWLEDGE, name)
-                gone = delete(Agent).where(col(Agent.name) == name).returning(col(Agent.id))
+                gone = delete(AgentTable).where(col(AgentTable.name) == name).returning(col(AgentTable.id))
                 agent_id = await session.scalar(gone)
                 if agent_id is not None:
                     await session.audit("agent.deleted", by=_BY, about=str(agent_id))
@@ -87,7 +87,7 @@ class PostgresAgents(AdminStore):
     async def move_sessions(self, agent: str, *, channel: str, account: str) -> int:
         """Give the conversations that a site or a bot has now to an agent; how many of them."""
         async with self._begin() as session:
-            agent_id = await session.scalar(select(Agent.id).where(Agent.name == agent))
+            agent_id = await session.scalar(select(AgentTable.id).where(AgentTable.name == agent))
             moved = len(await (await session.driver()).fetch(_MOVE, agent_id, channel, account))
             detail = {"channel": channel, "account": account, "sessions": moved}
             await session.audit("agent.took_over", by=_BY, about=str(agent_id), detail=detail)
@@ -97,20 +97,32 @@ class PostgresAgents(AdminStore):
     async def bot_id(self, name: str) -> int | None:
         """By number or user name."""
         name = name.removeprefix("@")
-        number, username = cast(col(TelegramBot.bot_id), String), func.lower(TelegramBot.username)
+        number, username = cast(col(TelegramBotTable.bot_id), String), func.lower(TelegramBotTable.username)
         async with self._begin() as session:
             return await session.scalar(
-                select(TelegramBot.bot_id).where(or_(number == name, username == name.lower()))
+                select(TelegramBotTable.bot_id).where(or_(number == name, username == name.lower()))
             )
 
 
-_BOT = func.coalesce(func.nullif("@" + col(TelegramBot.username), "@"), cast(col(TelegramBot.bot_id), String))
+_BOT = func.coalesce(
+    func.nullif("@" + col(TelegramBotTable.username), "@"), cast(col(TelegramBotTable.bot_id), String)
+)
 _SESSIONS = table("sessions", column("agent_id"))
 _AGENTS = select(
-    Agent,
-    select(func.count()).select_from(_SESSIONS).where(_SESSIONS.c.agent_id == Agent.id).scalar_subquery(),
-    func.array(select(Site.name).where(Site.agent_id == Agent.id).order_by(Site.name).scalar_subquery()),
-    func.array(select(_BOT).where(TelegramBot.agent_id == Agent.id).order_by(_BOT).scalar_subquery()),
+    AgentTable,
+    select(func.count())
+    .select_from(_SESSIONS)
+    .where(_SESSIONS.c.agent_id == AgentTable.id)
+    .scalar_subquery(),
+    func.array(
+        select(SiteTable.name)
+        .where(SiteTable.agent_id == AgentTable.id)
+        .order_by(SiteTable.name)
+        .scalar_subquery()
+    ),
+    func.array(
+        select(_BOT).where(TelegramBotTable.agent_id == AgentTable.id).order_by(_BOT).scalar_subquery()
+    ),
 )
 _MOVE = """
 UPDATE sessions SET agent_id = $1, view_epoch = view_epoch + 1
@@ -121,7 +133,7 @@ _FORGET_KNOWLEDGE = "DELETE FROM knowledge WHERE agent_id = (SELECT id FROM agen
 """Its files say it again, should an agent of that name be made anew."""
 
 
-def _row(agent: Agent, sessions: int, sites: Sequence[str], bots: Sequence[str]) -> AgentRow:
+def _row(agent: AgentTable, sessions: int, sites: Sequence[str], bots: Sequence[str]) -> AgentRow:
     return AgentRow(
         id=agent.id, name=agent.name, config=agent.config, version=agent.version,
         sessions=sessions, sites=tuple(sites), bots=tuple(bots),

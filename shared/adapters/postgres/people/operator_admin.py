@@ -19,13 +19,13 @@ from shared.adapters.postgres.db.pool import store_method
 from shared.adapters.postgres.people.admin_store import AdminSession, AdminStore
 from shared.adapters.postgres.people.operator_auth import IDLE_MINUTES, digest_of, hold_operator
 from shared.adapters.postgres.schema.administration import (
-    LoginLink,
-    LoginPlace,
-    LoginTries,
-    Operator,
-    OperatorPicture,
-    OperatorSession,
-    OperatorStep,
+    LoginLinkTable,
+    LoginPlaceTable,
+    LoginTriesTable,
+    OperatorPictureTable,
+    OperatorSessionTable,
+    OperatorStepTable,
+    OperatorTable,
 )
 from shared.core.identity.operators import (
     INVITATION_HOURS,
@@ -76,7 +76,7 @@ class OperatorAdmin(AdminStore):
     async def show_as(self, operator_id: int, name: str, *, by: str) -> None:
         """The name that people see of an operator, from their next word on; raises BadOperator."""
         shown = check_display_name(name)
-        change = update(Operator).where(col(Operator.id) == operator_id).values(display_name=shown)
+        change = update(OperatorTable).where(col(OperatorTable.id) == operator_id).values(display_name=shown)
         async with self._begin() as session:
             await session.exec(change)
             await session.audit("operator.display_name", by=by, about=by)
@@ -88,11 +88,11 @@ class OperatorAdmin(AdminStore):
         async with self._begin() as session:
             if content is None:
                 await session.exec(
-                    delete(OperatorPicture).where(col(OperatorPicture.operator_id) == operator_id)
+                    delete(OperatorPictureTable).where(col(OperatorPictureTable.operator_id) == operator_id)
                 )
             else:
                 values = {"operator_id": operator_id, "key": key, "content": content}
-                new = insert(OperatorPicture).values(values)
+                new = insert(OperatorPictureTable).values(values)
                 await session.exec(new.on_conflict_do_update(index_elements=["operator_id"], set_=values))
             await session.audit("operator.picture", by=by, about=by)
         return key
@@ -110,7 +110,9 @@ class OperatorAdmin(AdminStore):
         name, wanted = check_operator_name(name), check_role(role)
         async with self._begin() as session:
             await _one_at_a_time(session)
-            if (await session.exec(select(1).where(func.lower(Operator.name) == func.lower(name)))).first():
+            if (
+                await session.exec(select(1).where(func.lower(OperatorTable.name) == func.lower(name)))
+            ).first():
                 raise OperatorExists(name)
             row = await _made(session, name=name, role=wanted)
             await session.audit("operator.invited", by=by, about=_about(row), detail={"role": wanted})
@@ -176,15 +178,15 @@ class OperatorAdmin(AdminStore):
     async def end_own(self, operator_id: int, *, keep: str, login: UUID | None = None) -> int:
         """One of one's own logins, or all but the one of the token `keep`."""
         async with self._begin() as session:
-            row = await session.get_one(Operator, operator_id)
+            row = await session.get_one(OperatorTable, operator_id)
             return await _end(session, row, by=row.name, login=login, keep=keep)
 
     @store_method
     async def named(self, name: str) -> UUID:
         """Raises UnknownOperator."""
-        called = select(Operator.public_id).where(func.lower(Operator.name) == func.lower(name))
+        called = select(OperatorTable.public_id).where(func.lower(OperatorTable.name) == func.lower(name))
         async with self._begin() as session:
-            found = (await session.exec(called.order_by(col(Operator.name) != name))).first()
+            found = (await session.exec(called.order_by(col(OperatorTable.name) != name))).first()
         if found is None:
             raise UnknownOperator(advice=f"No operator is called {name}; ./evertalk operator list shows all.")
         return found
@@ -206,7 +208,9 @@ class OperatorAdmin(AdminStore):
         """
         async with self._begin() as session:
             await _one_at_a_time(session)
-            known = select(Operator).where(Operator.issuer == issuer, Operator.subject == subject)
+            known = select(OperatorTable).where(
+                OperatorTable.issuer == issuer, OperatorTable.subject == subject
+            )
             row = (await session.exec(known)).one_or_none()
             if row is None:
                 name = await _free_name(session, name)
@@ -229,39 +233,42 @@ async def _one_at_a_time(session: AdminSession) -> None:
     await (await session.driver()).execute("LOCK TABLE operators IN SHARE ROW EXCLUSIVE MODE")
 
 
-async def _made(session: AdminSession, **columns: object) -> Operator:
-    new = insert(Operator).values(columns).returning(Operator)
-    row: Operator = (await session.exec(new)).scalars().one()
+async def _made(session: AdminSession, **columns: object) -> OperatorTable:
+    new = insert(OperatorTable).values(columns).returning(OperatorTable)
+    row: OperatorTable = (await session.exec(new)).scalars().one()
     return row
 
 
-async def _found(session: AdminSession, operator: UUID) -> Operator:
-    row = (await session.exec(select(Operator).where(Operator.public_id == operator))).one_or_none()
+async def _found(session: AdminSession, operator: UUID) -> OperatorTable:
+    row = (await session.exec(select(OperatorTable).where(OperatorTable.public_id == operator))).one_or_none()
     if row is None:
         raise UnknownOperator
     return row
 
 
-def _changes(row: Operator, *, role: Role | None, locked: bool | None) -> dict[str, Any]:
+def _changes(row: OperatorTable, *, role: Role | None, locked: bool | None) -> dict[str, Any]:
     wanted = {"role": role, "locked": locked}
     stands = {"role": row.role, "locked": row.disabled_at is not None}
     return {name: value for name, value in wanted.items() if value is not None and value != stands[name]}
 
 
-async def _keep_an_admin(session: AdminSession, row: Operator, changes: Mapping[str, Any]) -> None:
+async def _keep_an_admin(session: AdminSession, row: OperatorTable, changes: Mapping[str, Any]) -> None:
     goes = changes.get("locked") or changes.get("role", "admin") != "admin"
     if row.role != "admin" or row.disabled_at is not None or not goes:
         return
-    admins = select(1).where(Operator.role == "admin", col(Operator.disabled_at).is_(None))
-    if (await session.exec(admins.where(Operator.id != row.id))).first() is None:
+    admins = select(1).where(OperatorTable.role == "admin", col(OperatorTable.disabled_at).is_(None))
+    if (await session.exec(admins.where(OperatorTable.id != row.id))).first() is None:
         raise LastAdmin
 
 
-async def _after_change(session: AdminSession, row: Operator, changes: Mapping[str, Any], *, by: str) -> None:
+async def _after_change(
+    session: AdminSession, row: OperatorTable, changes: Mapping[str, Any], *, by: str
+) -> None:
     """A locked operator is out at once; an unlocked one need not wait for failed tries to be forgotten."""
     gone: dict[bool | None, tuple[Any, ...]] = {
-        True: (OperatorSession, LoginLink, OperatorStep, LoginPlace), False: (LoginTries,)
-    }  # fmt: skip
+        True: (OperatorSessionTable, LoginLinkTable, OperatorStepTable, LoginPlaceTable),
+        False: (LoginTriesTable,),
+    }
     for table in gone.get(changes.get("locked"), ()):
         await session.exec(delete(table).where(table.operator_id == row.id))
     if "locked" in changes:
@@ -272,32 +279,33 @@ async def _after_change(session: AdminSession, row: Operator, changes: Mapping[s
 
 
 async def _end(
-    session: AdminSession, row: Operator, *, by: str, login: UUID | None = None, keep: str = ""
+    session: AdminSession, row: OperatorTable, *, by: str, login: UUID | None = None, keep: str = ""
 ) -> int:
-    end = delete(OperatorSession).where(
-        col(OperatorSession.operator_id) == row.id, col(OperatorSession.token_hash) != digest_of(keep)
+    end = delete(OperatorSessionTable).where(
+        col(OperatorSessionTable.operator_id) == row.id,
+        col(OperatorSessionTable.token_hash) != digest_of(keep),
     )
     if login is not None:
-        end = end.where(col(OperatorSession.public_id) == login)
-    ended = len((await session.exec(end.returning(col(OperatorSession.public_id)))).all())
+        end = end.where(col(OperatorSessionTable.public_id) == login)
+    ended = len((await session.exec(end.returning(col(OperatorSessionTable.public_id)))).all())
     if ended:
         await session.audit("login.revoked", by=by, about=_about(row), detail={"logins": ended})
     return ended
 
 
-async def _link(session: AdminSession, row: Operator) -> Invitation:
+async def _link(session: AdminSession, row: OperatorTable) -> Invitation:
     """The newest link is the only one."""
     token = secrets.token_urlsafe(_TOKEN_BYTES)
-    unused = col(LoginLink.used_at).is_(None)
-    await session.exec(delete(LoginLink).where(col(LoginLink.operator_id) == row.id, unused))
+    unused = col(LoginLinkTable.used_at).is_(None)
+    await session.exec(delete(LoginLinkTable).where(col(LoginLinkTable.operator_id) == row.id, unused))
     end = func.now() + timedelta(hours=INVITATION_HOURS)
-    new = insert(LoginLink).values(token_hash=digest_of(token), operator_id=row.id, expires_at=end)
-    expires_at = (await session.exec(new.returning(col(LoginLink.expires_at)))).scalar_one()
+    new = insert(LoginLinkTable).values(token_hash=digest_of(token), operator_id=row.id, expires_at=end)
+    expires_at = (await session.exec(new.returning(col(LoginLinkTable.expires_at)))).scalar_one()
     return Invitation(id=row.public_id, name=row.name, token=token, expires_at=expires_at)
 
 
 async def _free_name(session: AdminSession, name: str) -> str:
-    lower = func.lower(Operator.name)
+    lower = func.lower(OperatorTable.name)
     taken = set(await session.exec(select(lower).where(func.starts_with(lower, func.lower(name)))))
     number, free = 1, name
     while free.lower() in taken:
@@ -306,11 +314,11 @@ async def _free_name(session: AdminSession, name: str) -> str:
     return free
 
 
-def _about(row: Operator) -> str:
+def _about(row: OperatorTable) -> str:
     return f"operator:{row.public_id}"
 
 
-def _shown(row: Operator) -> dict[str, Any]:
+def _shown(row: OperatorTable) -> dict[str, Any]:
     return {
         "id": str(row.public_id),
         "name": row.name,

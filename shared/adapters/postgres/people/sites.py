@@ -12,7 +12,12 @@ from sqlmodel import col, delete, select
 from shared.adapters.encryption import Sealed
 from shared.adapters.postgres.db.pool import store_method
 from shared.adapters.postgres.people.admin_store import AdminSession, AdminStore
-from shared.adapters.postgres.schema.administration import Agent, RefusedOrigin, Site, SiteSecret
+from shared.adapters.postgres.schema.administration import (
+    AgentTable,
+    RefusedOriginTable,
+    SiteSecretTable,
+    SiteTable,
+)
 from shared.config.sites import SiteShown
 
 _BY = "cli"
@@ -27,11 +32,11 @@ class PostgresSites(AdminStore):
 
     @store_method
     async def find(self, name: str) -> SiteShown | None:
-        return next(iter(await self._rows(col(Site.name) == name)), None)
+        return next(iter(await self._rows(col(SiteTable.name) == name)), None)
 
     async def _rows(self, *which: ColumnElement[bool]) -> list[SiteShown]:
         async with self._begin() as session:
-            return [_shown(*row) for row in await session.exec(_SITES.where(*which).order_by(Site.name))]
+            return [_shown(*row) for row in await session.exec(_SITES.where(*which).order_by(SiteTable.name))]
 
     @store_method
     async def add(self, site: SiteShown, *, by: str = _BY) -> bool:
@@ -40,8 +45,8 @@ class PostgresSites(AdminStore):
             agent = await _agent(session, site.agent)
             if agent is None:
                 return False
-            new = insert(Site).values(name=site.name, agent_id=agent, **_columns(site))
-            made = await session.scalar(new.on_conflict_do_nothing().returning(col(Site.name)))
+            new = insert(SiteTable).values(name=site.name, agent_id=agent, **_columns(site))
+            made = await session.scalar(new.on_conflict_do_nothing().returning(col(SiteTable.name)))
             if made is not None:
                 await session.audit("site.made", by=by, about=site.name, detail={"agent": agent})
         return made is not None
@@ -49,12 +54,14 @@ class PostgresSites(AdminStore):
     @store_method
     async def change(self, site: SiteShown, *, by: str = _BY) -> int | None:
         """The new version; None when somebody else changed the row since `site.version`."""
-        change = update(Site).where(col(Site.name) == site.name, col(Site.version) == site.version)
+        change = update(SiteTable).where(
+            col(SiteTable.name) == site.name, col(SiteTable.version) == site.version
+        )
         async with self._begin() as session:
             agent = await _agent(session, site.agent)
             given = {} if agent is None else {"agent_id": agent}
-            now = {"version": Site.version + 1, **given, **_columns(site)}
-            row: Site | None = await session.scalar(change.values(now).returning(Site))
+            now = {"version": SiteTable.version + 1, **given, **_columns(site)}
+            row: SiteTable | None = await session.scalar(change.values(now).returning(SiteTable))
             if row is None:
                 return None
             detail = {"agent": row.agent_id, "version": row.version}
@@ -73,17 +80,17 @@ class PostgresSites(AdminStore):
         return True
 
     @store_method
-    async def refused(self, name: str) -> Sequence[RefusedOrigin]:
+    async def refused(self, name: str) -> Sequence[RefusedOriginTable]:
         """Pages that asked for the chat and may not have it, the latest first."""
-        theirs = select(RefusedOrigin).where(RefusedOrigin.site == name)
+        theirs = select(RefusedOriginTable).where(RefusedOriginTable.site == name)
         async with self._begin() as session:
-            return (await session.exec(theirs.order_by(col(RefusedOrigin.last_at).desc()))).all()
+            return (await session.exec(theirs.order_by(col(RefusedOriginTable.last_at).desc()))).all()
 
     @store_method
     async def allow(self, name: str, origin: str, *, by: str) -> None:
         """One more origin of a site; what is allowed already stays so."""
-        gone = delete(RefusedOrigin).where(
-            col(RefusedOrigin.site) == name, col(RefusedOrigin.origin) == origin
+        gone = delete(RefusedOriginTable).where(
+            col(RefusedOriginTable.site) == name, col(RefusedOriginTable.origin) == origin
         )
         async with self._begin() as session:
             site = await _held(session, name)
@@ -96,9 +103,11 @@ class PostgresSites(AdminStore):
     @store_method
     async def secrets(self, name: str) -> Sequence[tuple[str, datetime]]:
         """Their ids, and since when there are such; never a secret itself."""
-        theirs = select(SiteSecret.secret_id, SiteSecret.created_at).where(SiteSecret.site == name)
+        theirs = select(SiteSecretTable.secret_id, SiteSecretTable.created_at).where(
+            SiteSecretTable.site == name
+        )
         async with self._begin() as session:
-            by_age = theirs.order_by(col(SiteSecret.created_at), col(SiteSecret.slot))
+            by_age = theirs.order_by(col(SiteSecretTable.created_at), col(SiteSecretTable.slot))
             return (await session.exec(by_age)).all()
 
     @store_method
@@ -107,12 +116,12 @@ class PostgresSites(AdminStore):
         async with self._begin() as session:
             if await _held(session, name) is None:
                 return False
-            taken = set(await session.exec(select(SiteSecret.slot).where(SiteSecret.site == name)))
+            taken = set(await session.exec(select(SiteSecretTable.slot).where(SiteSecretTable.site == name)))
             free = next((slot for slot in (1, 2) if slot not in taken), None)
             if free is None:
                 return False
             session.add(
-                SiteSecret(
+                SiteSecretTable(
                     site=name, slot=free, secret_id=secret_id, key_id=sealed.key_id, sealed=sealed.data
                 )
             )
@@ -122,22 +131,26 @@ class PostgresSites(AdminStore):
     @store_method
     async def revoke_secret(self, name: str, secret_id: str, *, by: str = _BY) -> bool:
         """What it signed opens nothing any more; whoever has signed in has to do so again."""
-        old = delete(SiteSecret).where(col(SiteSecret.site) == name, col(SiteSecret.secret_id) == secret_id)
+        old = delete(SiteSecretTable).where(
+            col(SiteSecretTable.site) == name, col(SiteSecretTable.secret_id) == secret_id
+        )
         async with self._begin() as session:
-            gone = await session.scalar(old.returning(col(SiteSecret.slot)))
+            gone = await session.scalar(old.returning(col(SiteSecretTable.slot)))
             if gone is not None:
                 await (await session.driver()).execute(_LOG_OUT, name)
                 await session.audit("site.secret_revoked", by=by, about=name, detail={"secret": secret_id})
         return gone is not None
 
 
-async def _held(session: AdminSession, name: str) -> Site | None:
-    return (await session.exec(select(Site).where(Site.name == name).with_for_update())).one_or_none()
+async def _held(session: AdminSession, name: str) -> SiteTable | None:
+    return (
+        await session.exec(select(SiteTable).where(SiteTable.name == name).with_for_update())
+    ).one_or_none()
 
 
 async def _agent(session: AdminSession, name: str) -> int | None:
     """It stays until the end of the transaction."""
-    held = select(Agent.id).where(Agent.name == name).with_for_update(read=True, key_share=True)
+    held = select(AgentTable.id).where(AgentTable.name == name).with_for_update(read=True, key_share=True)
     return (await session.exec(held)).one_or_none()
 
 
@@ -149,17 +162,17 @@ def _columns(site: SiteShown) -> dict[str, object]:
 
 _ADDRESSES = table("addresses", column("channel"), column("account"))
 _SITES = select(
-    Site,
-    Agent.name,
+    SiteTable,
+    AgentTable.name,
     select(func.count())
     .select_from(_ADDRESSES)
-    .where(_ADDRESSES.c.channel == "web", _ADDRESSES.c.account == Site.name)
+    .where(_ADDRESSES.c.channel == "web", _ADDRESSES.c.account == SiteTable.name)
     .scalar_subquery(),
-).join(Agent)
+).join(AgentTable)
 _LOG_OUT = "DELETE FROM visitors WHERE site = $1 AND identified"
 
 
-def _shown(site: Site, agent: str, visitors: int) -> SiteShown:
+def _shown(site: SiteTable, agent: str, visitors: int) -> SiteShown:
     return SiteShown(
         name=site.name, agent=agent, audience=site.audience, origins=tuple(site.allowed_origins),
         config=site.config, version=site.version, visitors=visitors,

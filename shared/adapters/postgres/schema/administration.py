@@ -37,7 +37,7 @@ from shared.adapters.postgres.db.columns import (
 )
 
 
-class Agent(SQLModel, table=True):
+class AgentTable(SQLModel, table=True):
     __tablename__ = "agents"
     id: int = field(identity())
     name: str = field(words(unique=True))
@@ -47,7 +47,7 @@ class Agent(SQLModel, table=True):
     updated_at: datetime = field(moment())
 
 
-class Site(SQLModel, table=True):
+class SiteTable(SQLModel, table=True):
     """Where a widget may live, and for whom."""
 
     __tablename__ = "sites"
@@ -62,7 +62,7 @@ class Site(SQLModel, table=True):
     version: int = field(big(default="1"))
 
 
-class RefusedOrigin(SQLModel, table=True):
+class RefusedOriginTable(SQLModel, table=True):
     """A page that asked for a site's chat and may not have it; of each site the latest fifty."""
 
     __tablename__ = "refused_origins"
@@ -74,7 +74,7 @@ class RefusedOrigin(SQLModel, table=True):
     last_at: datetime = field(moment())
 
 
-class SiteSecret(SQLModel, table=True):
+class SiteSecretTable(SQLModel, table=True):
     """Signs who a site's people are; sealed, and two at once so that one can replace the other."""
 
     __tablename__ = "site_secrets"
@@ -90,7 +90,7 @@ class SiteSecret(SQLModel, table=True):
     created_at: datetime = field(moment())
 
 
-class TelegramBot(SQLModel, table=True):
+class TelegramBotTable(SQLModel, table=True):
     """A bot of this deployment, and what ails it."""
 
     __tablename__ = "telegram_bots"
@@ -110,7 +110,7 @@ class TelegramBot(SQLModel, table=True):
     created_at: datetime = field(moment())
 
 
-class Operator(SQLModel, table=True):
+class OperatorTable(SQLModel, table=True):
     """Who runs the program; one of an identity provider has `issuer` and `subject` and no password."""
 
     __tablename__ = "operators"
@@ -136,7 +136,7 @@ class Operator(SQLModel, table=True):
     """What people see; nobody but operators learns a login name."""
 
 
-class OperatorPicture(SQLModel, table=True):
+class OperatorPictureTable(SQLModel, table=True):
     """What people see of an operator beside the name, found by a key that tells nothing but its content."""
 
     __tablename__ = "operator_pictures"
@@ -149,7 +149,7 @@ class OperatorPicture(SQLModel, table=True):
     content: bytes = field(digest())
 
 
-class OperatorSession(SQLModel, table=True):
+class OperatorSessionTable(SQLModel, table=True):
     """A browser in which an operator is logged in."""
 
     __tablename__ = "operator_sessions"
@@ -165,7 +165,7 @@ class OperatorSession(SQLModel, table=True):
     browser: str = field(words(default=""))
 
 
-class LoginTries(SQLModel, table=True):
+class LoginTriesTable(SQLModel, table=True):
     """Failed logins by the hash of an account, an address, or both; whoever asks too often waits longer."""
 
     __tablename__ = "login_tries"
@@ -180,7 +180,7 @@ class LoginTries(SQLModel, table=True):
     refused_until: datetime | None = field(moment(null=True))
 
 
-class LoginPlace(SQLModel, table=True):
+class LoginPlaceTable(SQLModel, table=True):
     """Where an operator has logged in, by a keyed hash of both: there no stranger's tries count."""
 
     __tablename__ = "login_places"
@@ -193,7 +193,7 @@ class LoginPlace(SQLModel, table=True):
     at: datetime = field(moment())
 
 
-class LoginLink(SQLModel, table=True):
+class LoginLinkTable(SQLModel, table=True):
     """A link that logs an operator in once."""
 
     __tablename__ = "login_links"
@@ -204,7 +204,7 @@ class LoginLink(SQLModel, table=True):
     used_at: datetime | None = field(moment(null=True))
 
 
-class OperatorFactor(SQLModel, table=True):
+class OperatorFactorTable(SQLModel, table=True):
     """An operator's authenticator app: its key, sealed, and hashes of the codes for when it is lost."""
 
     __tablename__ = "operator_factors"
@@ -220,7 +220,7 @@ class OperatorFactor(SQLModel, table=True):
     confirmed_at: datetime | None = field(moment(null=True))
 
 
-class OperatorStep(SQLModel, table=True):
+class OperatorStepTable(SQLModel, table=True):
     """Half a login: the password was right, the code is still to come."""
 
     __tablename__ = "operator_steps"
@@ -235,7 +235,7 @@ class OperatorStep(SQLModel, table=True):
     expires_at: datetime = field(moment(now=False))
 
 
-class ApiKey(SQLModel, table=True):
+class ApiKeyTable(SQLModel, table=True):
     """What a program may do over REST, by a token that is kept as a hash only."""
 
     __tablename__ = "api_keys"
@@ -259,7 +259,7 @@ class ApiKey(SQLModel, table=True):
     revoked_at: datetime | None = field(moment(null=True))
 
 
-class AuditRecord(SQLModel, table=True):
+class AuditRecordTable(SQLModel, table=True):
     """Who read or changed what; each row carries the hash of the one before. Ids, never text."""
 
     __tablename__ = "audit"

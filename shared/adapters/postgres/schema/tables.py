@@ -75,7 +75,7 @@ def by_time(name: str, column: str) -> Index:
     return Index(name, column, postgresql_using="brin", postgresql_with=ranges)
 
 
-class Deployment(SQLModel, table=True):
+class DeploymentTable(SQLModel, table=True):
     """One row: what is true of this installation. A restore and a promoted standby raise `log_epoch`."""
 
     __tablename__ = "deployment"
@@ -87,7 +87,7 @@ class Deployment(SQLModel, table=True):
     """Of the server that wrote last; empty where it does not tell."""
 
 
-class Party(SQLModel, table=True):
+class PartyTable(SQLModel, table=True):
     """A person, or a group; owns sessions and notes."""
 
     __tablename__ = "parties"
@@ -120,7 +120,7 @@ class Party(SQLModel, table=True):
     network_at: datetime | None = field(moment(null=True))
 
 
-class Session(SQLModel, table=True):
+class SessionTable(SQLModel, table=True):
     """The never-ending conversation. Its row is the lock and the source of every gap-free number.
 
     No index is over what a turn changes, nor has it in its condition: else each index would hear of each
@@ -206,7 +206,7 @@ class Session(SQLModel, table=True):
     """When `leased_by` claimed it; null where a version before did."""
 
 
-class SessionTotals(SQLModel, table=True):
+class SessionTotalsTable(SQLModel, table=True):
     """Lifetime sums, written with each turn; never the same thing as "context now"."""
 
     __tablename__ = "session_totals"
@@ -229,7 +229,7 @@ class SessionTotals(SQLModel, table=True):
     compaction_count: int = field(big(default="0"))
 
 
-class ListedSession(SQLModel, table=True):
+class ListedSessionTable(SQLModel, table=True):
     """What the dashboard's list is ordered and filtered by, as it was some seconds ago; a worker keeps it.
 
     Columns are those of `sessions` and `session_totals`, by the same names. `person` is changed with the
@@ -293,7 +293,7 @@ a row.
 """
 
 
-class SessionSpend(SQLModel, table=True):
+class SessionSpendTable(SQLModel, table=True):
     """What a conversation spent for one purpose with one model, added up with each row of the ledger."""
 
     __tablename__ = "session_spend"
@@ -322,7 +322,7 @@ class SessionSpend(SQLModel, table=True):
     unknown_tokens: int = field(big())
 
 
-class Address(SQLModel, table=True):
+class AddressTable(SQLModel, table=True):
     """A place in a channel: a Telegram chat and topic, a visitor of a site."""
 
     __tablename__ = "addresses"
@@ -351,7 +351,7 @@ class Address(SQLModel, table=True):
     read_seq: int = field(big(default="0"))
 
 
-class Visitor(SQLModel, table=True):
+class VisitorTable(SQLModel, table=True):
     """A browser's token, as a hash; it opens one address and nothing else."""
 
     __tablename__ = "visitors"
@@ -366,7 +366,7 @@ class Visitor(SQLModel, table=True):
     """Given for a site's signature; it lives for a day, and its place is that of a signed-in person."""
 
 
-class RecoveryCode(SQLModel, table=True):
+class RecoveryCodeTable(SQLModel, table=True):
     """Brings an anonymous conversation to another browser; each place has one, as a hash."""
 
     __tablename__ = "recovery_codes"
@@ -376,7 +376,7 @@ class RecoveryCode(SQLModel, table=True):
     expires_at: datetime = field(moment(now=False))
 
 
-class Entry(SQLModel, table=True):
+class EntryTable(SQLModel, table=True):
     """One message of the log, only ever added; whoever is in no hurry reads and writes the view `entries`.
 
     Plain words stand in `words`, everything else in `blocks`; what follows from another column is left out.
@@ -418,7 +418,7 @@ class Entry(SQLModel, table=True):
     words: str | None = field(words(null=True))
 
 
-class Turn(SQLModel, table=True):
+class TurnTable(SQLModel, table=True):
     """One or more messages of a person and all that is done about them."""
 
     __tablename__ = "turns"
@@ -461,7 +461,7 @@ class Turn(SQLModel, table=True):
     """The provider, by host, that the last attempt was put back for; its next answer makes the turn due."""
 
 
-class TurnEntry(SQLModel, table=True):
+class TurnEntryTable(SQLModel, table=True):
     """Which turn an entry belongs to, and at which step; the order of the context."""
 
     __tablename__ = "turn_entries"
@@ -487,7 +487,7 @@ class TurnEntry(SQLModel, table=True):
     """
 
 
-class TurnStep(SQLModel, table=True):
+class TurnStepTable(SQLModel, table=True):
     """A model or tool round of a turn: an intent before each side effect, then its outcome."""
 
     __tablename__ = "turn_steps"
@@ -506,7 +506,7 @@ class TurnStep(SQLModel, table=True):
     ended_at: datetime | None = field(moment(null=True))
 
 
-class Link(SQLModel, table=True):
+class LinkTable(SQLModel, table=True):
     """What hides a range of turns; the active ones cover 1 … base without gap or overlap."""
 
     __tablename__ = "links"
@@ -556,7 +556,7 @@ class Link(SQLModel, table=True):
     undone_at: datetime | None = field(moment(null=True))
 
 
-class Flush(SQLModel, table=True):
+class FlushTable(SQLModel, table=True):
     """One silent pass over a range of turns, and what came of it; its stray words are shown to nobody."""
 
     __tablename__ = "flushes"
@@ -585,7 +585,7 @@ class Flush(SQLModel, table=True):
     ended_at: datetime | None = field(moment(null=True))
 
 
-class Note(SQLModel, table=True):
+class NoteTable(SQLModel, table=True):
     """One thing remembered about a party; superseded or forgotten, never silently changed."""
 
     __tablename__ = "notes"
@@ -650,7 +650,7 @@ class Note(SQLModel, table=True):
     """Superseded because two persons became one, who both had it; comes back when they part."""
 
 
-class NoteList(SQLModel, table=True):
+class NoteListTable(SQLModel, table=True):
     """The notes that a place was shown last, so that a number can name one; it lapses and serves once."""
 
     __tablename__ = "note_lists"
@@ -662,7 +662,7 @@ class NoteList(SQLModel, table=True):
     expires_at: datetime = field(moment(now=False))
 
 
-class Passage(SQLModel, table=True):
+class PassageTable(SQLModel, table=True):
     """A piece of a hidden message that can be found again; `number` is the order of the context."""
 
     __tablename__ = "passages"
@@ -687,7 +687,7 @@ class Passage(SQLModel, table=True):
     indexed_at: datetime = field(moment())
 
 
-class Knowledge(SQLModel, table=True):
+class KnowledgeTable(SQLModel, table=True):
     """A passage of a file that an agent knows; a file without text has one empty passage."""
 
     __tablename__ = "knowledge"
@@ -703,7 +703,7 @@ class Knowledge(SQLModel, table=True):
     indexed_at: datetime = field(moment())
 
 
-class NoteWords(SQLModel, table=True):
+class NoteWordsTable(SQLModel, table=True):
     """The words of a note that may be recalled; gone as soon as the note changes or is forgotten."""
 
     __tablename__ = "note_words"
@@ -718,7 +718,7 @@ class NoteWords(SQLModel, table=True):
     indexed_at: datetime = field(moment())
 
 
-class RecallWord(SQLModel, table=True):
+class RecallWordTable(SQLModel, table=True):
     """In how many passages of a session, or of an agent's files, a word occurs; '' counts them all."""
 
     __tablename__ = "recall_words"
@@ -730,7 +730,7 @@ class RecallWord(SQLModel, table=True):
     terms: int = field(big())
 
 
-class Artifact(SQLModel, table=True):
+class ArtifactTable(SQLModel, table=True):
     """The whole of something that the log shows by head and tail only."""
 
     __tablename__ = "artifacts"
@@ -748,7 +748,7 @@ class Artifact(SQLModel, table=True):
     created_at: datetime = field(moment())
 
 
-class Pin(SQLModel, table=True):
+class PinTable(SQLModel, table=True):
     __tablename__ = "pins"
     __table_args__ = (belongs("entry_rows", "session_id", "seq", name="pin_entry"),)
     session_id: int = field(big(key=True))
@@ -756,7 +756,7 @@ class Pin(SQLModel, table=True):
     pinned_at: datetime = field(moment())
 
 
-class PruneDecision(SQLModel, table=True):
+class PruneDecisionTable(SQLModel, table=True):
     """How an old tool result, or hidden chatter, is shown from a turn on; only added to, for replays."""
 
     __tablename__ = "prune_decisions"
@@ -772,7 +772,7 @@ class PruneDecision(SQLModel, table=True):
     shown: dict[str, Any] | None = field(json(null=True))
 
 
-class Event(SQLModel, table=True):
+class EventTable(SQLModel, table=True):
     """What screens are told, numbered without gaps in the transaction of the row it speaks of."""
 
     __tablename__ = "events"
@@ -785,7 +785,7 @@ class Event(SQLModel, table=True):
     at: datetime = field(moment())
 
 
-class Delivery(SQLModel, table=True):
+class DeliveryTable(SQLModel, table=True):
     """One part of an answer on its way to a person, written before it is sent."""
 
     __tablename__ = "deliveries"
@@ -820,7 +820,7 @@ class Delivery(SQLModel, table=True):
     delivered_at: datetime | None = field(moment(null=True))
 
 
-class UncertainNotice(SQLModel, table=True):
+class UncertainNoticeTable(SQLModel, table=True):
     """That an answer may not have arrived, told in its chat with a button that brings it; one per turn.
 
     `due` is still to be sent, `sending` while a request is under way, `shown` stands in the chat, and `over`
@@ -853,7 +853,7 @@ class UncertainNotice(SQLModel, table=True):
     created_at: datetime = field(moment())
 
 
-class Checkpoint(SQLModel, table=True):
+class CheckpointTable(SQLModel, table=True):
     """A ledger made at an early flush, used when the summary that should follow fails."""
 
     __tablename__ = "checkpoints"
@@ -876,7 +876,7 @@ class Checkpoint(SQLModel, table=True):
     created_at: datetime = field(moment())
 
 
-class Job(SQLModel, table=True):
+class JobTable(SQLModel, table=True):
     """Work to be done by a worker; one per key while it is due or running, one running per session."""
 
     __tablename__ = "jobs"
@@ -923,7 +923,7 @@ class Job(SQLModel, table=True):
     failures: list[Any] = field(json(default="[]"))
 
 
-class Worker(SQLModel, table=True):
+class WorkerTable(SQLModel, table=True):
     """A living process; a lease holds as long as its beat is fresh."""
 
     __tablename__ = "workers"
@@ -936,7 +936,7 @@ class Worker(SQLModel, table=True):
     health: dict[str, Any] = field(json())
 
 
-class Alert(SQLModel, table=True):
+class AlertTable(SQLModel, table=True):
     """Something that needs an operator: open while it is so, once for each key. Never words of people."""
 
     __tablename__ = "alerts"
@@ -979,7 +979,7 @@ class Alert(SQLModel, table=True):
     seen_by: str = field(words(default=""))
 
 
-class AlertSend(SQLModel, table=True):
+class AlertSendTable(SQLModel, table=True):
     """One message about an alert to one target; `sending` while the request is under way, and not longer."""
 
     __tablename__ = "alert_sends"
@@ -1010,7 +1010,7 @@ class AlertSend(SQLModel, table=True):
     ended_at: datetime | None = field(moment(null=True))
 
 
-class Usage(SQLModel, table=True):
+class UsageTable(SQLModel, table=True):
     """The ledger of model calls, thrown-away attempts included; only added to, partitioned by month."""
 
     __tablename__ = "usage"
@@ -1039,7 +1039,7 @@ class Usage(SQLModel, table=True):
     request_id: str = field(words(default=""))
 
 
-class Reservation(SQLModel, table=True):
+class ReservationTable(SQLModel, table=True):
     """Money set aside before a call and settled after it."""
 
     __tablename__ = "reservations"
@@ -1064,7 +1064,7 @@ class Reservation(SQLModel, table=True):
     """Stands for the scopes that all share: they learn of this when the slice is closed."""
 
 
-class SpendSlice(SQLModel, table=True):
+class SpendSliceTable(SQLModel, table=True):
     """Money of the day that one process spends by itself; what is left goes back when it is closed."""
 
     __tablename__ = "spend_slices"
@@ -1084,7 +1084,7 @@ class SpendSlice(SQLModel, table=True):
     closed_at: datetime | None = field(moment(null=True))
 
 
-class SpendDay(SQLModel, table=True):
+class SpendDayTable(SQLModel, table=True):
     """What a scope (`total`, `party:7`, `session:9`) spent and has reserved on a day."""
 
     __tablename__ = "spend_days"
@@ -1100,7 +1100,7 @@ class SpendDay(SQLModel, table=True):
     warned_at: datetime | None = field(moment(null=True))
 
 
-class TurnContextAudit(SQLModel, table=True):
+class TurnContextAuditTable(SQLModel, table=True):
     """What one model call of a turn was given, and what was done to make it fit; partitioned by month.
 
     Whoever is in no hurry reads and writes the view `turn_context_audit`. A row is in its long form, as the
@@ -1150,7 +1150,7 @@ class TurnContextAudit(SQLModel, table=True):
     tools_tokens: int | None = field(small(null=True))
 
 
-class PromptPart(SQLModel, table=True):
+class PromptPartTable(SQLModel, table=True):
     """System text, tool schemas and notes as they were sent, stored once by content."""
 
     __tablename__ = "prompt_parts"
@@ -1159,7 +1159,7 @@ class PromptPart(SQLModel, table=True):
     created_at: datetime = field(moment())
 
 
-class Attachment(SQLModel, table=True):
+class AttachmentTable(SQLModel, table=True):
     __tablename__ = "attachments"
     __table_args__ = (
         CheckConstraint("size <= 20971520", name="attachment_is_at_most_20_mib"),
@@ -1187,7 +1187,7 @@ class Attachment(SQLModel, table=True):
     words: str | None = field(words(null=True))
 
 
-class TelegramUpdate(SQLModel, table=True):
+class TelegramUpdateTable(SQLModel, table=True):
     """The inbox: every raw update, before it is acknowledged. Unique over all time, so not partitioned."""
 
     __tablename__ = "telegram_updates"
@@ -1202,7 +1202,7 @@ class TelegramUpdate(SQLModel, table=True):
     error: str = field(words(default=""))
 
 
-class Lease(SQLModel, table=True):
+class LeaseTable(SQLModel, table=True):
     """Who may do what only one process may do, such as polling a bot; it lapses with its holder's beat."""
 
     __tablename__ = "leases"
@@ -1212,7 +1212,7 @@ class Lease(SQLModel, table=True):
     taken_at: datetime = field(moment())
 
 
-class TelegramAccess(SQLModel, table=True):
+class TelegramAccessTable(SQLModel, table=True):
     """Who may talk with a bot: a person, or a group by its negative id."""
 
     __tablename__ = "telegram_access"
@@ -1234,7 +1234,7 @@ class TelegramAccess(SQLModel, table=True):
     decided_by: str = field(words(default=""))
 
 
-class TelegramMessage(SQLModel, table=True):
+class TelegramMessageTable(SQLModel, table=True):
     """Which of our entries or deliveries a message of a chat is: for edits, replies, pins and reactions."""
 
     __tablename__ = "telegram_messages"
@@ -1253,7 +1253,7 @@ class TelegramMessage(SQLModel, table=True):
     at: datetime = field(moment())
 
 
-class OneTimeCode(SQLModel, table=True):
+class OneTimeCodeTable(SQLModel, table=True):
     """A code that does one thing once: makes a bot's owner, joins two channels, opens an event stream."""
 
     __tablename__ = "one_time_codes"
@@ -1272,7 +1272,7 @@ class OneTimeCode(SQLModel, table=True):
     wishes: dict[str, Any] | None = field(json(null=True))
 
 
-class PartyLink(SQLModel, table=True):
+class PartyLinkTable(SQLModel, table=True):
     """Two persons who became one: whose code was typed by whom, and which session waits for them to part."""
 
     __tablename__ = "party_links"
@@ -1303,7 +1303,7 @@ class PartyLink(SQLModel, table=True):
     unlinked_at: datetime | None = field(moment(null=True))
 
 
-class LinkGuess(SQLModel, table=True):
+class LinkGuessTable(SQLModel, table=True):
     """Somebody typed a code that joins nothing; kept for an hour."""
 
     __tablename__ = "link_guesses"
@@ -1314,7 +1314,7 @@ class LinkGuess(SQLModel, table=True):
     at: datetime = field(moment())
 
 
-class Reminder(SQLModel, table=True):
+class ReminderTable(SQLModel, table=True):
     """What a person wants to be told at a time; it begins a turn of its own when that has come.
 
     `tell_at` is `due_at` unless that lies in quiet hours. Until it is told, it belongs to its address,
@@ -1366,7 +1366,7 @@ class Reminder(SQLModel, table=True):
     paused_at: datetime | None = field(moment(null=True))
 
 
-class Handover(SQLModel, table=True):
+class HandoverTable(SQLModel, table=True):
     """A conversation that waits for an operator, is with one, or was; `told` is the word that it is over.
 
     Only a channel that sends messages needs `told`; on the web the stored notice is on the screen.
@@ -1412,7 +1412,7 @@ class Handover(SQLModel, table=True):
     told: str = field(words(default="nothing"))
 
 
-class Feedback(SQLModel, table=True):
+class FeedbackTable(SQLModel, table=True):
     """What a person thought of an answer; the newest opinion counts."""
 
     __tablename__ = "feedback"
@@ -1429,7 +1429,7 @@ class Feedback(SQLModel, table=True):
     cids: list[str] = field(text_list(default="'{}'::text[]"))
 
 
-class Erasure(SQLModel, table=True):
+class ErasureTable(SQLModel, table=True):
     """The log of what was erased, without content; `work` says what is left to do and goes with its end.
 
     `about` holds numbers, random ids and hashes of them: what to erase again in a restored backup.
@@ -1457,7 +1457,7 @@ class Erasure(SQLModel, table=True):
     about: dict[str, Any] | None = field(json(null=True))
 
 
-class ErasureWish(SQLModel, table=True):
+class ErasureWishTable(SQLModel, table=True):
     """Somebody asked what `/forget everything` would take, and may say yes for a while."""
 
     __tablename__ = "erasure_wishes"
