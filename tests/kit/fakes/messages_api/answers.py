@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from tests.kit.fakes.messages_api import brain
@@ -16,8 +17,12 @@ PROSE = (
 THOUGHT = "The newest message decides; look for what was said about it."
 
 
-def answered(body: Json, action: Json, signatures: Signatures) -> Answer:
-    answer = _content(body, action)
+Mind = Callable[[Json], Answer]
+"""What the model makes of a request that no rule of the script is about."""
+
+
+def answered(body: Json, action: Json, signatures: Signatures, mind: Mind = brain.answer) -> Answer:
+    answer = _content(body, action, mind)
     answer = brain.gone_on(body, brain.paused(answer) if action.get("pause") else answer)
     thought = action.get("thinking") or (THOUGHT if _thinks(body) else None)
     if thought and answer.blocks:
@@ -38,7 +43,7 @@ def scripted_refusal(action: Json, *, input_tokens: int, window: int) -> Refusal
     return Refusal(action.get("message", message), status=status, retry_after=action.get("retry_after"))
 
 
-def _content(body: Json, action: Json) -> Answer:
+def _content(body: Json, action: Json, mind: Mind) -> Answer:
     if body["max_tokens"] == 0 or action.get("empty"):
         return brain.said("")
     if action.get("refusal"):
@@ -57,7 +62,7 @@ def _content(body: Json, action: Json) -> Answer:
         ))  # fmt: skip
     if "text" in action:
         return brain.said(action["text"])
-    return brain.said(PROSE) if action.get("prose") else brain.answer(body)
+    return brain.said(PROSE) if action.get("prose") else mind(body)
 
 
 def _thinks(body: Json) -> bool:

@@ -84,6 +84,10 @@ class Journal:
             oldest.raw = None
         return record
 
+    @property
+    def records(self) -> tuple[Record, ...]:
+        return tuple(self._records)
+
     def since(self, number: int) -> list[Json]:
         return [record.as_json() for record in self._records if record.id > number]
 

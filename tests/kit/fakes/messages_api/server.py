@@ -10,8 +10,8 @@ from typing import Any
 
 from aiohttp import web
 
-from tests.kit.fakes.messages_api import prefix
-from tests.kit.fakes.messages_api.answers import answered, scripted_refusal
+from tests.kit.fakes.messages_api import brain, prefix
+from tests.kit.fakes.messages_api.answers import Mind, answered, scripted_refusal
 from tests.kit.fakes.messages_api.brain import Answer, kind_of
 from tests.kit.fakes.messages_api.cache import PrefixCache
 from tests.kit.fakes.messages_api.catalogue import Catalogue, Model
@@ -31,12 +31,13 @@ VERSION = re.compile(r"^20\d\d-\d\d-\d\d$")
 
 
 class MessagesApi:
-    def __init__(self, *, window: int | None = None, seed: int = 0) -> None:
-        self._models = Catalogue(window)
+    def __init__(self, *, window: int | None = None, seed: int = 0, mind: Mind = brain.answer) -> None:
+        self._mind = mind
+        self.models = Catalogue(window)
         self._signatures = Signatures(seed)
         self._cache = PrefixCache()
         self._script = make_script()
-        self._journal = Journal()
+        self.journal = Journal()
         self._clock_offset = 0.0
         self._pace_seconds = 0.0
 
@@ -68,7 +69,7 @@ class MessagesApi:
             raw = await request.read()
         except web.HTTPRequestEntityTooLarge:
             oversized = Refusal("Request exceeds the maximum size", status=413)
-        record = self._journal.open(request.path, dict(request.headers), raw)
+        record = self.journal.open(request.path, dict(request.headers), raw)
         try:
             if oversized is not None:
                 raise oversized
@@ -94,7 +95,7 @@ class MessagesApi:
             raise Refusal(too_long(record.input_tokens, model.window))
         self._signatures.check(body)
         answer = within_limits(
-            answered(body, action, self._signatures),
+            answered(body, action, self._signatures, self._mind),
             body,
             input_tokens=record.input_tokens,
             window=model.window,
@@ -141,7 +142,7 @@ class MessagesApi:
     def _opened(self, record: Record, *, counting_only: bool) -> tuple[Json, Model]:
         body = parsed(record.raw or b"")
         record.model = body["model"]
-        model = self._models.get(body["model"])
+        model = self.models.get(body["model"])
         if model is None:
             raise Refusal(f"model: {body['model']}", status=404)
         record.warnings = check_request(body, model, counting_only=counting_only)
@@ -149,7 +150,7 @@ class MessagesApi:
         return body, model
 
     async def _list_models(self, request: web.Request) -> web.StreamResponse:
-        models = [model.as_json() for model in self._models.all()]
+        models = [model.as_json() for model in self.models.all()]
         page = {
             "data": models,
             "has_more": False,
@@ -164,7 +165,7 @@ class MessagesApi:
         )
 
     def _model_named(self, name: str) -> Model:
-        model = self._models.get(name)
+        model = self.models.get(name)
         if model is None:
             raise Refusal(f"model: {name}", status=404)
         return model
@@ -187,11 +188,11 @@ class MessagesApi:
     def _shown(self, what: str, request: web.Request) -> object:
         match what:
             case "requests":
-                return self._journal.since(int(request.query.get("since", "0")))
+                return self.journal.since(int(request.query.get("since", "0")))
             case "usage":
-                return self._journal.totals()
+                return self.journal.totals()
             case "warnings":
-                return self._journal.warnings()
+                return self.journal.warnings()
             case "script":
                 return [rule.as_json() for rule in self._script.rules]
         raise LookupError(what)
@@ -201,9 +202,9 @@ class MessagesApi:
             case "script":
                 self._script.set(wish["rules"] if isinstance(wish, dict) else wish)
             case "window":
-                self._models.set_window(str(wish["model"]), int(wish["tokens"]))
+                self.models.set_window(str(wish["model"]), int(wish["tokens"]))
             case "clock":
-                self._clock_offset += float(wish["advance_seconds"])
+                self.advance_clock(float(wish["advance_seconds"]))
             case "pace":
                 self._pace_seconds = float(wish["ms"]) / 1_000
             case "reset":
@@ -211,11 +212,14 @@ class MessagesApi:
             case _:
                 raise LookupError(what)
 
+    def advance_clock(self, seconds: float) -> None:
+        self._clock_offset += seconds
+
     def _reset(self) -> None:
-        self._models.reset()
+        self.models.reset()
         self._cache.reset()
         self._script.set([])
-        self._journal.reset()
+        self.journal.reset()
         self._clock_offset = 0.0
         self._pace_seconds = 0.0
 

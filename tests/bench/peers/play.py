@@ -1,0 +1,113 @@
+"""Plays a talk through the real session service and the worker's jobs, on real servers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from shared.config.settings import Settings
+from shared.core.session.budget import budget_for
+from shared.core.session.events import Stored
+from shared.core.session.policy import ContextPolicy, ContradictoryPolicy
+from shared.core.session.presets import preset
+from tests.bench.peers.ideal_mind import IdealMind
+from tests.bench.peers.provider import Provider, serving
+from tests.bench.peers.talks import Talk
+from tests.kit.app_driver import Visit, running_app, visit
+
+LARGEST_WINDOW = 1_000_000
+MAX_OUTPUT = 128_000
+FIXED = 2_000
+"""About what system and tools take; only for the choice of a window."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Course:
+    """How a talk is played. The model's window is chosen for the limit `trigger`, None takes the largest."""
+
+    preset: str
+    trigger: int | None
+    halved_at: int | None = None
+    """The turn before which the window becomes half as large."""
+
+
+def window_for(policy: ContextPolicy, trigger: int) -> int:
+    """The smallest window with such a limit by the policy's own formula, its soft budget aside."""
+    free = replace(policy, soft_budget=None)
+
+    def limit(window: int) -> int:
+        try:
+            return budget_for(free, window, MAX_OUTPUT, FIXED).limit
+        except ContradictoryPolicy:
+            return 0
+
+    low, high = 1, LARGEST_WINDOW
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if limit(middle) >= trigger else (middle + 1, high)
+    return low
+
+
+async def play(course: Course, talk: Talk, *, settings_with: Callable[..., Settings]) -> dict[str, Any]:
+    """The talk, then a turn for each fact; only the talk is in the cost."""
+    policy = preset(course.preset)
+    window = LARGEST_WINDOW if course.trigger is None else window_for(policy, course.trigger)
+    async with serving(IdealMind(talk.facts)) as provider:
+        provider.set_window(window)
+        settings = settings_with(
+            preset=course.preset, anthropic_api_key="bench", anthropic_base_url=provider.url
+        )
+        async with running_app(settings) as app:
+            player = _Player(guest=await visit(app), provider=provider)
+            for number, exchange in enumerate(talk.exchanges):
+                if number == course.halved_at:
+                    provider.set_window(window // 2)
+                provider.mind.next_answer = exchange.answer
+                await player.turn(exchange.person)
+            bill = provider.begin_bill()
+            for fact in talk.facts:
+                provider.mind.asked = fact
+                await player.turn(fact.question)
+            jobs = await player.jobs()
+    mind = provider.mind
+    return {
+        **bill.as_json(),
+        "facts": len(mind.in_prompt),
+        "facts_found_by_tool": len(mind.found),
+        "asked": len(talk.facts),
+        "window": window,
+        "turns": len(talk.exchanges),
+        "unanswered": player.unanswered,
+        "invalid": len(provider.refused),
+        "refusals": dict(Counter(provider.refused)),
+        "too_long": provider.too_long,
+        "jobs": jobs,
+        "questions_cost_tokens": provider.bill.as_json()["cost_tokens"],
+    }
+
+
+@dataclass(slots=True)
+class _Player:
+    guest: Visit
+    provider: Provider
+    unanswered: int = 0
+
+    async def turn(self, words: str) -> None:
+        """One message and its answer; then whatever is due in the background, before the next is said."""
+        heard = self._stored()
+        await self.guest.ask(words)
+        self.unanswered += self._stored() == heard
+        await self.guest.run_due_jobs()
+        self.provider.settle()
+
+    async def jobs(self) -> dict[str, int]:
+        rows = await self.guest.app.pool.fetch(
+            "SELECT kind, count(*) AS jobs FROM jobs WHERE session_id = $1 GROUP BY kind",
+            self.guest.session_id,
+        )
+        return {row["kind"]: row["jobs"] for row in rows}
+
+    def _stored(self) -> int:
+        return sum(isinstance(event, Stored) for event in self.guest.heard)
