@@ -53,8 +53,11 @@ class Talker:
         return cls(socket=socket)
 
     async def turn(self) -> None:
+        await self.say(QUESTION)
+
+    async def say(self, words: str) -> None:
         number = next(_numbers)
-        await self.socket.send_json({"t": "msg", "cid": f"b{number}", "text": f"ask-{number}- {QUESTION}"})
+        await self.socket.send_json({"t": "msg", "cid": f"b{number}", "text": f"ask-{number}- {words}"})
         while True:
             message = await self.socket.receive(timeout=STEP_SECONDS)
             if message.type is not WSMsgType.TEXT:

@@ -1,0 +1,166 @@
+"""How long a reply takes and what it costs, beside the SDK alone: `python -m tests.bench.replies [--json]`.
+
+People on WebSockets talk with web and worker as processes. The same number of loops ask the same provider by
+the SDK, send their whole history each time, and store nothing. Blocks of one conversation and of several
+take turns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import random
+import statistics
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from aiohttp import ClientSession, TCPConnector
+from anthropic import AsyncAnthropic, DefaultAioHttpClient
+from anthropic.types import MessageParam
+
+from tests.bench.ground import environment_of, ground, run, share
+from tests.bench.provider import WORDS, running_provider
+from tests.bench.rate import DELTAS, Talker
+from tests.kit.deployment.processes import Process
+from tests.kit.free_ports import free_port
+
+PAUSE_SECONDS = 0.02
+SYLLABLES = ("ba", "den", "fir", "go", "lun", "mar", "ni", "os", "pel", "ra", "sto", "ti", "ulm", "ve", "wik")
+TICKS = os.sysconf("SC_CLK_TCK")
+SERVERS = {"postgres": "postgres", "valkey-server": "valkey"}
+Say = Callable[[str], Coroutine[Any, Any, None]]
+
+
+@dataclass(slots=True)
+class Loop:
+    """What somebody writes who keeps a conversation in a list: the floor."""
+
+    sdk: AsyncAnthropic
+    history: list[MessageParam] = field(default_factory=list)
+
+    async def say(self, words: str) -> None:
+        self.history.append({"role": "user", "content": words})
+        stream = await self.sdk.messages.create(
+            model="claude-sonnet-5-5", max_tokens=1_000, stream=True, messages=self.history
+        )
+        heard = [event.delta.text async for event in stream if event.type == "content_block_delta"]  # type: ignore[union-attr]
+        self.history.append({"role": "assistant", "content": "".join(heard)})
+
+
+async def measure(*, several: int, turns: int, blocks: int) -> dict[str, Any]:
+    words = _sentences(random.Random(7))
+    async with AsyncExitStack() as stack:
+        servers, folder = await stack.enter_async_context(ground())
+        provider = await stack.enter_async_context(running_provider())
+        await provider.answers(deltas=DELTAS)
+        port = free_port()
+        environment = environment_of(
+            servers, folder, ANTHROPIC_API_KEY="sk-ant-bench", ANTHROPIC_BASE_URL=provider.url,
+            EVERTALK_HTTP_PORT=str(port),
+        )  # fmt: skip
+        processes = [
+            await stack.enter_async_context(Process(name, environment)) for name in ("web", "worker")
+        ]
+        http = await stack.enter_async_context(ClientSession(connector=TCPConnector(limit=0)))
+        sdk = AsyncAnthropic(
+            api_key="sk-ant-bench", base_url=provider.url, http_client=DefaultAioHttpClient()
+        )
+        stack.push_async_callback(sdk.close)
+        talkers = [await Talker.arrive(http, f"http://127.0.0.1:{port}") for _ in range(several + 1)]
+        ours: list[Say] = [one.say for one in talkers]
+        floor: list[Say] = [Loop(sdk).say for _ in talkers]
+        await asyncio.gather(*(_talk(say, words, 10) for say in (*ours, *floor)))
+        before = _cpu(processes)
+        rounds: dict[str, list[tuple[list[float], list[float]]]] = {"one": [], "several": []}
+        alone_cpu: list[float] = []
+        for _ in range(blocks):
+            for name, which in (("one", slice(1)), ("several", slice(1, None))):
+                own = time.process_time()
+                bare = await _waits(floor[which], words, turns)
+                alone_cpu.append((time.process_time() - own) * 1_000 / len(bare))
+                rounds[name].append((await _waits(ours[which], words, turns), bare))
+        spent = {name: seconds - before[name] for name, seconds in _cpu(processes).items()}
+    count = sum(len(mine) for pairs in rounds.values() for mine, _ in pairs)
+    return {**_told(rounds, several), **_costs(spent, count, statistics.median(alone_cpu))}
+
+
+def _sentences(rng: random.Random) -> Iterator[str]:
+    """Words that nobody has seen, so that each turn looks for something else."""
+    while True:
+        made = ("".join(rng.choices(SYLLABLES, k=rng.randint(1, 4))) for _ in range(rng.randint(6, 40)))
+        yield f"{' '.join(made).capitalize()}."
+
+
+async def _talk(say: Say, words: Iterator[str], turns: int) -> list[float]:
+    waits = []
+    for _ in range(turns):
+        began = time.perf_counter()
+        await say(next(words))
+        waits.append((time.perf_counter() - began) * 1_000)
+        await asyncio.sleep(PAUSE_SECONDS)
+    return waits
+
+
+async def _waits(people: list[Say], words: Iterator[str], turns: int) -> list[float]:
+    return [
+        one for each in await asyncio.gather(*(_talk(say, words, turns) for say in people)) for one in each
+    ]
+
+
+def _cpu(processes: list[Process]) -> dict[str, float]:
+    """Seconds of CPU by process and server since they began; what has ended is counted by its parent."""
+    found = {one.module: _read_stat(one.pid)[2] for one in processes}
+    mine = {os.getpid()}
+    for pid in sorted(int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            name, parent, seconds = _read_stat(pid)
+            if parent in mine:
+                mine.add(pid)
+                if server := SERVERS.get(name):
+                    found[server] = found.get(server, 0.0) + seconds
+    return found
+
+
+def _read_stat(pid: int) -> tuple[str, int, float]:
+    """The name of a process, its parent, and its seconds of CPU with those of its ended children."""
+    head, _, tail = Path(f"/proc/{pid}/stat").read_text().rpartition(")")
+    fields = tail.split()
+    return head.partition("(")[2], int(fields[1]), sum(map(int, fields[11:15])) / TICKS
+
+
+def _told(rounds: dict[str, list[tuple[list[float], list[float]]]], several: int) -> dict[str, Any]:
+    found: dict[str, Any] = {"several": several}
+    for name, pairs in rounds.items():
+        mine = [wait for ours, _ in pairs for wait in ours]
+        bare = [wait for _, floor in pairs for wait in floor]
+        ratios = [statistics.median(ours) / statistics.median(floor) for ours, floor in pairs]
+        found |= {
+            f"reply_ratio_{name}": round(statistics.median(ratios), 2),
+            f"reply_p50_ms_{name}": round(statistics.median(mine), 1),
+            f"reply_p95_ms_{name}": round(share(mine, 0.95), 1),
+            f"sdk_p50_ms_{name}": round(statistics.median(bare), 1),
+            f"replies_{name}": len(mine),
+        }
+    return found
+
+
+def _costs(spent: dict[str, float], count: int, alone_ms: float) -> dict[str, Any]:
+    each = {name: seconds * 1_000 / count for name, seconds in spent.items()}
+    ours = each["web"] + each["worker"]
+    return {
+        "cpu_ratio_web_and_worker": round(ours / alone_ms, 2),
+        "cpu_ratio_all": round(sum(each.values()) / alone_ms, 2),
+        "sdk_cpu_ms": round(alone_ms, 2),
+        **{f"{name}_cpu_ms": round(value, 2) for name, value in sorted(each.items())},
+        "deltas": DELTAS,
+        "words_per_delta": len(WORDS.split()),
+    }
+
+
+if __name__ == "__main__":
+    raise SystemExit(run("replies", __doc__, measure, several=10, turns=20, blocks=7))
