@@ -1,13 +1,18 @@
 """The command line: `./evertalk VERB`."""
 
+# ruff: noqa: E402 - the first thing is to be quiet when somebody presses Ctrl-C
+
 from __future__ import annotations
+
+import signal
+
+signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 import argparse
 import asyncio
 import contextlib
 import importlib.metadata
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -424,8 +429,11 @@ _VERBS: dict[str, tuple[Callable[..., int], str, bool]] = {
 VERB_NAMES = tuple(_VERBS)
 
 if __name__ == "__main__":
-    # Everyone who writes to a closed pipe (`| head`) ends quietly.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         sys.exit(main(sys.argv[1:]))
+    except KeyboardInterrupt:
+        sys.exit(130)
     except BrokenPipeError:
+        # Everyone who writes to a closed pipe (`| head`) ends quietly.
         os._exit(1)

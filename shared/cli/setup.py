@@ -63,7 +63,7 @@ def _questions(known: Mapping[str, str], ask: Ask, ask_secret: Ask) -> dict[str,
         ask,
         f"Who will talk to it: you and people you know (personal), or anyone (public)? [{profile}] ",
         profile,
-        lambda text: text if text in ("personal", "public") else None,
+        _one_of("personal", "public"),
     )
     url = known.get("EVERTALK_PUBLIC_URL", "")
     answers["EVERTALK_PUBLIC_URL"] = _ask_until_valid(
@@ -113,16 +113,18 @@ def _ask_for_telegram(known: Mapping[str, str], ask: Ask, ask_secret: Ask, *, pr
     return {**answers, **_ask_for_access(known, ask, profile=profile)}
 
 
-def _bot_token(text: str, api_url: str) -> str | None:
-    """Checked with Telegram; None for what cannot be a token, or not one that Telegram knows."""
+def _bot_token(text: str, api_url: str) -> str:
+    """Checked with Telegram; raises ValueError for what cannot be a token, or not one that Telegram knows."""
     if text in ("", "none"):
         return text
     try:
         token = validate_bot_token(SecretStr(text))
+    except ValueError as error:
+        raise ValueError(f"It {error}.") from None
+    try:
         seen = asyncio.run(look_at_bot(token, api_url=api_url))
-    except (ValueError, TokenRefused) as error:
-        print(f"  {'It' if isinstance(error, ValueError) else 'No:'} {error}.")
-        return None
+    except TokenRefused as error:
+        raise ValueError(f"No: {error}.") from None
     except TelegramSilent as error:
         print(f"  It could not be checked: {error}. It is kept; ./evertalk doctor looks again.")
         return text
@@ -142,7 +144,7 @@ def _ask_for_access(known: Mapping[str, str], ask: Ask, *, profile: str) -> dict
         "Who may write to the bot: whom you approve (pairing), whom you list (allowlist), or anyone (open)? "
         f"[{access}] ",
         access,
-        lambda text: text if text in ("pairing", "allowlist", "open") else None,
+        _one_of("pairing", "allowlist", "open"),
     )
     if answer == "open" and profile == "personal":
         print("  Mind that anyone who finds the bot may then spend your money, up to the daily cap.")
@@ -156,34 +158,49 @@ def _ask_for_access(known: Mapping[str, str], ask: Ask, *, profile: str) -> dict
     }
 
 
-def _numbers(text: str) -> str | None:
+def _numbers(text: str) -> str:
     try:
         return ",".join(map(str, parse_chat_ids(text.replace(",", " ").split())))
-    except ValueError:
-        return None
+    except ValueError as error:
+        raise ValueError(f"{error}. @userinfobot tells a person's number.") from None
 
 
-def _ask_until_valid(ask: Ask, question: str, default: str, check: Callable[[str], str | None]) -> str:
+def _ask_until_valid(ask: Ask, question: str, default: str, check: Callable[[str], str]) -> str:
+    """`check` raises ValueError with a sentence for whoever typed it."""
     while True:
-        answer = ask(question).strip() or default
-        good = check(answer)
-        if good is not None:
-            return good
-        print("  That cannot be used; please try again.")
+        try:
+            return check(ask(question).strip() or default)
+        except ValueError as error:
+            print(f"  {error}")
 
 
-def _address(text: str) -> str | None:
+def _one_of(*words: str) -> Callable[[str], str]:
+    def check(text: str) -> str:
+        if text not in words:
+            raise ValueError(f"Please answer {' or '.join(words)}.")
+        return text
+
+    return check
+
+
+def _address(text: str) -> str:
     if text in ("", "none"):
         return ""
-    return text.rstrip("/") if re.fullmatch(r"https?://[^\s/]+(/\S*)?", text) else None
+    if not re.match(r"https?://", text):
+        raise ValueError(f"An address begins with https:// (or http://), such as https://{text.lstrip('/')}.")
+    if not re.fullmatch(r"https?://[^\s/]+(/\S*)?", text):
+        raise ValueError("An address has the name of a machine after the slashes, and no spaces.")
+    return text.rstrip("/")
 
 
-def _dollars(text: str) -> str | None:
+def _dollars(text: str) -> str:
     try:
         amount = Decimal(text.removeprefix("$"))
     except InvalidOperation:
-        return None
-    return f"{amount:.2f}" if amount.is_finite() and amount >= 0 else None
+        raise ValueError("Please write an amount with a dot, such as 5 or 2.50.") from None
+    if not amount.is_finite() or amount < 0:
+        raise ValueError("The amount must be 0 or more; with 0, only the demo answers.")
+    return f"{amount:.2f}"
 
 
 def merge_settings(before: str, answers: Mapping[str, str]) -> str:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import shutil
 import signal
 import socket
 import time
@@ -34,6 +35,8 @@ _WORKING_STOP_SECONDS = 4.5
 _PROBE_SECONDS = 2.0
 _ENROLMENT_SECONDS = 5.0
 _LOOK_AGAIN_SECONDS = 2.0
+_LEAST_FREE_MB = 100
+"""Below it PostgreSQL stops in the middle of something."""
 
 
 class CannotStart(Exception):
@@ -168,7 +171,7 @@ class _Supervisor:
         telegram = [*lines, *(f"the bot of {bot.token_name} has not reached Telegram yet" for bot in late)]
         for line in await _summary(self._settings, database_url, seconds, telegram):
             print_line(line)
-        for remark in find_remarks(tuple(self._bots), self._settings):
+        for remark in (*find_remarks(tuple(self._bots), self._settings), *_remarks_on_root()):
             print_line(f"\n  Mind: {remark}")
         await self._announce_late(database_url, late)
 
@@ -203,6 +206,12 @@ class _Supervisor:
                 f"the data folder {folder} cannot be used: {error.strerror}",
                 advice="Set EVERTALK_DATA_DIR to a folder that you may write to.",
             ) from None
+        free = shutil.disk_usage(folder).free // 10**6
+        if free < _LEAST_FREE_MB:
+            raise CannotStart(
+                f"the disk of {folder} is full: {free} MB are free, and {_LEAST_FREE_MB} MB are needed",
+                advice="Make room, or set EVERTALK_DATA_DIR to a folder on another disk.",
+            )
 
     def _close_to_others(self, folder: Path) -> None:
         """Root's servers run under another account, which must be able to pass through."""
@@ -214,6 +223,12 @@ class _Supervisor:
         servers = folder / "servers"
         account = account_for(servers if servers.exists() else folder, settings.servers_account)
         account.let_through(folder)
+
+
+def _remarks_on_root() -> Sequence[str]:
+    if os.geteuid() != 0:
+        return ()
+    return ("this runs as root. An account of its own is safer: ./evertalk service install --account NAME",)
 
 
 def choose_server_urls(settings: Settings, servers: EmbeddedServers | None) -> tuple[str, str]:

@@ -539,7 +539,9 @@ async def test_on_command_the_old_messages_are_put_away_as_a_thread_that_a_summa
 
 
 @seed("002", 212)
-@pytest.mark.parametrize("what", ["where the conversation stopped", "what comes next", "what must not be done"])
+@pytest.mark.parametrize(
+    "what", ["where the conversation stopped", "what comes next", "what must not be done"]
+)
 def test_a_thread_is_asked_for_words_to_go_on_from(what: str) -> None:
     rules, asked = summary_request("[#1] person: hello", Ledger(), form="thread")
     assert what in words_like(asked)

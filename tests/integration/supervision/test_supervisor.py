@@ -15,6 +15,7 @@ import urllib.request
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 
 import aiohttp
 import pytest
@@ -22,7 +23,7 @@ import pytest
 from shared.adapters.embedded.folders import FolderLock
 from shared.adapters.embedded.process import is_running_as, until
 from shared.cli.setup import merge_settings, run_setup
-from shared.cli.up import describe_caps
+from shared.cli.up import describe_caps, up
 from shared.config.settings import load_settings
 from shared.supervision.child_process import ChildMisconfigured, ChildProcess
 from tests.kit.fakes.bot_api import TOKEN, USERNAME, running_bot_api
@@ -216,6 +217,18 @@ def test_a_port_in_use_is_told_before_anything_starts(environment: dict[str, str
     assert done.returncode == 1
     assert f"port {port} on 127.0.0.1 cannot be used" in done.stdout
     assert "EVERTALK_HTTP_PORT" in done.stdout
+
+
+async def test_a_full_disk_is_told_before_anything_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("shared.cli.up.shutil.disk_usage", lambda _: SimpleNamespace(free=12 * 10**6))
+    assert await up(load_settings(data_dir=tmp_path, http_port=0)) == 1
+    said = capsys.readouterr().out.splitlines()
+    assert said == [
+        f"Evertalk cannot start: the disk of {tmp_path} is full: 12 MB are free, and 100 MB are needed",
+        "  Make room, or set EVERTALK_DATA_DIR to a folder on another disk.",
+    ]
 
 
 def test_a_bot_that_cannot_be_is_told_before_anything_starts(environment: dict[str, str]) -> None:
@@ -455,12 +468,12 @@ def test_up_works_again_after_kill_9_of_everything(
 
 
 def test_setup_writes_a_private_file_and_keeps_what_it_does_not_know(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / ".env"
     file.write_text("# mine\nOTHER=1\nEVERTALK_PROFILE=personal\n")
     monkeypatch.setenv("EVERTALK_ENV_FILE", str(file))
-    answers = iter(["public", "chat.example.org", "https://chat.example.org/", "a lot", "2.5"])
+    answers = iter(["all", "public", "chat.example.org", "https://chat.example.org/", "a lot", "-1", "2.5"])
     secrets = iter(["sk-key with 'quotes'", ""])
     assert run_setup(ask=lambda _: next(answers), ask_secret=lambda _: next(secrets)) == 0
     assert file.stat().st_mode & 0o777 == 0o600
@@ -470,6 +483,11 @@ def test_setup_writes_a_private_file_and_keeps_what_it_does_not_know(
     assert settings.anthropic_api_key.get_secret_value() == "sk-key with 'quotes'"
     assert settings.public_url == "https://chat.example.org"
     assert f"{settings.cap_total_per_day_usd}" == "2.50"
+    said = capsys.readouterr().out
+    assert "Please answer personal or public." in said
+    assert "An address begins with https:// (or http://), such as https://chat.example.org." in said
+    assert "Please write an amount with a dot, such as 5 or 2.50." in said
+    assert "The amount must be 0 or more" in said
 
 
 async def setup_with_bot(
@@ -498,6 +516,7 @@ async def test_setup_checks_the_bots_token_with_telegram(
     assert "No: Telegram knows no bot with this token." in said
     assert f"This is @{USERNAME} (" in said
     assert "wwww" not in said
+    assert "'@ada' is not the number of a person or a group" in said
     settings = load_settings()
     assert settings.telegram_bot_token is not None
     assert settings.telegram_bot_token.get_secret_value() == TOKEN

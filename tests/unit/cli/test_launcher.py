@@ -9,14 +9,16 @@ import http.server
 import importlib.util
 import os
 import re
+import signal
 import subprocess
 import sys
 import threading
 import tomllib
 from collections.abc import Iterator
+from contextlib import nullcontext
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
@@ -85,6 +87,64 @@ def test_an_old_python_gets_one_line_that_says_what_to_do(
     assert line.count("\n") == 1
     assert "needs Python 3.11 or newer, and this is 3.8" in line
     assert "apt-get install" in line
+
+
+def test_a_full_disk_is_told_in_one_line(launcher: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launcher.shutil, "disk_usage", lambda _: SimpleNamespace(free=7 * 10**6))
+    with pytest.raises(launcher.CannotInstall, match="7 MB are free, and installing needs 400 MB") as told:
+        launcher.refuse_full_disk(launcher.LEAST_FREE_MB["requirements"])
+    assert "\n" not in str(told.value)
+
+
+def test_each_lock_says_how_much_room_it_needs(launcher: ModuleType) -> None:
+    assert {lock.removesuffix(".lock") for lock in LOCKS} <= set(launcher.LEAST_FREE_MB)
+
+
+@pytest.mark.parametrize(
+    ("machine", "programs", "refused"),
+    [
+        (("Darwin", "x86_64"), (), True),
+        (("Darwin", "x86_64"), ("cc",), True),
+        (("Darwin", "x86_64"), ("cc", "cargo"), False),
+        (("Darwin", "arm64"), (), False),
+        (("Linux", "x86_64"), (), False),
+    ],
+)
+def test_an_intel_mac_hears_which_compilers_it_needs(
+    launcher: ModuleType,
+    monkeypatch: pytest.MonkeyPatch,
+    machine: tuple[str, str],
+    programs: tuple[str, ...],
+    refused: bool,
+) -> None:
+    monkeypatch.setattr(launcher.platform, "system", lambda: machine[0])
+    monkeypatch.setattr(launcher.platform, "machine", lambda: machine[1])
+    monkeypatch.setattr(launcher.shutil, "which", lambda name: name if name in programs else None)
+    with pytest.raises(launcher.CannotInstall, match="xcode-select") if refused else nullcontext():
+        launcher.refuse_missing_compilers()
+
+
+def test_the_installer_trusts_what_the_system_trusts(
+    launcher: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("UV_SYSTEM_CERTS", raising=False)
+    assert launcher.Index("https://mine.example/simple").environment()["UV_SYSTEM_CERTS"] == "true"
+    monkeypatch.setenv("UV_SYSTEM_CERTS", "false")
+    assert launcher.Index("https://mine.example/simple").environment()["UV_SYSTEM_CERTS"] == "false"
+
+
+def test_ctrl_c_while_modules_load_says_nothing() -> None:
+    command = [sys.executable, "-P", "-X", "importtime", "-m", "shared", "version"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stderr is not None
+        assert any(b"argparse" in line for line in process.stderr), "imports are told as they are made"
+        process.send_signal(signal.SIGINT)
+        out, error = process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGINT
+    assert b"Traceback" not in out + error
 
 
 def test_it_takes_the_index_that_pip_is_configured_for(launcher: ModuleType, tmp_path: Path) -> None:

@@ -158,7 +158,9 @@ async def looked(reminder: DueReminder, quiet: QuietHours | None = None) -> list
 async def test_what_is_due_begins_with_words_that_are_not_the_persons() -> None:
     ((number, words),) = await looked(due())
     assert number == 7
-    assert words.startswith("[Reminder, a message from the program, not from the person. On 2026-11-20 23:30 ")
+    assert words.startswith(
+        "[Reminder, a message from the program, not from the person. On 2026-11-20 23:30 "
+    )
     assert "at 2026-11-21 23:30 (Europe/Berlin) of this: call Anna." in words
 
 
