@@ -366,7 +366,6 @@ def test_a_flush_saves_with_the_agents_own_save_memory(long_talk: LongTalk) -> N
 
 @seed("000", 50, 166, 169, 190, 192, 313, 353)
 def test_nobody_sees_the_answer_of_a_flush(long_talk: LongTalk) -> None:
-    assert any(SILENT in str(record["answer"]) for record in long_talk.of_kind("flush"))
     assert SILENT in newest_words(long_talk.of_kind("flush")[0])
     shown = " ".join(str(event["payload"]) for event in long_talk.events)
     assert SILENT not in shown

@@ -78,7 +78,9 @@ FORGET_MEMORY = ToolSpec(
         "additionalProperties": False,
     },
 )
-MEMORY_TOOLS = frozenset(spec.name for spec in (SAVE_MEMORY, SEARCH_MEMORY, UPDATE_MEMORY, FORGET_MEMORY))
+KEEPING_TOOLS = frozenset(spec.name for spec in (SAVE_MEMORY, UPDATE_MEMORY, FORGET_MEMORY))
+"""Those whose success leaves a model nothing to say."""
+MEMORY_TOOLS = KEEPING_TOOLS | {SEARCH_MEMORY.name}
 
 FLUSH_TOOLS = MEMORY_TOOLS | {RECALL.name}
 """What is carried out in a ghost turn, too; what recall finds is not the person's word of this turn."""

@@ -13,7 +13,7 @@ THRASH_TIMES = 3
 THRASH_TURNS = 3
 """Above the limit again within so many turns after a compaction, so many times in a row: it does not help."""
 THRASH_LEAST_BUDGET = 4_000
-"""A policy that allows a conversation less wants a summary every few turns; that is no thrashing."""
+"""A policy or a window that allows less wants a summary every few turns; that is no thrashing."""
 BACKOFF_TURNS = 20
 """After so many turns the conversation is another one, so that no rest is for ever."""
 NOTHING_TURNS = 5

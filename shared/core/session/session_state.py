@@ -165,6 +165,8 @@ class Hidden:
     through_turn: int
     tokens: int
     """What stands in for these turns takes so many."""
+    ledger: Ledger = field(default_factory=Ledger)
+    """The record that stands in for them; empty where there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

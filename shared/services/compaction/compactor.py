@@ -191,8 +191,8 @@ class Compactor:
     async def _stop_thrashing(self, case: CompactionContext) -> JobDone | None:
         """Compacting again would not help: it stops, and the operator is told what fills the context."""
         now_turn = case.state.answered_turn
-        soft = case.prepared.policy.soft_budget
-        if soft is not None and soft < THRASH_LEAST_BUDGET:
+        soft, limit = case.prepared.policy.soft_budget, case.prepared.budget.limit
+        if min(limit if soft is None else soft, limit) < THRASH_LEAST_BUDGET:
             return None
         if case.job.trigger not in BY_SIZE or not is_thrashing(case.pace.ends, now_turn=now_turn):
             return None

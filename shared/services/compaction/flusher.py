@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Protocol
 
-from shared.core.compaction.flushing import LATE, WITH_COMPACTION, next_portion, retry_seconds, was_flushed
+from shared.core.compaction.digest import digest
+from shared.core.compaction.flushing import LATE, WITH_COMPACTION, retry_seconds, was_flushed
+from shared.core.compaction.note_requests import NoteWish, parse_note_lines, wishes_of
 from shared.core.compaction.provenance import foreign_part
-from shared.core.context.agents import Circumstances
-from shared.core.context.memory_tools import FLUSH_TOOLS
-from shared.core.context.prompts import SILENT, flush_instruction
+from shared.core.context.memory_tools import FLUSH_TOOLS, KEEPING_TOOLS
+from shared.core.context.prompts import SILENT
 from shared.core.context.recall_query import RECALL, RECALLS_PER_TURN
 from shared.core.context.untrusted_text import defused
 from shared.core.session.backoff import MANUAL
+from shared.core.session.ledger import Ledger
 from shared.core.session.policy import ContradictoryPolicy
 from shared.core.session.session import View
 from shared.core.session.session_state import (
@@ -36,22 +38,28 @@ from shared.core.values.errors import (
     ModelError,
     StorageUnavailable,
 )
-from shared.core.values.local_time import minute_text
 from shared.core.values.messages import Message, ToolResult, ToolUse, text_of, tool_uses
-from shared.ports import DASHBOARD, Announcer, ChatModel, ModelReply, ModelRequest, ToolContext, ToolSpec
+from shared.ports import DASHBOARD, Announcer, ChatModel, ModelReply, ToolContext, ToolSpec
 from shared.runtime.crash_points import CrashPoint
-from shared.services.turns.pictures import PictureOwner, PictureService
-from shared.services.turns.request_builder import PreparedRequest, RequestBuilder
+from shared.services.compaction.flush_requests import (
+    FlushPortion,
+    FlushRequests,
+    LastToolsStore,
+    SilentRequest,
+)
+from shared.services.turns.pictures import PictureService
+from shared.services.turns.request_builder import RequestBuilder
 from shared.services.turns.spend_tracker import SpendStore, SpendTracker
 from shared.services.turns.toolbox import Toolbox
 
 MAX_FLUSH_ROUNDS = 3
 MAX_PORTIONS = 8
 """Ghost turns of one job; what is left over is read by the next one."""
+LEFT_OVER_SECONDS = 1.0
 FAULTS_AT_MOST = 3
-PORTION_SHARE = 0.8
-"""Of the hard limit: estimates of a cut view may be off, and the ghost's own calls come behind it."""
 _RECALLED_ENOUGH = f"recall was used {RECALLS_PER_TURN} times already, which is the most."
+DIGEST_TOKENS = 800
+"""Of a range that no model can make notes of; its weightiest sentences are kept instead."""
 RESULT_TOKENS = 60
 """What surrounds a tool's result in a request, with some to spare."""
 STAGE = "saving to memory"
@@ -68,10 +76,9 @@ class FlushStore(Protocol):
     ) -> None: ...
 
 
-class UnflushedStore(Protocol):
+class UnflushedStore(LastToolsStore, Protocol):
     async def find_unflushed(self, session_id: int) -> Hidden | None: ...
     async def seconds_since_flush(self, session_id: int) -> float | None: ...
-    async def load_last_tools(self, session_id: int) -> tuple[ToolSpec, ...] | None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,16 +96,27 @@ class FlushResult:
 class _SilentTurn:
     """What one ghost turn has said and done so far."""
 
+    job: JobClaim
+    state: SessionState
+    ticket: FlushTicket
     saved: int = 0
     recalls: int = 0
     shown: tuple[str, ...] = ()
     """Words of others that its tools have brought in, for which no steps are kept."""
     stray: list[str]
+    unreadable: bool = False
+    """Whether a model that was asked for lines has written something else."""
 
     def hear(self, reply: ModelReply) -> None:
         text = text_of(reply.blocks).strip()
         if text and text.strip(".").upper() != SILENT:
             self.stray.append(text)
+
+    def turn_of(self, seq: int | None) -> int | None:
+        """The turn of a message that was read; None for any other number."""
+        read = range(self.ticket.from_turn, self.ticket.through_turn + 1)
+        entries = self.state.view.entries
+        return next((entry.turn for entry in entries if entry.seq == seq and entry.turn in read), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,16 +152,22 @@ class Flusher:
         self._model = model
         self._requests = requests
         self._toolbox = toolbox
-        self._pictures = pictures
+        self._asks = FlushRequests(
+            owed=owed, model=model, requests=requests, toolbox=toolbox, pictures=pictures
+        )
         self._caps = caps
         self._announcer = announcer
         self._crash_point = crash_point
+
+    @property
+    def requests(self) -> FlushRequests:
+        return self._asks
 
     async def flush_early(self, job: JobClaim, state: SessionState) -> JobDone:
         """The flush that pressure asked for, unless it was made meanwhile or the last one was just now."""
         if state.view.flushed_turn < state.view.base_turn:
             return await self.flush_late(job)
-        prepared = await self._prepared(state, state.view, ())
+        prepared = await self._asks.prepare(state, state.view, ())
         threshold = str(job.payload.get("threshold", "pressure"))
         cycle = int(job.payload.get("cycle", state.view.cycle))
         if job.trigger == MANUAL:
@@ -168,10 +192,15 @@ class Flusher:
             owed = await self._owed.find_unflushed(job.session_id)
             if owed is None:
                 break
-            flushed = await self.flush_range(job, owed.state, through=owed.through_turn, threshold=LATE)
+            flushed = await self.flush_range(
+                job, owed.state, through=owed.through_turn, threshold=LATE, ledger=owed.ledger
+            )
             if flushed.outcome == "failed":
                 return _retried(job, flushed, for_ever=True)
-        return _done(flushed)
+        done = _done(flushed)
+        if await self._owed.find_unflushed(job.session_id) is None:
+            return done
+        return replace(done, state="due", retry_seconds=LEFT_OVER_SECONDS)
 
     async def flush_before_compaction(
         self, job: JobClaim, state: SessionState, *, through: int
@@ -180,7 +209,7 @@ class Flusher:
         view = state.view
         if view.flushed_turn < view.base_turn:
             late = await self.flush_late(job)
-            if late.state != "done" or await self._owed.find_unflushed(job.session_id) is not None:
+            if late.state != "done":
                 return FlushResult(outcome="failed", through=view.flushed_turn)
             view = replace(view, flushed_turn=max(view.flushed_turn, view.base_turn))
         return await self.flush_range(
@@ -188,37 +217,44 @@ class Flusher:
         )
 
     async def flush_range(
-        self, job: JobClaim, state: SessionState, *, through: int, threshold: str
+        self,
+        job: JobClaim,
+        state: SessionState,
+        *,
+        through: int,
+        threshold: str,
+        ledger: Ledger | None = None,
     ) -> FlushResult:
-        """Save what should outlive the range; a failure is a row, and the cursor stays where it is."""
-        state = await self.with_descriptions(state)
+        """Save what should outlive the range; a failure is a row, and the cursor stays where it is.
+
+        `ledger` is the record that stands in for it, if any: code makes notes of it where no model can.
+        """
+        state = await self._asks.with_descriptions(state)
         view = state.view
         done = FlushResult(through=view.flushed_turn)
         way = _FlushRange(first=view.flushed_turn, through=through)
-        tools = (
-            await self.load_tools(job.session_id, state.agent_config) if view.flushed_turn < through else ()
-        )
+        tools: tuple[ToolSpec, ...] = ()
+        if view.flushed_turn < through:
+            tools = await self._asks.load_tools(job.session_id, state.agent_config)
         for _ in range(MAX_PORTIONS):
             if view.flushed_turn >= through:
                 break
             try:
-                whole = await self._prepared(state, view, tools)
-                portion, last = next_portion(view, through=through, room=_room(whole, view))
-                prepared = whole if portion is view else await self._prepared(state, portion, tools)
+                portion = await self._asks.next_portion(state, view, tools, through=through)
             except ContradictoryPolicy as error:
                 return await self._record_contradiction(
                     job, state, view, error, through=through, threshold=threshold
                 )
-            at = way.part(view.flushed_turn, last)
+            at = way.part(view.flushed_turn, portion.last)
             before, done = (
                 done,
-                await self._flush_portion(job, state, portion, prepared, last, threshold, at=at),
+                await self._flush_portion(job, state, portion, threshold, ledger=ledger, at=at),
             )
             if done.outcome == "failed":
                 break
             if before.outcome == "saved":
                 done = replace(done, outcome="saved")
-            view = replace(view, flushed_turn=last)
+            view = replace(view, flushed_turn=portion.last)
         return done
 
     async def _record_contradiction(
@@ -249,11 +285,10 @@ class Flusher:
         self,
         job: JobClaim,
         state: SessionState,
-        view: View,
-        prepared: PreparedRequest,
-        last: int,
+        portion: FlushPortion,
         threshold: str,
         *,
+        ledger: Ledger | None,
         at: tuple[float, float],
     ) -> FlushResult:
         await self._report_progress(job, at[0])
@@ -261,95 +296,110 @@ class Flusher:
             job,
             cycle=state.view.cycle,
             threshold=threshold,
-            from_turn=view.flushed_turn + 1,
-            through_turn=last,
+            from_turn=portion.view.flushed_turn + 1,
+            through_turn=portion.last,
         )
         purse = SpendTracker(self._spend, session_id=job.session_id, job_id=job.id, caps=self._caps)
-        ghost = _SilentTurn(stray=[])
+        ghost = _SilentTurn(job=job, state=state, ticket=ticket, stray=[])
         outcome: FlushOutcome
         outcome, error = "nothing", ""
         try:
-            if prepared.estimate > prepared.budget.hard:
-                prepared = self._requests.shrink(
-                    prepared, view, state.agent_config, hard=prepared.budget.hard
-                )
-            await self._run_silent_turn(job, state, ticket, prepared, purse, ghost, at=at)
+            for ask in await self._asks.build(portion, state):
+                await self._run_silent_turn(ask, purse, ghost, at=at)
+            if portion.way == "code" or ghost.unreadable:
+                await self._keep_by_code(portion, ledger, ghost)
             outcome = "saved" if ghost.saved else "nothing"
         except (ModelError, CapReached, ContextBudgetExceeded) as failure:
             outcome, error = "failed", f"{failure.code}: {failure}"
         except asyncio.CancelledError:
             with suppress(LeaseLost, StorageUnavailable):
-                await self._record_interruption(job, state, ticket, prepared, purse)
+                await self._record_interruption(portion, purse, ghost)
             raise
         self._crash_point("after_flush_model")
         report = FlushReport(
             outcome=outcome, stray_text="\n\n".join(ghost.stray), error=error,
-            model=prepared.card.name, spent=tuple(purse.spent),
+            model=portion.model, spent=tuple(purse.spent),
         )  # fmt: skip
         await self._store.end_flush(job, ticket, report, party_id=state.party_id)
         self._crash_point("after_flush")
         if outcome != "failed":
             await self._report_progress(job, at[1])
-        read = view.flushed_turn if outcome == "failed" else last
+        read = portion.view.flushed_turn if outcome == "failed" else portion.last
         return FlushResult(outcome=outcome, ticket=ticket, through=read, error=error)
 
     async def _record_interruption(
-        self,
-        job: JobClaim,
-        state: SessionState,
-        ticket: FlushTicket,
-        prepared: PreparedRequest,
-        purse: SpendTracker,
+        self, portion: FlushPortion, purse: SpendTracker, ghost: _SilentTurn
     ) -> None:
         """The process ends: the next attempt reads these turns again, and both have been paid for."""
         report = FlushReport(
-            outcome="failed", stray_text="", error="it was cut off", model=prepared.card.name,
+            outcome="failed", stray_text="", error="it was cut off", model=portion.model,
             spent=purse.take_spent(),
         )  # fmt: skip
-        await self._store.end_flush(job, ticket, report, party_id=state.party_id)
+        await self._store.end_flush(ghost.job, ghost.ticket, report, party_id=ghost.state.party_id)
 
     async def _run_silent_turn(
-        self,
-        job: JobClaim,
-        state: SessionState,
-        ticket: FlushTicket,
-        prepared: PreparedRequest,
-        purse: SpendTracker,
-        ghost: _SilentTurn,
-        *,
-        at: tuple[float, float],
+        self, ask: SilentRequest, purse: SpendTracker, ghost: _SilentTurn, *, at: tuple[float, float]
     ) -> None:
         """The turn itself is never stored: only its notes, and the words that nobody will see."""
-        if not prepared.request.tools:
-            return  # a model without tools cannot save: the call would cost a whole context for nothing
-        request = await self.with_pictures(prepared)
+        request = ask.request
         for called in range(MAX_FLUSH_ROUNDS):
             reply = await purse.pay_for(
                 partial(self._model.reply, request),
-                input_tokens=prepared.estimate,
-                output_tokens=prepared.budget.out,
-                card=prepared.card,
+                input_tokens=ask.estimate,
+                output_tokens=ask.out,
+                card=ask.card,
             )
+            percent = at[0] + (at[1] - at[0]) * (called + 1) / (MAX_FLUSH_ROUNDS + 1)
+            await self._report_progress(ghost.job, percent)
+            if not request.tools:
+                await self._keep_lines(reply, ghost)
+                return
             ghost.hear(reply)
-            await self._report_progress(job, at[0] + (at[1] - at[0]) * (called + 1) / (MAX_FLUSH_ROUNDS + 1))
             calls = tool_uses(reply.blocks)
             if not calls:
                 return
-            results = [await self._run_memory_tool(job, state, ticket, call, ghost) for call in calls]
-            ghost.saved += sum(fresh for _, fresh in results)
-            told = sum(
-                self._requests.counter.count_tokens(result.text) + RESULT_TOKENS for result, _ in results
-            )
-            if reply.usage.context_tokens + round(prepared.ratio * told) > prepared.budget.hard:
+            results = [await self._run_memory_tool(call, ghost) for call in calls]
+            if reply.stop_reason != "max_tokens" and _is_all_kept(calls, results):
+                return
+            told = sum(self._requests.counter.count_tokens(result.text) + RESULT_TOKENS for result in results)
+            if reply.usage.context_tokens + round(ask.ratio * told) > ask.hard:
                 return
             request = replace(
                 request,
                 messages=(
                     *request.messages,
                     Message(role="assistant", blocks=reply.blocks),
-                    Message(role="user", blocks=tuple(result for result, _ in results)),
+                    Message(role="user", blocks=tuple(results)),
                 ),
             )
+
+    async def _keep_lines(self, reply: ModelReply, ghost: _SilentTurn) -> None:
+        """What a model without tools has written; where it holds no line of the form, code goes on."""
+        wishes = parse_note_lines(text_of(reply.blocks))
+        if wishes is None:
+            ghost.unreadable = True
+            ghost.hear(reply)
+        await self._keep(wishes or (), ghost)
+
+    async def _keep_by_code(self, portion: FlushPortion, ledger: Ledger | None, ghost: _SilentTurn) -> None:
+        """From the record of these turns where there is one, else from their weightiest sentences."""
+        entries = portion.view.entries
+        seqs = frozenset(entry.seq for entry in entries)
+        wishes = wishes_of(ledger, seqs) if ledger is not None else ()
+        if not wishes:
+            count = self._requests.counter.count_tokens
+            made = await asyncio.to_thread(digest, entries, Ledger(), count, budget_tokens=DIGEST_TOKENS)
+            wishes = wishes_of(made, seqs)
+        await self._keep(wishes, ghost)
+
+    async def _keep(self, wishes: Sequence[NoteWish], ghost: _SilentTurn) -> None:
+        """By the same door as a model's own calls; what it refuses is not kept."""
+        for wish in wishes:
+            shown = ghost.shown
+            if wish.by_tool:
+                ghost.shown = (*shown, wish.text)
+            await self._run_memory_tool(wish.call, ghost, turn=ghost.turn_of(wish.seq))
+            ghost.shown = shown
 
     async def _report_progress(self, job: JobClaim, share: float) -> None:
         """To operators alone: nobody else sees anything of a flush."""
@@ -358,18 +408,20 @@ class Flusher:
         await self._announcer.announce(DASHBOARD, told)
 
     async def _run_memory_tool(
-        self, job: JobClaim, state: SessionState, ticket: FlushTicket, call: ToolUse, ghost: _SilentTurn
-    ) -> tuple[ToolResult, bool]:
+        self, call: ToolUse, ghost: _SilentTurn, *, turn: int | None = None
+    ) -> ToolResult:
+        """`turn` is the one that says so, where that is known; else all that were read."""
         if call.name == RECALL.name:
             ghost.recalls += 1
             if ghost.recalls > RECALLS_PER_TURN:
-                return ToolResult(tool_use_id=call.id, text=_RECALLED_ENOUGH, is_error=True), False
+                return ToolResult(tool_use_id=call.id, text=_RECALLED_ENOUGH, is_error=True)
+        state, ticket = ghost.state, ghost.ticket
         context = ToolContext(
-            session_id=job.session_id,
+            session_id=ghost.job.session_id,
             party_id=state.party_id,
             scope=state.agent,
-            turn=ticket.from_turn,
-            through_turn=ticket.through_turn,
+            turn=turn or ticket.from_turn,
+            through_turn=turn or ticket.through_turn,
             key=f"flush:{ticket.id}:{call.id}",
             call_id=call.id,
             flush_id=ticket.id,
@@ -383,60 +435,14 @@ class Flusher:
         )
         if foreign := foreign_part(call.name, ran.result.text):
             ghost.shown += (foreign,)
-        result = replace(ran.result, text=defused(ran.result.text))
-        return result, ran.status == "done" and ran.result.text.startswith(("Saved", "Changed"))
-
-    async def with_descriptions(self, state: SessionState) -> SessionState:
-        """With what its pictures show: whoever reads these words later has no pictures."""
-        whose = PictureOwner(
-            session_id=state.session_id,
-            party_id=state.party_id,
-            chat_model=self._requests.resolve_model(state.agent_config),
-        )
-        entries = await self._pictures.with_descriptions(state.view.entries, whose=whose)
-        pins = await self._pictures.with_descriptions(state.view.pins, whose=whose)
-        return replace(state, view=replace(state.view, entries=entries, pins=pins))
-
-    async def with_pictures(self, prepared: PreparedRequest) -> ModelRequest:
-        """With the bytes that its prefix has in the provider's cache."""
-        pictures = await self._pictures.load_pictures(prepared.pictures)
-        return replace(prepared.request, pictures=pictures) if pictures else prepared.request
-
-    async def load_tools(self, session_id: int, agent_config: Mapping[str, Any]) -> tuple[ToolSpec, ...]:
-        """Those of the last turn: with another list the provider would have to read the whole prefix anew."""
-        stored = await self._owed.load_last_tools(session_id)
-        specs = self._toolbox.for_agent(agent_config).specs
-        return specs if stored in (None, specs) else stored or ()
-
-    async def _prepared(
-        self, state: SessionState, view: View, tools: tuple[ToolSpec, ...]
-    ) -> PreparedRequest:
-        card = await self._model.load_card(self._requests.resolve_model(state.agent_config))
-        circumstances = self._requests.load_circumstances(state)
-        return self._requests.build(
-            view,
-            card=card,
-            agent_config=state.agent_config,
-            tools=tools,
-            token_ratio=state.ratio_for(card.name),
-            instruction=flush_instruction(now=self._written(view, circumstances)),
-            channel=state.channel,
-            circumstances=circumstances,
-        )
-
-    def _written(self, view: View, circumstances: Circumstances) -> str:
-        """When the newest of it was said, by the person's clock."""
-        zone = self._requests.zone_of(circumstances)
-        return minute_text(view.entries[-1].at, zone) if view.entries else ""
+        ghost.saved += ran.status == "done" and ran.result.text.startswith(("Saved", "Changed"))
+        return replace(ran.result, text=defused(ran.result.text))
 
 
-def _room(prepared: PreparedRequest, view: View) -> int:
-    """What the conversation may take, in stored estimates, so that a portion and its answer fit."""
-    stored = sum(entry.tokens for entry in view.entries)
-    hard = prepared.budget.hard
-    if prepared.estimate <= hard:
-        return stored
-    return stored - int((prepared.estimate - PORTION_SHARE * hard) / prepared.ratio) - 1
+def _is_all_kept(calls: Sequence[ToolUse], results: Sequence[ToolResult]) -> bool:
+    """Whether a round left nothing to answer: another call would only hear that the model is done."""
+    kept = all(call.name in KEEPING_TOOLS for call in calls)
+    return kept and not any(result.is_error for result in results)
 
 
 def _done(flushed: FlushResult) -> JobDone:

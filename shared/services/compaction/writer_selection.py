@@ -83,7 +83,7 @@ class WriterSelector:
         return replace(state, fixed_tokens=round(prepared.ratio * beside))
 
     async def with_descriptions(self, state: SessionState) -> SessionState:
-        return await self._flusher.with_descriptions(state)
+        return await self._flusher.requests.with_descriptions(state)
 
     def open_spend_tracker(self, job: JobClaim) -> SpendTracker:
         return SpendTracker(self._spend, session_id=job.session_id, job_id=job.id, caps=self._caps)
@@ -125,11 +125,11 @@ class WriterSelector:
             return models, None
         if wanted == "auto" and await self._choose_cheaper(case, plan, warm, flushed) == "cheap":
             return models, None
-        return models, await self._flusher.with_pictures(warm)
+        return models, await self._flusher.requests.with_pictures(warm)
 
     async def _build_warm_request(self, case: CompactionContext) -> PreparedRequest:
         """The chat's own request, unchanged; the summariser puts its task behind it."""
-        tools = await self._flusher.load_tools(case.job.session_id, case.state.agent_config)
+        tools = await self._flusher.requests.load_tools(case.job.session_id, case.state.agent_config)
         return self._requests.build_next(case.state, card=case.prepared.card, tools=tools)
 
     async def _choose_cheaper(

@@ -306,6 +306,36 @@ async def test_words_beside_a_saved_note_are_kept_for_nobody_too(guest: Visit, p
     assert row["note_count"] == 1
 
 
+async def flushed_with(guest: Visit, provider: RunningFake, *actions: dict[str, Any]) -> int:
+    """How often the model was asked when it answers in this way, and then says nothing more."""
+    rules = [{"match": {"kind": "flush"}, "times": 1, "action": action} for action in actions]
+    await provider.script([*rules, {"match": {"kind": "flush"}, "times": -1, "action": {"text": "SILENT"}}])
+    await talk_until(guest, "SELECT count(*) FROM jobs WHERE kind = 'flush'")
+    await guest.run_due_jobs()
+    return len([record for record in await provider.requests() if record["kind"] == "flush"])
+
+
+def _save(text: str, **more: str) -> dict[str, Any]:
+    return {"name": "save_memory", "input": {"text": text, "kind": "fact", **more}}
+
+
+async def test_a_flush_whose_notes_were_all_saved_asks_nothing_more(
+    guest: Visit, provider: RunningFake
+) -> None:
+    calls = [_save("Bertil is a dog."), _save("Ingrid is a glaciologist.")]
+    assert await flushed_with(guest, provider, {"tool_use": calls}) == 1
+    assert await guest.one("SELECT outcome || note_count FROM flushes") == "saved2"
+
+
+async def test_a_refused_note_or_a_search_is_answered_in_the_same_flush(
+    guest: Visit, provider: RunningFake
+) -> None:
+    refused = [_save("Bertil is a dog."), _save("Ingrid was born then.", event_date="soon")]
+    searched = [_save("Ingrid likes ice."), {"name": "search_memory", "input": {"query": "Bertil"}}]
+    assert await flushed_with(guest, provider, {"tool_use": refused}, {"tool_use": searched}) == 3
+    assert await guest.one("SELECT note_count FROM flushes") == 2
+
+
 async def test_an_early_mark_leaves_a_checkpoint_and_the_next_goes_on_from_it(goclaw: Visit) -> None:
     await talk_until(goclaw, "SELECT count(*) FROM jobs WHERE trigger = 'at_50'")
     await goclaw.run_due_jobs()

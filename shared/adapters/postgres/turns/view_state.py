@@ -10,6 +10,7 @@ from asyncpg.pool import PoolConnectionProxy
 
 from shared.adapters.postgres.turns.turn_sql import LOAD
 from shared.adapters.postgres.turns.turns import config_of, described, entry_from, view_from
+from shared.core.session.ledger import ledger_from_json
 from shared.core.session.regeneration import without_former
 from shared.core.session.session import Entry
 from shared.core.session.session_state import Hidden, SessionState
@@ -58,4 +59,5 @@ async def hidden_by(connection: Connection, row: Record, link: Record) -> Hidden
         from_turn=link["from_turn"],
         through_turn=link["through_turn"],
         tokens=link["tokens"],
+        ledger=ledger_from_json(link["ledger"] or {}),
     )

@@ -21,6 +21,8 @@ MARK = re.compile(r"\b[a-z]\d+_x\d+\b")
 """By which people of the fault suite know their messages again, see `tests.faults.transcripts`."""
 SEQ = re.compile(r"\[#(\d+)[^\]]*\]")
 MAX_NOTES = 3
+_ASKS_FOR_LINES = "kind | note | number"
+_SOURCE_LINE = re.compile(r"^\[#(\d+)\] person: (.*)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +41,7 @@ def kind_of(body: Json) -> Kind:
         return "summary"
     if asks_for_text(words):
         return "summary"
-    if _save_tool(body) and re.search(r"\bSILENT\b", words):
+    if (_save_tool(body) or _ASKS_FOR_LINES in asked) and re.search(r"\bSILENT\b", words):
         return "flush"
     return "chat"
 
@@ -163,14 +165,16 @@ def _evidence(body: Json, own_words: str) -> list[str]:
 def _flushed(body: Json, instruction: str) -> Answer:
     tool = _save_tool(body)
     chosen = _salient(body, instruction)
-    if tool is None or not chosen:
+    if not chosen:
         return said("SILENT")
+    if tool is None:
+        return said("\n".join(f"fact | {text} | {seqs[0] if seqs else ''}" for text, seqs in chosen))
     return calls(body, [(tool["name"], filled(tool["input_schema"], text, seqs)) for text, seqs in chosen])
 
 
 def _salient(body: Json, instruction: str) -> list[tuple[str, tuple[int, ...]]]:
     """Up to three sentences of the person that no note in the system prompt holds yet, weightiest first."""
-    known = text_of(body.get("system"))
+    known = text_of(body.get("system")) + instruction.partition("<transcript_")[0]
     pool: dict[str, tuple[int, tuple[int, ...]]] = {}
     for message in body["messages"]:
         text = text_of(message["content"])
@@ -179,6 +183,10 @@ def _salient(body: Json, instruction: str) -> list[tuple[str, tuple[int, ...]]]:
         for sentence in sentences(outside_tags(text)):
             if salience(sentence) > 0 and sentence not in known:
                 pool[sentence] = (salience(sentence), _seqs(text))
+    for number, words in _SOURCE_LINE.findall(instruction):
+        for sentence in sentences(words):
+            if salience(sentence) > 0 and sentence not in known:
+                pool[sentence] = (salience(sentence), (int(number),))
     ranked = sorted(enumerate(pool.items()), key=lambda item: (-item[1][1][0], -item[0]))
     return [(sentence, seqs) for _, (sentence, (_, seqs)) in ranked[:MAX_NOTES]]
 

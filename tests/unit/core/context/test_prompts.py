@@ -8,6 +8,7 @@ from typing import get_args
 
 import pytest
 
+from shared.core.compaction.note_requests import note_rules, note_task
 from shared.core.compaction.summary_prompts import (
     FOCUS_CHARS,
     merge_request,
@@ -34,6 +35,7 @@ from shared.core.session.ledger import Ledger, LedgerItem, Section
 from shared.core.session.policy import SummaryForm
 from shared.core.session.summary_rules import SUMMARY_SCHEMA
 
+KNOWN = "- They drink tea."
 GOLDEN = Path(__file__).parent / "golden"
 SOURCE = "--- 2026-05-08 ---\n[#12] person: Never call before 9.\n[#13] assistant: Understood."
 FORMER = Ledger(
@@ -59,6 +61,8 @@ PROMPTS = {
         )
     ),
     "flush": flush_instruction(),
+    "notes_by_calls": f"{note_rules(by_lines=False)}\n=====\n{note_task(SOURCE, KNOWN)}",
+    "notes_by_lines": f"{note_rules(by_lines=True)}\n=====\n{note_task(SOURCE)}",
     "summary_first": "\n=====\n".join(summary_request(SOURCE, Ledger())),
     "summary_next": "\n=====\n".join(summary_request(SOURCE, FORMER, "the trip", language="German")),
     "summary_warm": warm_instruction(SOURCE, FORMER, "the trip"),

@@ -1,0 +1,246 @@
+"""What a flush asks, and which way: behind the chat's own prefix, alone, in lines of text, or nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from shared.core.compaction.flushing import next_portion
+from shared.core.compaction.note_requests import (
+    FlushWay,
+    answer_tokens,
+    flush_way,
+    note_rules,
+    note_task,
+    pieces_of,
+    room_for_words,
+)
+from shared.core.compaction.transcript_lines import render_source
+from shared.core.context.memory import core_block
+from shared.core.context.memory_tools import SAVE_MEMORY
+from shared.core.context.prompts import flush_instruction
+from shared.core.session.session import View
+from shared.core.session.session_state import SessionState
+from shared.core.values.local_time import minute_text
+from shared.core.values.messages import text_message
+from shared.core.values.tokens import estimate_tools
+from shared.ports import ChatModel, ModelCard, ModelRequest, SystemPart, ToolSpec
+from shared.services.turns.pictures import PictureOwner, PictureService
+from shared.services.turns.request_builder import PreparedRequest, RequestBuilder
+from shared.services.turns.toolbox import Toolbox
+
+PORTION_SHARE = 0.8
+"""Of the hard limit: estimates of a cut view may be off, and the ghost's own calls come behind it."""
+KNOWN_SHARE = 5
+"""What is known already takes at most one part in five of a small request."""
+PIECES_AT_MOST = 8
+"""Of one message that no request can hold; what is longer is read by its head and tail."""
+_BESIDE = 60
+"""Tags and last sentence around a transcript."""
+
+
+class LastToolsStore(Protocol):
+    async def load_last_tools(self, session_id: int) -> tuple[ToolSpec, ...] | None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SilentRequest:
+    """One request that nobody waits for, and its sizes in the model's unit."""
+
+    request: ModelRequest
+    card: ModelCard
+    ratio: float
+    estimate: int
+    out: int
+    hard: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlushPortion:
+    """Turns that are read together, and how."""
+
+    way: FlushWay
+    view: View
+    last: int
+    """The last turn that has been read after it."""
+    prepared: PreparedRequest
+    """The chat's request; only a ghost turn sends it."""
+    room: int = 0
+    """Estimated tokens of the transcript in one request that is not the chat's."""
+
+    @property
+    def model(self) -> str:
+        return "" if self.way in ("code", "off") else self.prepared.card.name
+
+
+class FlushRequests:
+    def __init__(
+        self,
+        *,
+        owed: LastToolsStore,
+        model: ChatModel,
+        requests: RequestBuilder,
+        toolbox: Toolbox,
+        pictures: PictureService,
+    ) -> None:
+        self._owed = owed
+        self._model = model
+        self._requests = requests
+        self._toolbox = toolbox
+        self._pictures = pictures
+
+    async def next_portion(
+        self, state: SessionState, view: View, tools: tuple[ToolSpec, ...], *, through: int
+    ) -> FlushPortion:
+        """Raises ContradictoryPolicy."""
+        whole = await self.prepare(state, view, tools)
+        way, room = self.find_way(whole, state.agent_config)
+        if way == "prefix":
+            portion, last = next_portion(view, through=through, room=_room(whole, view))
+            prepared = whole if portion is view else await self.prepare(state, portion, tools)
+            return FlushPortion(way=way, view=portion, last=last, prepared=prepared)
+        unread = tuple(entry for entry in view.entries if view.flushed_turn < entry.turn <= through)
+        if way == "off":
+            return FlushPortion(way=way, view=replace(view, entries=unread), last=through, prepared=whole)
+        # A view of these turns alone is never "the whole": only what is unread is shown.
+        total = sum(entry.tokens for entry in unread)
+        portion, last = next_portion(
+            replace(view, entries=unread), through=through, room=total if way == "code" else room
+        )
+        return FlushPortion(way=way, view=portion, last=last, prepared=whole, room=room)
+
+    def find_way(self, prepared: PreparedRequest, agent_config: Mapping[str, Any]) -> tuple[FlushWay, int]:
+        """How memory of this conversation is saved, and the room that a request of its own has."""
+        card = prepared.card
+        room = {name: self._room_for(prepared, by_lines=name == "lines") for name in ("request", "lines")}
+        way = flush_way(
+            allowed=self._save_tool(agent_config) is not None,
+            on_prefix=any(tool.name == SAVE_MEMORY.name for tool in prepared.request.tools),
+            calls_tools="tools" in card.capabilities or card.offline,
+            room=room,
+        )
+        return way, room.get(way, 0)
+
+    async def build(self, portion: FlushPortion, state: SessionState) -> tuple[SilentRequest, ...]:
+        """What is asked one after the other about one portion; raises ContextBudgetExceeded."""
+        if portion.way == "prefix":
+            return (await self._behind_the_chat(portion, state),)
+        if portion.way not in ("request", "lines"):
+            return ()
+        entries = portion.view.entries
+        source = render_source(
+            entries,
+            count=self._requests.counter.count_tokens,
+            message_tokens=PIECES_AT_MOST * portion.room,
+            zone=self._requests.zone_of(portion.prepared.circumstances),
+        )
+        pieces = pieces_of(source, portion.room, self._requests.counter.count_tokens)
+        return tuple(self._alone(portion, state.agent_config, piece) for piece in pieces)
+
+    async def prepare(self, state: SessionState, view: View, tools: tuple[ToolSpec, ...]) -> PreparedRequest:
+        """The chat's own request with the flush's instruction behind it."""
+        card = await self._model.load_card(self._requests.resolve_model(state.agent_config))
+        circumstances = self._requests.load_circumstances(state)
+        zone = self._requests.zone_of(circumstances)
+        now = minute_text(view.entries[-1].at, zone) if view.entries else ""
+        return self._requests.build(
+            view,
+            card=card,
+            agent_config=state.agent_config,
+            tools=tools,
+            token_ratio=state.ratio_for(card.name),
+            instruction=flush_instruction(now=now),
+            channel=state.channel,
+            circumstances=circumstances,
+        )
+
+    async def load_tools(self, session_id: int, agent_config: Mapping[str, Any]) -> tuple[ToolSpec, ...]:
+        """Those of the last turn: with another list the provider would have to read the whole prefix anew."""
+        stored = await self._owed.load_last_tools(session_id)
+        specs = self._toolbox.for_agent(agent_config).specs
+        return specs if stored in (None, specs) else stored or ()
+
+    async def with_descriptions(self, state: SessionState) -> SessionState:
+        """With what its pictures show: whoever reads these words later has no pictures."""
+        whose = PictureOwner(
+            session_id=state.session_id,
+            party_id=state.party_id,
+            chat_model=self._requests.resolve_model(state.agent_config),
+        )
+        entries = await self._pictures.with_descriptions(state.view.entries, whose=whose)
+        pins = await self._pictures.with_descriptions(state.view.pins, whose=whose)
+        return replace(state, view=replace(state.view, entries=entries, pins=pins))
+
+    async def with_pictures(self, prepared: PreparedRequest) -> ModelRequest:
+        """With the bytes that its prefix has in the provider's cache."""
+        pictures = await self._pictures.load_pictures(prepared.pictures)
+        return replace(prepared.request, pictures=pictures) if pictures else prepared.request
+
+    async def _behind_the_chat(self, portion: FlushPortion, state: SessionState) -> SilentRequest:
+        prepared = portion.prepared
+        if prepared.estimate > prepared.budget.hard:
+            prepared = self._requests.shrink(
+                prepared, portion.view, state.agent_config, hard=prepared.budget.hard
+            )
+        return SilentRequest(
+            request=await self.with_pictures(prepared),
+            card=prepared.card,
+            ratio=prepared.ratio,
+            estimate=prepared.estimate,
+            out=prepared.budget.out,
+            hard=prepared.budget.hard,
+        )
+
+    def _alone(self, portion: FlushPortion, agent_config: Mapping[str, Any], piece: str) -> SilentRequest:
+        """A small system, the transcript, and `save_memory` where the model can call it."""
+        prepared, by_lines = portion.prepared, portion.way == "lines"
+        card, window = prepared.card, prepared.budget.window
+        save = self._save_tool(agent_config)
+        words = note_task(piece, self._known(portion.view, portion.room))
+        fixed = self._fixed(by_lines=by_lines)
+        out = min(answer_tokens(window), card.max_output)
+        return SilentRequest(
+            request=ModelRequest(
+                model=card.name,
+                system=(SystemPart(text=note_rules(by_lines=by_lines)),),
+                messages=(text_message("user", words),),
+                tools=() if by_lines or save is None else (save,),
+                max_output_tokens=out,
+                about=prepared.request.about,
+            ),
+            card=card,
+            ratio=prepared.ratio,
+            estimate=round(prepared.ratio * (fixed + self._requests.counter.count_tokens(words))),
+            out=out,
+            hard=window - out,
+        )
+
+    def _save_tool(self, agent_config: Mapping[str, Any]) -> ToolSpec | None:
+        specs = self._toolbox.for_agent(agent_config).specs
+        return next((spec for spec in specs if spec.name == SAVE_MEMORY.name), None)
+
+    def _room_for(self, prepared: PreparedRequest, *, by_lines: bool) -> int:
+        """Beside rules, tool and answer, and beside what is known already."""
+        room = room_for_words(
+            prepared.budget.window, fixed=self._fixed(by_lines=by_lines), ratio=prepared.ratio
+        )
+        return room - room // KNOWN_SHARE
+
+    def _fixed(self, *, by_lines: bool) -> int:
+        count = self._requests.counter.count_tokens
+        tools = 0 if by_lines else estimate_tools((SAVE_MEMORY,), count)
+        return count(note_rules(by_lines=by_lines)) + tools + _BESIDE
+
+    def _known(self, view: View, room: int) -> str:
+        count = self._requests.counter.count_tokens
+        return core_block(view.notes, count, limit_tokens=room // KNOWN_SHARE)
+
+
+def _room(prepared: PreparedRequest, view: View) -> int:
+    """What the conversation may take, in stored estimates, so that a portion and its answer fit."""
+    stored = sum(entry.tokens for entry in view.entries)
+    hard = prepared.budget.hard
+    if prepared.estimate <= hard:
+        return stored
+    return stored - int((prepared.estimate - PORTION_SHARE * hard) / prepared.ratio) - 1
