@@ -26,8 +26,22 @@ INTRODUCTION = (
     "conversation. For real answers, run `./evertalk setup` and add a provider's key."
 )
 _FOUND, _KEPT, _SAVED = "I found this: ", "I have kept your message: ", "I saved a note: "
-_NOTHING = "I find nothing about that in our conversation."
-_NO_EVIDENCE = (_FOUND, _KEPT, _SAVED, _NOTHING, INTRODUCTION[:29], "For real answers, run", "(uses ")
+_NOTHING = ("I find nothing about that in our conversation.", "Other questions need a real model.")
+_ABILITIES = (
+    "I can show how Evertalk keeps a conversation.",
+    "Tell me something, for example “My dog Bertil is allergic to chicken”, and ask me about it later.",
+    "Say “Remember that …”, and I save a note; /memory lists all notes.",
+    "/compact summarises older messages, /undo brings them back, and /context shows how full the context is.",
+    "/help lists all commands.",
+    "I cannot think, calculate or look things up: that needs a real model.",
+)
+_ASKS_WHAT_IT_IS = re.compile(
+    r"(?i)^\W*((hello|hi|hey|good (morning|day|evening))\b[^?]{0,20}$"
+    r"|.*\b(what (else )?(can|do) you do|(who|what) are you|how do you work|can you help|help me)\b)"
+)
+_NO_EVIDENCE = (
+    _FOUND, _KEPT, _SAVED, *_NOTHING, *_ABILITIES, INTRODUCTION[:29], "For real answers, run", "(uses ",
+)  # fmt: skip
 """Its own words, else it would quote its own quotes; and how a transcript shows that a tool was called."""
 _NOT_ANSWERED = "(not answered)"
 _REMEMBER = re.compile(r"(?i)\b((?<!you )(?<!you still )remember|memori[sz]e|(don't|not) forget|note that)\b")
@@ -153,6 +167,8 @@ def _introduced(request: ModelRequest, text: str) -> str:
 
 def _chat(request: ModelRequest, words: str) -> str:
     """A question is answered by the statement that shares most of its words; of equals by the newest."""
+    if _ASKS_WHAT_IT_IS.match(" ".join(words.split())):
+        return " ".join(_ABILITIES)
     asked = [line for line in _sentences(words) if _kind_of(line) == "question"]
     if not asked:
         return f"{_KEPT}“{_cut(' '.join(words.split()), 120)}”"
@@ -169,7 +185,7 @@ def _chat(request: ModelRequest, words: str) -> str:
     said = [one.text for one in _said((0, "tool", line) for line in reversed(lines) if line not in own)]
     best = max(said, key=lambda line: len(wanted & _keywords(line)), default="")
     shared = len(wanted & _keywords(best))
-    return f"{_FOUND}“{_cut(best, 400)}”" if shared and shared >= len(wanted) / 4 else _NOTHING
+    return f"{_FOUND}“{_cut(best, 400)}”" if shared and shared >= len(wanted) / 4 else " ".join(_NOTHING)
 
 
 def _worth_saving(request: ModelRequest) -> Sequence[str]:

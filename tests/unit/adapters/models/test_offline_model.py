@@ -136,6 +136,28 @@ async def test_what_nobody_said_is_not_made_up() -> None:
     assert "find nothing" in reply
 
 
+@pytest.mark.parametrize(
+    "words",
+    ["Hello!", "Hi there", "What can you do?", "Hello! What can you do?", "who are you", "Can you help me?"],
+)
+async def test_whoever_greets_it_or_asks_what_it_can_do_hears_what_to_try(words: str) -> None:
+    reply = text_of((await answer(words)).blocks)
+    assert reply.startswith(INTRODUCTION)
+    for told in ("Remember that", "/compact", "/undo", "/help", "that needs a real model"):
+        assert told in reply
+
+
+@pytest.mark.parametrize("words", ["Hello, my name is Ada and I live in Lund.", "I can do the dishes."])
+async def test_whoever_tells_something_is_quoted(words: str) -> None:
+    assert "I have kept your message" in text_of((await answer(words)).blocks)
+
+
+async def test_its_own_advice_is_no_evidence() -> None:
+    told = text_of((await answer("What can you do?")).blocks)
+    reply = await answer("What can you do?", text_message("assistant", told), "What is Bertil allergic to?")
+    assert "I find nothing about that" in text_of(reply.blocks)
+
+
 async def test_being_asked_to_remember_it_saves_a_note_and_says_so() -> None:
     wish = "Please remember that I am allergic to nuts."
     first = await answer(wish, tools=(SAVE,))
