@@ -23,7 +23,7 @@ from shared.services.tools.look_at_picture import LookAtPictureTool
 from shared.services.tools.reminders import ReminderScheduler, ReminderTool
 from shared.services.tools.send_file import SendFileTool
 from shared.services.turns.agent_loop import AgentLoop
-from shared.services.turns.artifacts import ArtifactReader, OpenArtifactTool
+from shared.services.turns.artifacts import ArtifactReader
 from shared.services.turns.delegate_tool import DelegateTool
 from shared.services.turns.pictures import PictureService
 from shared.services.turns.request_builder import RequestBuilder
@@ -105,7 +105,6 @@ def _build_toolbox(base: Foundation, requests: RequestBuilder, more: Sequence[To
         SendFileTool(partial(opened_elsewhere, "chart")),
         *([handover] if settings.has_handover else ()),
         *more,
-        OpenArtifactTool(artifacts),
     ]
     images = ToolImageService(stores.attachments, partial(opened_elsewhere, "picture"))
     delegate = DelegateTool(

@@ -15,9 +15,8 @@ from shared.config.agents import AgentDefaults
 from shared.config.settings import BadSettings, Settings, SettingsProblem, load_policy_overrides
 from shared.core.context.memory_tools import FORGET_MEMORY, SAVE_MEMORY, SEARCH_MEMORY, UPDATE_MEMORY
 from shared.core.context.recall_query import RECALL
-from shared.core.context.tools import LOOK_AT_PICTURE
+from shared.core.context.tools import LOOK_AT_PICTURE, without_limits
 from shared.core.identity.handover import HandoverLimits
-from shared.core.session.artifacts import OPEN_ARTIFACT
 from shared.core.session.overrides import deployment_policy
 from shared.core.session.policy import ContextPolicy
 from shared.core.session.turns import Caps
@@ -31,10 +30,10 @@ from shared.services.turns.delegate_tool import DELEGATE
 
 WORKSPACES_FOLDER = "workspaces"
 """In the data folder: where agents' folders lie unless their rows say otherwise."""
-BUILT_IN_TOOLS = (
+BUILT_IN_TOOLS = tuple(map(without_limits, (
     SAVE_MEMORY, SEARCH_MEMORY, UPDATE_MEMORY, FORGET_MEMORY, RECALL, CURRENT_TIME, CALCULATE, FETCH_URL,
-    REMIND_ME, SEND_FILE, ASK_HUMAN, DELEGATE, OPEN_ARTIFACT, LOOK_AT_PICTURE,
-)  # fmt: skip
+    REMIND_ME, SEND_FILE, ASK_HUMAN, DELEGATE, LOOK_AT_PICTURE,
+)))  # fmt: skip
 """What every agent may use unless its configuration says otherwise."""
 VISITORS_OF_A_NETWORK = 3
 """So many times what one anonymous visitor may spend, all of one network may together."""

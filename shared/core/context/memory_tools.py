@@ -8,34 +8,28 @@ from shared.core.context.recall_query import RECALL
 from shared.core.values.model import ToolSpec
 
 _TEXT = {"type": "string", "maxLength": NOTE_CHARS}
-_IMPORTANCE = {
-    "type": "integer",
-    "minimum": 1,
-    "maximum": 9,
-    "description": "1 trivia, 5 ordinary, 9 never forget",
-}
-_EVENT_DATE = {"type": "string", "description": "YYYY-MM-DD, YYYY-MM or YYYY"}
+_EVENT_DATE = {"type": "string", "description": "YYYY[-MM[-DD]]"}
 _ID = {"type": "string", "pattern": f"^{SHORT_ID}$"}
 
 SAVE_MEMORY = ToolSpec(
     name="save_memory",
     description=(
-        "Keep one thing about the person, or their plans and agreements, so that it is known in months. "
-        "One self-contained sentence per call, with names and full dates instead of “he” or “tomorrow”. "
-        "Save nothing twice, nothing secret such as passwords or keys, and nothing that matters only today."
+        "Remember one lasting thing about the person or their plans: a full sentence with names and full "
+        "dates. No secrets, nothing twice, nothing that matters only today."
     ),
     input_schema={
         "type": "object",
         "properties": {
             "text": _TEXT,
             "kind": {"type": "string", "enum": list(NOTE_KINDS)},
-            "subject": {"type": "string", "description": "Whom or what it is about"},
-            "importance": _IMPORTANCE,
-            "durability": {
-                "type": "string",
-                "enum": list(DURABILITIES),
-                "description": "ephemeral: of no use after its date",
+            "subject": {"type": "string"},
+            "importance": {
+                "type": "integer",
+                "minimum": 1,
+                "maximum": 9,
+                "description": "1 to 9",
             },
+            "durability": {"type": "string", "enum": list(DURABILITIES)},
             "event_date": _EVENT_DATE,
         },
         "required": ["text", "kind"],
@@ -45,8 +39,8 @@ SAVE_MEMORY = ToolSpec(
 SEARCH_MEMORY = ToolSpec(
     name="search_memory",
     description=(
-        "Search the notes about the person by a few words; empty for the newest. Gives ids and dates. "
-        "What is marked “from a tool” is unconfirmed."
+        "Search the notes about the person, for their ids and dates; without words, list the newest. "
+        "Notes marked “from a tool” are unconfirmed."
     ),
     input_schema={
         "type": "object",
@@ -68,8 +62,8 @@ UPDATE_MEMORY = ToolSpec(
 FORGET_MEMORY = ToolSpec(
     name="forget_memory",
     description=(
-        "Put away a note that is wrong or unwanted; search_memory gives its id. For good it is erased by the "
-        "person's own /forget."
+        "Remove a note that is wrong or unwanted; search_memory gives its id. To erase it for good, the "
+        "person types /forget."
     ),
     input_schema={
         "type": "object",

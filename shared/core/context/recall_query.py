@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from datetime import datetime
 
+from shared.core.session.artifacts import READER
 from shared.core.values.model import ToolSpec
 from shared.core.values.searching import PLAIN, dictionary_of, words_of
 
@@ -14,35 +15,30 @@ QUESTION_WORDS = 32
 RECALLS_PER_TURN = 3
 RESULT_TOKENS = 2_000
 RECALL = ToolSpec(
-    name="recall",
+    name=READER,
     description=(
-        "Look up what was really said earlier in this conversation, in notes and in the files you know when "
-        "the summary and the passages that you see do not say enough. Give a few telling words, names or "
-        "numbers; ask again with other words for each further step of a question. `after` and `before` are "
-        "days such as 2026-01-31; `seq_range` is a range of message numbers, as in [#12]. `artifact` reads a "
-        "long text instead, of which the conversation shows its beginning, its end and its id. "
-        f"At most {RECALLS_PER_TURN} times per message of the person."
+        "Look up earlier messages, notes and files that you cannot see, or read on in a long text shown in "
+        "part, from `offset` or where `query` stands."
     ),
     input_schema={
         "type": "object",
         "properties": {
-            "query": {"type": "string", "description": "Words to look for.", "maxLength": 500},
-            "after": {"type": "string", "description": "Only what was said on this day or later."},
-            "before": {"type": "string", "description": "Only what was said before this day."},
+            "query": {"type": "string", "maxLength": 500},
+            "after": {"type": "string", "description": "YYYY-MM-DD"},
+            "before": {"type": "string", "description": "YYYY-MM-DD"},
             "seq_range": {
                 "type": "array",
                 "items": {"type": "integer", "minimum": 1},
                 "minItems": 2,
                 "maxItems": 2,
-                "description": "The first and the last message to look at.",
+                "description": "message numbers",
             },
             "artifact": {
                 "type": "string",
-                "description": "An id such as art_0123456789ab: a portion of that text, from `offset` on or "
-                "where the words of `query` stand next.",
+                "description": "art_… id of a long text",
                 "maxLength": 40,
             },
-            "offset": {"type": "integer", "minimum": 0, "description": "In characters of the artifact."},
+            "offset": {"type": "integer", "minimum": 0},
         },
         "additionalProperties": False,
     },

@@ -3,38 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Any
 
-from shared.core.context.memory_tools import FLUSH_TOOLS
 from shared.core.values.model import ToolSpec
 from shared.core.values.tokens import Count, estimate_tools
 
-BRIEF_TOOLS = FLUSH_TOOLS | {
-    "calculate", "current_time", "remind_me", "send_file", "ask_human", "look_at_picture",
-}  # fmt: skip
-"""Their results are never so long that they would be set aside."""
 PROVIDER_TOOLS_AT_MOST = 16
 WINDOW_SHARE = 0.2
 """Of a model's window, for descriptions of tools: in a small one the conversation comes first."""
 LOOK_AT_PICTURE = ToolSpec(
     name="look_at_picture",
-    description="Shows a picture of this conversation again of which only a description is left, such as "
-    "(picture 12: a red bicycle), for what the description does not say.",
+    description="Show an older picture again, of which you see only a description.",
     input_schema={
         "type": "object",
-        "properties": {"picture": {"type": "integer", "minimum": 1, "description": "Its number."}},
+        "properties": {
+            "picture": {"type": "integer", "minimum": 1, "description": "N of (picture N: …)"},
+        },
         "required": ["picture"],
         "additionalProperties": False,
     },
 )
 _RANK = (
-    "save_memory", "open_artifact", "recall", "search_memory", "current_time", "fetch_url", "calculate",
+    "save_memory", "recall", "search_memory", "current_time", "fetch_url", "calculate",
     "forget_memory", "update_memory", "ask_human", "remind_me", "send_file", "look_at_picture", "delegate",
 )  # fmt: skip
 """What a small window is offered first; tools of others come behind these."""
+
+
+_LIMITS = frozenset(
+    {
+        "additionalProperties",
+        "maxItems",
+        "maxLength",
+        "maximum",
+        "minItems",
+        "minLength",
+        "minimum",
+        "pattern",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +101,31 @@ def provider_tool(raw: object) -> ToolSpec | None:
     if not isinstance(kind, str) or not isinstance(name, str) or not kind or not name:
         return None
     return ToolSpec(name=name, description=kind, input_schema={}, provider=dict(raw))
+
+
+def without_limits(tool: ToolSpec) -> ToolSpec:
+    """As a model reads it in every request: what a call must fit besides, it is told when one does not.
+
+    An object inside that is described in words is shown by these words.
+    """
+    return replace(tool, input_schema=_unlimited(tool.input_schema))
+
+
+def _unlimited(schema: Mapping[str, Any]) -> dict[str, Any]:
+    kept = {name: value for name, value in schema.items() if name not in _LIMITS}
+    if "enum" in kept:
+        kept.pop("type", None)
+    if fields := schema.get("properties"):
+        kept["properties"] = {name: _shown_field(field) for name, field in fields.items()}
+    if items := schema.get("items"):
+        kept["items"] = _unlimited(items)
+    return kept
+
+
+def _shown_field(schema: Mapping[str, Any]) -> dict[str, Any]:
+    if schema.get("type") == "object" and "description" in schema:
+        return {"type": "object", "description": schema["description"]}
+    return _unlimited(schema)
 
 
 @lru_cache(maxsize=256)

@@ -13,7 +13,8 @@ from shared.core.values.messages import ToolResult
 from shared.core.values.model import ToolSpec
 
 PORTION_TOKENS = 4_000
-OPENED_PER_TURN = 3
+READER = "recall"
+"""The tool that reads the rest."""
 _HEADER_TOKENS = 150
 _HEAD_PART, _TAIL_PART = 8, 16
 """Head and tail that the log shows, as parts of `spill_over`."""
@@ -24,29 +25,6 @@ _ID = re.compile(r"art_[0-9a-f]{12}")
 _REFERENCE = re.compile(r"\[Kept whole as art_[0-9a-f]{12}: [^\n]*\]")
 
 Count = Callable[[str], int]
-
-OPEN_ARTIFACT = ToolSpec(
-    name="open_artifact",
-    description=(
-        "Read a portion of a long text of this conversation that is kept whole as an artifact. Its id stands "
-        "where the text was shortened. Give `offset` to read on from a character, or `find` to go to the "
-        f"next place with these words. At most {OPENED_PER_TURN} portions per message of the person."
-    ),
-    input_schema={
-        "type": "object",
-        "properties": {
-            "id": {"type": "string", "description": "The artifact's id, such as art_0123456789ab."},
-            "offset": {"type": "integer", "minimum": 0, "description": "Where to begin, in characters."},
-            "find": {
-                "type": "string",
-                "description": "Words to look for, from `offset` on.",
-                "maxLength": 200,
-            },
-        },
-        "required": ["id"],
-        "additionalProperties": False,
-    },
-)
 
 
 class ArtifactNotReadable(EvertalkError):
@@ -81,7 +59,7 @@ class Portion:
 
 def can_open(tools: Iterable[ToolSpec]) -> bool:
     """Whether a model that is offered these tools can read on in an artifact."""
-    return any(tool.name == OPEN_ARTIFACT.name for tool in tools)
+    return any(tool.name == READER for tool in tools)
 
 
 def artifact_id(text: str) -> str:
@@ -122,7 +100,7 @@ def excerpt(artifact: Artifact, *, head: int, tail: int, count: Count) -> str:
     begin, end = head_and_tail(body, head=head, tail=tail, count=count)
     reference = (
         f"[Kept whole as {artifact.id}: {len(body):,} characters, about {artifact.tokens:,} tokens. "
-        f"Its beginning and its end follow; {OPEN_ARTIFACT.name} reads the rest.]"
+        f"Its beginning and its end follow; {READER} reads the rest.]"
     )
     left_out = len(body) - len(begin) - len(end)
     return f"{reference}\n{begin}\n[… {left_out:,} characters left out …]\n{end}"

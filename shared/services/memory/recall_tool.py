@@ -51,7 +51,7 @@ class RecallTool:
         question = str(arguments.get("query") or "").strip()[:QUERY_CHARS]
         if artifact := str(arguments.get("artifact") or "").strip():
             return await self._artifacts.read(
-                artifact, offset=arguments.get("offset"), find=question, context=context
+                artifact, offset=arguments.get("offset"), find=question, session_id=context.session_id
             )
         if arguments.get("offset") is not None:
             raise ToolFailed("`offset` is a place in a long text: give its id as `artifact`.")

@@ -25,20 +25,12 @@ _OF = re.compile(r"(?<=[\d.)])\s*%\s+of\b", re.IGNORECASE)
 CALCULATE = ToolSpec(
     name="calculate",
     description=(
-        "Calculate exactly instead of in your head: + - * / // % ** and parentheses; sqrt, cbrt, abs, round, "
-        "floor, ceil, min, max, sum, log (natural, or log(x, base)), log10, log2, exp, sin, cos, tan, asin, "
-        "acos, atan (radians), degrees, radians, factorial, gcd; pi, e. 15% means 0.15."
+        "Calculate exactly, not in your head: + - * / // % **, sqrt, log, sin, round, gcd and the like; "
+        "15% is 0.15."
     ),
     input_schema={
         "type": "object",
-        "properties": {
-            "expression": {
-                "type": "string",
-                "minLength": 1,
-                "maxLength": EXPRESSION_CHARS,
-                "description": "Such as (1200 * 1.19) / 12, with a point before decimals.",
-            }
-        },
+        "properties": {"expression": {"type": "string", "minLength": 1, "maxLength": EXPRESSION_CHARS}},
         "required": ["expression"],
         "additionalProperties": False,
     },

@@ -12,16 +12,10 @@ from shared.ports import Clock, ToolContext, ToolFailed, ToolSpec
 
 CURRENT_TIME = ToolSpec(
     name="current_time",
-    description="The date, weekday and time now, to the second: in the person's time zone, or in another.",
+    description="The time now, to the second or in another time zone.",
     input_schema={
         "type": "object",
-        "properties": {
-            "timezone": {
-                "type": "string",
-                "maxLength": 64,
-                "description": "A name such as Europe/Berlin; left out, the person's own.",
-            }
-        },
+        "properties": {"timezone": {"type": "string", "maxLength": 64, "description": "IANA name"}},
         "additionalProperties": False,
     },
 )

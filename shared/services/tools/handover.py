@@ -51,15 +51,15 @@ _LOOK_SECONDS = 0.25
 ASK_HUMAN = ToolSpec(
     name="ask_human",
     description=(
-        "Ask a human of the team to take over this conversation: when the person wants one, or needs what "
-        "you cannot do or may not decide. You are silent from your next turn on until they give it back."
+        "Ask a human on the team to take over, if the person wants one or needs what you cannot do or may "
+        "not decide. You stay silent from your next turn until they hand back."
     ),
     input_schema={
         "type": "object",
         "properties": {
             "reason": {
                 "type": "string",
-                "description": "For the human: what the person needs and what was tried, briefly.",
+                "description": "for the human: what the person needs and what was tried",
                 "maxLength": REASON_CHARS,
             },
         },

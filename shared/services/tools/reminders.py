@@ -38,31 +38,23 @@ log = structlog.get_logger(__name__)
 REMIND_ME = ToolSpec(
     name="remind_me",
     description=(
-        "Remind the person of something at a later time, once or repeatedly: a message comes here by itself "
-        "then. Only when they ask for it. They see, pause and cancel their reminders with /reminders."
+        "Remind the person later, once or repeatedly, if they ask for it. They manage them by /reminders."
     ),
     input_schema={
         "type": "object",
         "properties": {
             "when": {
                 "type": "string",
-                "description": (
-                    "A date with a time such as YYYY-MM-DDThh:mm by the person's clock (with an offset for "
-                    "another), or a distance such as `in 2 hours` or `in 3 days`."
-                ),
+                "description": "YYYY-MM-DDThh:mm by their clock, or `in 2 hours`",
             },
             "repeat": {
                 "type": "string",
-                "description": (
-                    "Only for what comes again, in English: `daily`, `weekdays`, `every 2 weeks`, `yearly`, "
-                    "`every Monday and Thursday at 9`, `monthly on the 31st`. `when` is the first time then; "
-                    "it may be left out where this says day and time."
-                ),
+                "description": "`weekdays`, `every 2 weeks`, `every Monday at 9`",
                 "maxLength": 100,
             },
             "text": {
                 "type": "string",
-                "description": "What to remind them of, in their language, to be understood by itself.",
+                "description": "in their language",
                 "maxLength": TEXT_CHARS,
             },
         },

@@ -19,17 +19,17 @@ _MIMES = {"txt": PLAIN, "md": "text/markdown", "csv": "text/csv", "html": "text/
 SEND_FILE = ToolSpec(
     name="send_file",
     description=(
-        "Give the person a file with your answer: a text (.txt, .md, .csv, .html) as `content`, or a bar or "
-        "line chart of numbers as a picture (.png) by `chart`. Use it when they ask for one, or when a "
-        "text is to be kept or opened elsewhere. It arrives below the answer that you write next."
+        "Send the person a file they ask for: a text as `content` (.txt, .md, .csv, .html) or numbers as a "
+        "`chart` (.png)."
     ),
     input_schema={
         "type": "object",
         "properties": {
-            "name": {"type": "string", "maxLength": 100, "description": "Such as `plan.md` or `sales.png`."},
-            "content": {"type": "string", "maxLength": MOST_CHARS, "description": "The whole text."},
+            "name": {"type": "string", "maxLength": 100},
+            "content": {"type": "string", "maxLength": MOST_CHARS},
             "chart": {
                 "type": "object",
+                "description": "kind (bar or line), title, unit, labels, series of name and values",
                 "properties": {
                     "kind": {"enum": ["bar", "line"]},
                     "title": {"type": "string", "maxLength": 100},
@@ -47,7 +47,6 @@ SEND_FILE = ToolSpec(
                                 "values": {
                                     "type": "array", "maxItems": MOST_LABELS,
                                     "items": {"type": ["number", "null"]},
-                                    "description": "One for each label; null where there is none.",
                                 },
                             },
                             "required": ["values"],

@@ -45,23 +45,14 @@ TOOLS_WITHHELD = frozenset(
 DELEGATE = ToolSpec(
     name="delegate",
     description=(
-        "Give one self-contained task to a helper that works in a fresh window with your tools and returns "
-        "only its result. Use it for work that reads much and yields little, such as long pages. It "
-        "sees nothing of this conversation: write down all it must know."
+        "Hand a task that reads much to a helper with your tools. It sees only `task` and `context`, and "
+        "only its result comes back."
     ),
     input_schema={
         "type": "object",
         "properties": {
-            "task": {
-                "type": "string",
-                "description": "What to do, and what the result shall look like.",
-                "maxLength": TASK_CHARS,
-            },
-            "context": {
-                "type": "string",
-                "description": "Texts and facts that it needs, word for word.",
-                "maxLength": CONTEXT_CHARS,
-            },
+            "task": {"type": "string", "maxLength": TASK_CHARS},
+            "context": {"type": "string", "maxLength": CONTEXT_CHARS},
         },
         "required": ["task"],
         "additionalProperties": False,

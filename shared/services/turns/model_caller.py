@@ -104,7 +104,9 @@ class ModelCaller:
             agent_config=state.claim.agent_config,
             tools=state.given.toolbox.specs if tools else (),
             token_ratio=state.meter.ratio,
-            runtime_facts=render_runtime_facts(state.view, self._requests.zone_of(state.given.circumstances)),
+            runtime_facts=render_runtime_facts(
+                state.view, self._requests.zone_of(state.given.circumstances), channel=state.claim.channel
+            ),
             channel=state.claim.channel,
             cache_long=state.given.cache_life >= LONG_LIFE,
             recalled=state.given.recalled,
@@ -242,10 +244,13 @@ class ModelCaller:
         await state.given.emit(delta)
 
 
-def render_runtime_facts(view: View, zone: ZoneInfo) -> str:
-    """The person's clock as it was when they wrote: the same in every tool round and after a crash."""
+def render_runtime_facts(view: View, zone: ZoneInfo, *, channel: str) -> str:
+    """When and where the person wrote: the same in every tool round and after a crash."""
     asked = [entry.at for entry in select_open_turn_entries(view) if entry.author in BEGINNERS]
-    return _minute(max(asked).replace(second=0, microsecond=0), zone) if asked else ""
+    if not asked:
+        return ""
+    where = "on Telegram" if channel == "telegram" else "in the web chat"
+    return f"{_minute(max(asked).replace(second=0, microsecond=0), zone)} The person writes {where}."
 
 
 @lru_cache(maxsize=16)

@@ -239,7 +239,7 @@ class RequestBuilder:
         known = _channel(channel)
         chosen = select(view, policy, channel=known, ratio=ratio, unread=bool(instruction))
         window = min(card.window, policy.context_window)
-        at = self._with_room(circumstances or Circumstances(), window)
+        at = self._with_room(circumstances or Circumstances(), int(window / card.token_factor))
         built = self._build_context(
             chosen.view, policy, agent_config, offered, runtime_facts, instruction, recalled, at
         )

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
-from shared.core.context.recall_query import RECALL
-from shared.core.session.artifacts import OPEN_ARTIFACT, Artifact, spill_results
+from shared.core.session.artifacts import READER, Artifact, spill_results
 from shared.core.session.events import ToolRunning
 from shared.core.session.session import Entry, View
 from shared.core.session.turns import Claim, Spending, StepOutcome
@@ -25,7 +24,6 @@ FILES_PER_TURN = 5
 THREAD_CHARS = 50_000
 """Results of this size together are counted beside the loop, so that nobody else waits for it."""
 ARTIFACT_SECONDS = 30.0
-_ARTIFACT_READERS = frozenset({OPEN_ARTIFACT.name, RECALL.name})
 END_SECONDS = 5.0
 """How long tools that are ended may take to let go."""
 _LOST = "[outcome unknown: the program was restarted while this ran]"
@@ -154,7 +152,7 @@ class ToolRounds:
     ) -> tuple[tuple[ToolResult, ...], tuple[Artifact, ...]]:
         """What is too long for the log becomes an artifact; a portion of one is not spilled again."""
         policy = self._requests.resolve_policy(state.claim.agent_config)
-        portions = {call.id for call in calls if call.name in _ARTIFACT_READERS}
+        portions = {call.id for call in calls if call.name == READER}
         count = self._requests.counter.count_tokens
         if sum(len(result.text) for result in results) < THREAD_CHARS:
             return spill_results(results, policy, count, spare=portions)

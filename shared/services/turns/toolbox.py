@@ -11,8 +11,7 @@ from typing import Any, Protocol, TypeVar
 
 import structlog
 
-from shared.core.context.tools import BRIEF_TOOLS, AllowedTools
-from shared.core.session.artifacts import OPEN_ARTIFACT
+from shared.core.context.tools import AllowedTools, without_limits
 from shared.core.session.turns import StepOutcome
 from shared.core.values.messages import Image, Text, ToolResult, ToolUse
 from shared.core.values.storable import storable
@@ -58,6 +57,7 @@ class ToolCallResult:
 class _OfferedTool:
     tool: Tool
     arguments: ArgumentChecker
+    shown: ToolSpec
 
 
 class Toolbox:
@@ -71,7 +71,10 @@ class Toolbox:
         images: ToolImageStore | None = None,
     ) -> None:
         self._offers = {
-            tool.spec.name: _OfferedTool(tool=tool, arguments=ArgumentChecker(tool.spec)) for tool in tools
+            tool.spec.name: _OfferedTool(
+                tool=tool, arguments=ArgumentChecker(tool.spec), shown=without_limits(tool.spec)
+            )
+            for tool in tools
         }
         self._source = source
         self._images = images
@@ -100,7 +103,8 @@ class Toolbox:
     def _build(self, allowed: AllowedTools) -> Toolbox:
         brought = self._source.tools() if self._source is not None else ()
         offers = {
-            tool.spec.name: _OfferedTool(tool=tool, arguments=ArgumentChecker(tool.spec)) for tool in brought
+            tool.spec.name: _OfferedTool(tool=tool, arguments=ArgumentChecker(tool.spec), shown=tool.spec)
+            for tool in brought
         }
         offers.update(self._offers)
         return self._copy_with(
@@ -114,14 +118,9 @@ class Toolbox:
 
     @cached_property
     def specs(self) -> tuple[ToolSpec, ...]:
-        """By name, so that the provider's cache knows the list again.
-
-        Artifacts can be opened only where a tool can make one: these few say little.
-        """
+        """By name, so that the provider's cache knows the list again."""
         names = set(self._offers)
-        if not names - BRIEF_TOOLS - {OPEN_ARTIFACT.name}:
-            names -= {OPEN_ARTIFACT.name}
-        ours = tuple(self._offers[name].tool.spec for name in sorted(names))
+        ours = tuple(self._offers[name].shown for name in sorted(names))
         return (*ours, *(spec for spec in self._provider if spec.name not in names))
 
     def restrict_to(self, names: frozenset[str]) -> Toolbox:

@@ -17,7 +17,6 @@ from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.adapters.postgres.turns.replays import PostgresReplays
 from shared.bootstrap.from_settings import build_policy
 from shared.core.context.memory_tools import (
-    FLUSH_TOOLS,
     FORGET_MEMORY,
     SAVE_MEMORY,
     SEARCH_MEMORY,
@@ -25,7 +24,7 @@ from shared.core.context.memory_tools import (
 )
 from shared.core.context.recall_query import RECALL, RECALLS_PER_TURN
 from shared.core.context.tools import LOOK_AT_PICTURE
-from shared.core.session.artifacts import OPEN_ARTIFACT, OPENED_PER_TURN, artifact_id, artifact_of
+from shared.core.session.artifacts import artifact_id, artifact_of
 from shared.core.session.turns import Caps, Claim, JobOrder
 from shared.core.values.errors import LeaseLost
 from shared.core.values.messages import ToolResult, ToolUse, tool_results
@@ -51,7 +50,7 @@ NO_CAPS = Caps(total=None, person=None, visitor=None, session=None)
 
 MEMORY = (SAVE_MEMORY, SEARCH_MEMORY, UPDATE_MEMORY, FORGET_MEMORY, RECALL)
 HANDY = (
-    OPEN_ARTIFACT, CALCULATE, CURRENT_TIME, FETCH_URL, DELEGATE, REMIND_ME, SEND_FILE, LOOK_AT_PICTURE,
+    CALCULATE, CURRENT_TIME, FETCH_URL, DELEGATE, REMIND_ME, SEND_FILE, LOOK_AT_PICTURE,
 )  # fmt: skip
 OTHER_TOOLS = {spec.name: spec for spec in (*MEMORY, *HANDY)}
 READ_REPORT = ToolSpec(
@@ -93,7 +92,7 @@ def _reads(*, opens: Mapping[str, Any] | None = None, times: int = 1) -> list[di
     read = {"name": "read_report", "input": {}}
     rules = [{"match": {"contains": "Read the report"}, "times": 1, "action": {"tool_use": [read]}}]
     if opens is not None:
-        call = {"name": "open_artifact", "input": dict(opens)}
+        call = {"name": RECALL.name, "input": dict(opens)}
         match = {"anywhere": "Kept whole as"}
         rules.append({"match": match, "times": 1, "action": {"tool_use": [call] * times}})
     return rules
@@ -108,7 +107,7 @@ async def test_a_long_result_is_spilled_opened_shortened_and_replayed(
     guest: Visit, provider: RunningFake
 ) -> None:
     assert len(REPORT) > 100_000
-    await provider.script(_reads(opens={"id": artifact_id(REPORT), "find": "code word"}))
+    await provider.script(_reads(opens={"artifact": artifact_id(REPORT), "query": "code word"}))
     assert "MERIDIAN" in await guest.ask(ASKED)
     shown, portion = [result.text for result in await _results(guest)]
     assert artifact_id(REPORT) in shown
@@ -152,7 +151,7 @@ async def _replays(guest: Visit, sent: Mapping[str, Any], *, turn: int) -> None:
     tools = Toolbox([ReadReport(), *map(_Named, OTHER_TOOLS)]).specs
     prepared = requests.build(
         view, card=card, agent_config=state.agent_config, tools=tools, token_ratio=1.0,
-        runtime_facts=render_runtime_facts(view, ZoneInfo(settings.timezone)),
+        runtime_facts=render_runtime_facts(view, ZoneInfo(settings.timezone), channel="web"),
     )  # fmt: skip
     body = request_body(prepared.request, card, sent["model"])
     assert body["messages"] == sent["messages"]
@@ -173,46 +172,6 @@ class _Named:
 
     async def run(self, arguments: Mapping[str, Any], *, context: ToolContext) -> str:
         raise ToolFailed("nobody runs this")
-
-
-@pytest.mark.control("S22")
-async def test_an_artifact_is_only_opened_in_its_own_session(guest: Visit, provider: RunningFake) -> None:
-    await provider.script(_reads())
-    await guest.ask(ASKED)
-    assert await guest.one("SELECT count(*) FROM artifacts") == 1
-    stranger = await visit(guest.app)
-    call = {"name": "open_artifact", "input": {"id": artifact_id(REPORT)}}
-    await provider.script([{"match": {"kind": "chat"}, "times": 1, "action": {"tool_use": [call]}}])
-    await stranger.ask("Open it for me.")
-    (result,) = await _results(stranger)
-    assert result.is_error
-    assert "has no artifact" in result.text
-    assert "Line 1 " not in result.text
-
-
-async def test_a_turn_opens_only_so_many_portions_also_side_by_side(
-    guest: Visit, provider: RunningFake
-) -> None:
-    await provider.script(_reads(opens={"id": artifact_id(REPORT)}, times=OPENED_PER_TURN + 2))
-    await guest.ask(ASKED)
-    opened = (await _results(guest))[1:]
-    assert len([result for result in opened if not result.is_error]) == OPENED_PER_TURN
-    assert all("the most" in result.text for result in opened if result.is_error)
-
-
-@pytest.mark.parametrize(
-    ("wish", "words"),
-    [({"id": "nonsense"}, "is not the id"), ({"id": artifact_id(REPORT), "offset": 10**9}, "`offset` is"),
-     ({"id": artifact_id(REPORT), "offset": "x"}, "whole number"), ({}, "`id` is missing")],
-)  # fmt: skip
-async def test_what_cannot_be_opened_is_a_failed_call_with_advice(
-    guest: Visit, provider: RunningFake, wish: dict[str, Any], words: str
-) -> None:
-    await provider.script(_reads(opens=wish))
-    await guest.ask(ASKED)
-    result = (await _results(guest))[1]
-    assert result.is_error
-    assert words in result.text
 
 
 async def test_a_failure_that_is_long_and_full_of_odd_bytes_is_stored_all_the_same(
@@ -312,6 +271,7 @@ async def test_recall_opens_an_artifact_and_goes_to_the_words_of_its_query(
     assert await guest.one("SELECT count(*) FROM artifacts") == 1
 
 
+@pytest.mark.control("S22")
 async def test_recall_opens_only_so_many_portions_and_only_those_of_its_own_session(
     guest: Visit, provider: RunningFake
 ) -> None:
@@ -330,7 +290,8 @@ async def test_recall_opens_only_so_many_portions_and_only_those_of_its_own_sess
 @pytest.mark.parametrize(
     ("wish", "words"),
     [({"artifact": "nonsense"}, "is not the id"), ({"query": "report", "offset": 5}, "give its id"),
-     ({"artifact": artifact_id(REPORT), "offset": 10**9}, "`offset` is"), ({}, "id of an artifact")],
+     ({"artifact": artifact_id(REPORT), "offset": 10**9}, "`offset` is"), ({}, "id of an artifact"),
+     ({"artifact": artifact_id(REPORT), "offset": "x"}, "whole number")],
 )  # fmt: skip
 async def test_what_recall_cannot_open_is_told_with_advice(
     guest: Visit, provider: RunningFake, wish: dict[str, Any], words: str
@@ -361,15 +322,6 @@ async def test_a_ghost_turn_reads_an_artifact_by_recall_and_only_so_often(
     assert await guest.one("SELECT count(*) FROM turn_steps WHERE tool = 'recall'") == 0
 
 
-def test_artifacts_are_offered_only_beside_a_tool_that_can_make_one() -> None:
-    brief = [_Named(name) for name in (*FLUSH_TOOLS, "calculate", "current_time", "remind_me", "send_file")]
-    offered = {spec.name for spec in Toolbox([*brief, _Named("open_artifact")]).specs}
-    assert offered == {tool.name for tool in brief}
-    assert {spec.name for spec in Toolbox([*brief, _Named("open_artifact"), ReadReport()]).specs} > {
-        "open_artifact"
-    }
-
-
 async def _claimed(guest: Visit) -> Claim:
     claim = await guest.app.stores.turns.claim(
         guest.session_id, channel="web", worker_id=guest.app.worker_id, caps=NO_CAPS,
@@ -386,8 +338,7 @@ async def test_keeping_the_same_whole_again_changes_nothing(guest: Visit) -> Non
     for _ in range(2):
         await guest.app.stores.turns.keep_artifacts(claim, [(accepted.seq, whole)])
     assert await guest.one("SELECT count(*) FROM artifacts") == 1
-    body, opened = await guest.app.stores.turns.open_artifact(guest.session_id, whole.id, turn=1, call_id="x")
-    assert (body, opened) == ("A giant message", 0)
+    assert await guest.app.stores.turns.open_artifact(guest.session_id, whole.id) == "A giant message"
 
 
 async def test_a_process_that_lost_its_turn_keeps_no_artifact(guest: Visit) -> None:
@@ -406,7 +357,7 @@ async def test_a_message_that_only_fits_in_part_is_kept_whole_and_can_be_opened(
     numbers = " ".join(str(number * 7_919) for number in range(1_000))[:7_900]
     giant = f"{numbers[:4_000]} {SECRET} {numbers[4_000:7_000]}"
     await provider.set_window("claude-sonnet-5-5", 8_000)
-    call = {"name": "open_artifact", "input": {"id": artifact_id(giant), "find": "code word"}}
+    call = {"name": RECALL.name, "input": {"artifact": artifact_id(giant), "query": "code word"}}
     await provider.script(
         [{"match": {"anywhere": "Kept whole as"}, "times": 1, "action": {"tool_use": [call]}}]
     )

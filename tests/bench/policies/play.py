@@ -370,7 +370,7 @@ class Played:
             agent_config={},
             tools=TOOLS,
             token_ratio=1.0,
-            runtime_facts=render_runtime_facts(self._view, ZoneInfo("UTC")),
+            runtime_facts=render_runtime_facts(self._view, ZoneInfo("UTC"), channel="telegram"),
             instruction=instruction,
             channel="telegram",
             cache_long=self._life > timedelta(minutes=5),

@@ -485,13 +485,8 @@ SELECT id FROM s
 """
 
 OPEN_ARTIFACT = """
-SELECT (SELECT body FROM artifacts
-         WHERE session_id = $1 AND substr(sha256, 1, 6) = decode($2, 'hex') LIMIT 1) AS body,
-       (SELECT count(*) FROM turn_steps
-         WHERE session_id = $1 AND turn_no = $3 AND tool = $5
-           AND (status = 'done' OR status = 'intent' AND call_id < $4)) AS opened
+SELECT body FROM artifacts WHERE session_id = $1 AND substr(sha256, 1, 6) = decode($2, 'hex') LIMIT 1
 """
-"""Calls of one round run side by side: the order of their ids decides which of them are too many."""
 
 POSTPONE = f"""
 WITH s AS (

@@ -24,7 +24,7 @@ from shared.adapters.postgres.turns.answer_sql import (
 )
 from shared.adapters.postgres.turns.view_cache import Remembered, RememberedViews
 from shared.core.context.agents import with_chosen_model, without_tool
-from shared.core.session.artifacts import OPEN_ARTIFACT, Artifact, digest_prefix
+from shared.core.session.artifacts import Artifact, digest_prefix
 from shared.core.session.backoff import backoff_from_json
 from shared.core.session.client_payloads import message_payload, notice_payload
 from shared.core.session.events import Accepted, Inbound, InboxReceipt
@@ -243,18 +243,15 @@ class PostgresTurns:
         _not_fenced(await self._pool.fetchval(turn_sql.KEEP_ARTIFACTS, *_fence(claim), rows), claim)
 
     @store_method
-    async def open_artifact(
-        self, session_id: int, artifact: str, *, turn: int, call_id: str
-    ) -> tuple[str | None, int]:
-        """The whole text, None when this session has none of that id; and how often this turn did so before.
+    async def open_artifact(self, session_id: int, artifact: str) -> str | None:
+        """The whole text, None when this session has none of that id.
 
         Raises ArtifactNotReadable for what is no id at all.
         """
-        row = await self._pool.fetchrow(
-            turn_sql.OPEN_ARTIFACT, session_id, digest_prefix(artifact), turn, call_id, OPEN_ARTIFACT.name
+        body: str | None = await self._pool.fetchval(
+            turn_sql.OPEN_ARTIFACT, session_id, digest_prefix(artifact)
         )
-        assert row is not None
-        return row["body"], row["opened"]
+        return body
 
     @store_method
     async def record_answer(self, claim: Claim, outcome: Outcome) -> AnswerStored:

@@ -197,10 +197,10 @@ def test_where_artifacts_can_be_opened_the_cut_text_names_its_whole(hard: int) -
     assert cut.artifact == artifact_of(giant, words)
     sent = text_of(made.context.messages[0].blocks)
     assert sent.startswith(f"[Kept whole as {cut.artifact.id}: ")
-    assert "open_artifact" in sent
+    assert "recall reads the rest" in sent
     assert sent.count("characters left out") == 1, "no mark stands in what was cut before"
     assert sent.endswith("END")
-    assert "open_artifact" not in str(_shrink(state, hard).context.messages)
+    assert "reads the rest" not in str(_shrink(state, hard).context.messages)
     assert _shrink(state, hard).cut_short[0].artifact is None
 
 

@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 
-from shared.core.context.memory_tools import SAVE_MEMORY
-from shared.core.session.artifacts import OPEN_ARTIFACT
 from shared.core.values.messages import Image, ToolUse
 from shared.core.values.model import ToolSpec
 from shared.ports import Tool, ToolContext, ToolFailed, ToolImage, ToolOutput
@@ -132,12 +130,6 @@ def test_what_a_source_brings_later_is_there_later_and_never_replaces_ours() -> 
     source.version += 1
     assert names(box.for_agent({})) == ["alpha", "mcp_a_one", "mcp_a_two"]
     assert names(before) == ["alpha", "mcp_a_one"]
-
-
-def test_artifacts_are_offered_only_where_something_long_may_come() -> None:
-    brief = [Scripted(SAVE_MEMORY.name), Scripted("calculate"), Scripted(OPEN_ARTIFACT.name)]
-    assert OPEN_ARTIFACT.name not in names(Toolbox(brief).for_agent({}))
-    assert OPEN_ARTIFACT.name in names(Toolbox([*brief, Scripted("fetch_url")]).for_agent({}))
 
 
 # -- arguments --------------------------------------------------------------------------------------------
