@@ -36,7 +36,7 @@ _ABILITIES = (
     "I cannot think, calculate or look things up: that needs a real model.",
 )
 _ASKS_WHAT_IT_IS = re.compile(
-    r"(?i)^\W*((hello|hi|hey|good (morning|day|evening))\b[^?]{0,20}$"
+    r"(?i)^\W*((hello|hi|hey)\b[^?]{0,20}$"
     r"|.*\b(what (else )?(can|do) you do|(who|what) are you|how do you work|can you help|help me)\b)"
 )
 _NO_EVIDENCE = (
