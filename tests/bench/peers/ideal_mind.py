@@ -11,7 +11,13 @@ from tests.kit.fakes.messages_api.brain import Answer, calls, kind_of, said
 from tests.kit.fakes.messages_api.schema_values import filled
 from tests.kit.fakes.messages_api.sentences import sentences
 from tests.kit.fakes.messages_api.shapes import Json, blocks_of, compact_json, newest_words, text_of
-from tests.kit.fakes.messages_api.summaries import HEADING, SourceLine, asks_for_text, source_lines
+from tests.kit.fakes.messages_api.summaries import (
+    HEADING,
+    MOST_WORDS,
+    SourceLine,
+    asks_for_text,
+    source_lines,
+)
 
 RECALL_TOOL, SAVE_TOOL = "recall", "save_memory"
 MOST_NOTES = re.compile(r"\bat most (\d+) in all\b")
@@ -70,7 +76,10 @@ class IdealMind:
         if asks_for_text(words):
             headings = HEADING.findall(words)
             told = [f"- {fact.sentence}" for fact in self._seen(body)]
-            return "\n".join((*headings[1:2], *told, _newest_sentence(source_lines(words))))
+            told = (
+                _within(MOST_WORDS.search(words), told) if told else [_newest_sentence(source_lines(words))]
+            )
+            return "\n".join((*headings[1:2], *told))
         record = FORMER.search(everything_in(body))
         new = [fact for fact in self._seen(body) if record is None or not holds(record[0], fact.literal)]
         lines = _transcript(body, words)
@@ -105,6 +114,14 @@ def _transcript(body: Json, words: str) -> list[SourceLine]:
         SourceLine(seq=line.seq, author=line.author, text=whole.get(line.text[:20], line.text))
         for line in lines
     ]
+
+
+def _within(most: re.Match[str] | None, told: list[str]) -> list[str]:
+    """The newest of them that fit into the words that are allowed."""
+    words = sum(len(line.split()) for line in told)
+    while most is not None and len(told) > 1 and words > int(most[1]):
+        words -= len(told.pop(0).split())
+    return told
 
 
 def _newest_sentence(lines: Sequence[SourceLine]) -> str:

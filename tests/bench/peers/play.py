@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from shared.bootstrap.app import App
 from shared.config.settings import Settings
 from shared.core.session.budget import budget_for
 from shared.core.session.events import Stored
 from shared.core.session.policy import ContextPolicy, ContradictoryPolicy
 from shared.core.session.presets import preset
+from shared.core.values.errors import MessageTooLong
 from tests.bench.peers.ideal_mind import IdealMind
 from tests.bench.peers.provider import Provider, serving
-from tests.bench.peers.talks import Talk
+from tests.bench.peers.talks import Exchange, Planted, Talk
 from tests.kit.app_driver import Visit, running_app, visit
 
 LARGEST_WINDOW = 1_000_000
@@ -59,17 +61,16 @@ async def play(course: Course, talk: Talk, *, settings_with: Callable[..., Setti
         settings = settings_with(
             preset=course.preset, anthropic_api_key="bench", anthropic_base_url=provider.url
         )
+        player = _Player(provider=provider)
+        half = course.halved_at or 0
+        if half:
+            async with running_app(settings) as app:
+                await player.tell(app, talk.exchanges[:half])
+            provider.set_window(window // 2)
         async with running_app(settings) as app:
-            player = _Player(guest=await visit(app), provider=provider)
-            for number, exchange in enumerate(talk.exchanges):
-                if number == course.halved_at:
-                    provider.set_window(window // 2)
-                provider.mind.next_answer = exchange.answer
-                await player.turn(exchange.person)
+            await player.tell(app, talk.exchanges[half:])
             bill = provider.begin_bill()
-            for fact in talk.facts:
-                provider.mind.asked = fact
-                await player.turn(fact.question)
+            await player.ask(talk.facts)
             jobs = await player.jobs()
     mind = provider.mind
     return {
@@ -80,6 +81,7 @@ async def play(course: Course, talk: Talk, *, settings_with: Callable[..., Setti
         "window": window,
         "turns": len(talk.exchanges),
         "unanswered": player.unanswered,
+        "not_taken": player.not_taken,
         "invalid": len(provider.refused),
         "refusals": dict(Counter(provider.refused)),
         "too_long": provider.too_long,
@@ -90,19 +92,39 @@ async def play(course: Course, talk: Talk, *, settings_with: Callable[..., Setti
 
 @dataclass(slots=True)
 class _Player:
-    guest: Visit
     provider: Provider
+    guest: Visit | None = None
     unanswered: int = 0
+    not_taken: int = 0
+    """Messages that are longer than a message may be."""
+
+    async def tell(self, app: App, exchanges: Sequence[Exchange]) -> None:
+        """In the session of this talk, whichever process it is in by now."""
+        self.guest = await visit(app) if self.guest is None else replace(self.guest, app=app)
+        for exchange in exchanges:
+            self.provider.mind.next_answer = exchange.answer
+            await self.turn(exchange.person)
+
+    async def ask(self, facts: Sequence[Planted]) -> None:
+        for fact in facts:
+            self.provider.mind.asked = fact
+            await self.turn(fact.question)
 
     async def turn(self, words: str) -> None:
         """One message and its answer; then whatever is due in the background, before the next is said."""
+        assert self.guest is not None
         heard = self._stored()
-        await self.guest.ask(words)
+        try:
+            await self.guest.ask(words)
+        except MessageTooLong:
+            self.not_taken += 1
+            return
         self.unanswered += self._stored() == heard
         await self.guest.run_due_jobs()
         self.provider.settle()
 
     async def jobs(self) -> dict[str, int]:
+        assert self.guest is not None
         rows = await self.guest.app.pool.fetch(
             "SELECT kind, count(*) AS jobs FROM jobs WHERE session_id = $1 GROUP BY kind",
             self.guest.session_id,
@@ -110,4 +132,4 @@ class _Player:
         return {row["kind"]: row["jobs"] for row in rows}
 
     def _stored(self) -> int:
-        return sum(isinstance(event, Stored) for event in self.guest.heard)
+        return sum(isinstance(event, Stored) for event in self.guest.heard) if self.guest else 0
