@@ -115,6 +115,8 @@ PRESETS: dict[str, ContextPolicy] = {
             summary_form="running",
             summary_least=128,
             summary_most=128,
+            # 128 tokens hold a dozen facts; the others are found in the hidden words when they are asked for.
+            recall_tokens=400,
         ),
         replace(
             _BY_SHARE,
