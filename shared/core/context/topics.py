@@ -17,20 +17,39 @@ TOPICS_AT_MOST = 8
 _TURNS_PER_TOPIC = 6
 _LABEL_WORDS = 3
 _CANDIDATES = 60
-_SHORTEST_WORD = 4
+_LEAST_MESSAGES, _LONG = 2, 8
+_COMMON = """
+about after again always amazing anything around awesome back been before being best better both check come
+could definitely difference doing done down each else enough even ever every everything excited exciting
+experience feel feeling find first free from gave getting give glad going gonna good great happy have having
+hear help here hope inspiring into just keep kind know last later like little long look looking love made
+make making many maybe mean more most much need never next nice okay only other over part people place
+pretty really right said same should show some someone something soon sounds spot start started starting
+still stuff such sure take taking talk tell than thank thanks that their them then there these they thing
+things think this those though time today together tomorrow took tried trying very want wanted wants week
+well went were what when where which while will with without work would years yeah yesterday your aber alle
+auch dann dass denn dich diese doch eine einen etwas gerade gestern habe haben heute hier immer jetzt kann
+mehr mein meine morgen muss nach nicht noch nichts oder schon sehr sein sind über warum weil wenn werden
+wieder wird wirklich avec bien cela cette comme dans demain elle encore être faire hier mais même merci
+moins nous pour quand sont tout très vous ahora algo antes aquí bien bueno como cuando desde donde esta este
+gracias hacer hasta hola mañana mucho nada para pero porque puedo siempre sobre también tengo tiene todo
+вчера где для если есть завтра когда меня можно надо очень потом почему просто сегодня спасибо тебя тоже
+только хорошо чтобы этого
+"""
+_SAYS_LITTLE = frozenset(_COMMON.split())
+"""Words that fit any conversation; what of other languages is as common falls out by standing everywhere."""
 _WORD = re.compile(r"\b[^\W\d_]{4,20}\b")
 
 
 def topics_of(entries: Sequence[Entry], former: Sequence[Topic] = ()) -> tuple[Topic, ...]:
-    """Former topics and those of the entries, at most `TOPICS_AT_MOST`: old neighbours become one."""
+    """Former topics and those of the entries, at most `TOPICS_AT_MOST`: old neighbours become one.
+
+    A stretch in which nothing is talked about for long has no label.
+    """
     stretches = _stretches(turns_of(entries))
     words = [_words(stretch) for stretch in stretches]
     spread = Counter(word for counted in words for word in counted)
-    new = [
-        _topic(stretch, counted, spread, len(stretches))
-        for stretch, counted in zip(stretches, words, strict=True)
-        if counted
-    ]
+    new = [_topic(*pair, spread, len(stretches)) for pair in zip(stretches, words, strict=True)]
     topics = [*former, *new]
     while len(topics) > TOPICS_AT_MOST:
         topics = _with_oldest_joined(topics)
@@ -45,13 +64,23 @@ def _stretches(turns: Sequence[tuple[Entry, ...]]) -> list[list[Entry]]:
 
 
 def _words(stretch: Sequence[Entry]) -> Counter[str]:
-    """How often each word was said; a person's words count twice."""
-    counted: Counter[str] = Counter()
-    for author, times in (("person", 2), ("assistant", 1)):
-        said = "\n".join(text_of(entry.blocks) for entry in stretch if entry.author == author)
-        words = _WORD.findall(redact(said).replace(REDACTED, " ").casefold())
-        counted.update(words * times)
-    return counted
+    """In how many messages each word is that was said by the person and taken up by the assistant, or again.
+
+    A word that is said once, or by one side alone, is seldom what a stretch is about.
+    """
+    said: dict[str, Counter[str]] = {"person": Counter(), "assistant": Counter()}
+    for entry in stretch:
+        if entry.author in said:
+            text = redact(text_of(entry.blocks)).replace(REDACTED, " ").casefold()
+            said[entry.author].update(set(_WORD.findall(text)) - _SAYS_LITTLE)
+    person, assistant = said["person"], said["assistant"]
+    return Counter(
+        {
+            word: times + assistant[word]
+            for word, times in person.items()
+            if (assistant[word] or times > 1) and times + assistant[word] >= _LEAST_MESSAGES
+        }
+    )
 
 
 def _topic(stretch: Sequence[Entry], words: Counter[str], spread: Counter[str], total: int) -> Topic:
@@ -69,12 +98,12 @@ def _topic(stretch: Sequence[Entry], words: Counter[str], spread: Counter[str], 
 def _weight(word: str, words: Counter[str], spread: Counter[str], total: int) -> float:
     """Said often here and nowhere else; long words say more than short ones."""
     rare = math.log((total + 1) / spread[word]) + 0.1
-    return rare * math.sqrt(words[word]) * min(len(word), 9) / _SHORTEST_WORD
+    return rare * math.sqrt(words[word]) * min(len(word), _LONG)
 
 
 def _with_oldest_joined(topics: Sequence[Topic]) -> list[Topic]:
     first, second = topics[0], topics[1]
-    labels = [*first.label.split(", ")[:2], *second.label.split(", ")[:1]]
+    labels = [word for topic, most in ((first, 2), (second, 1)) for word in _parts(topic.label)[:most]]
     joined = replace(
         first,
         label=", ".join(dict.fromkeys(labels)),
@@ -83,3 +112,7 @@ def _with_oldest_joined(topics: Sequence[Topic]) -> list[Topic]:
         through_seq=max(first.through_seq, second.through_seq),
     )
     return [joined, *topics[2:]]
+
+
+def _parts(label: str) -> list[str]:
+    return label.split(", ") if label else []

@@ -78,10 +78,11 @@ def render_summary(ledger: Ledger) -> str:
             parts.append("\n".join((f"## {heading}", *lines)))
     if form_of(ledger.form).is_text:
         return "\n\n".join(parts)
-    if ledger.topics:
-        parts.append("\n".join(("## Where to look", *(_hint(topic) for topic in ledger.topics))))
-    if ledger.identifiers:
-        parts.append(f"## Exact names and numbers\n{' · '.join(ledger.identifiers)}")
+    if hints := [_hint(topic) for topic in ledger.topics if topic.label]:
+        parts.append("\n".join(("## Where to look", *hints)))
+    told = "\n".join(parts)
+    if exact := [found for found in ledger.identifiers if found not in told]:
+        parts.append(f"## Exact names and numbers\n{' · '.join(exact)}")
     return "\n\n".join(parts)
 
 

@@ -21,7 +21,7 @@ from shared.core.session.rendering import (
     render_summary,
     shortened,
 )
-from shared.core.session.summary_rules import NARRATIVE_WORDS
+from shared.core.session.summary_rules import MAX_NEW_ITEMS, NARRATIVE_WORDS
 from shared.core.values.identifiers import merged_identifiers
 from shared.core.values.searching import normalised
 from shared.core.values.secrets_filter import redact
@@ -33,7 +33,6 @@ __all__ = [
 ]  # fmt: skip
 
 REASON_CHARS = 200
-MAX_NEW_ITEMS = 40
 
 KINDS: tuple[ItemKind, ...] = get_args(ItemKind)
 _TRAILING_COMMA = re.compile(r",(?=\s*[}\]])")

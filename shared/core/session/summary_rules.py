@@ -9,6 +9,12 @@ from shared.core.session.ledger import ItemKind, Ledger
 from shared.core.session.summary_formats import Form
 
 NARRATIVE_WORDS = 120
+MAX_NEW_ITEMS = 40
+ITEM_WORDS = 40
+_WORDS_PER_ITEM, _LEAST_ITEMS = 18, 5
+"""What an item usually takes with its numbers; fewer than the least would tell nothing of a range."""
+_WORDS_BESIDE = 60
+"""Headings, exact names and hints, which code writes."""
 END_OF_TEXT = "Answer with the summary alone."
 
 _KINDS = get_args(ItemKind)
@@ -142,7 +148,7 @@ def wanted(form: Form, former: Ledger, most_words: int) -> str:
     begun = bool(former.items or former.sections or former.narrative)
     match form.name:
         case "ledger":
-            return _ledger_shape()
+            return _ledger_shape(former, most_words)
         case "thread":
             asked = (
                 "Write for the assistant that answers next: what the person wants and likes; what was said, "
@@ -170,18 +176,33 @@ Answer in Markdown with exactly these headings, in this order. Leave out a headi
 {told}"""
 
 
-def _ledger_shape() -> str:
+def _ledger_shape(former: Ledger, most_words: int) -> str:
     kinds = "goal, fact, decision, question, action, constraint, preference, artifact or promise"
+    narrative = min(NARRATIVE_WORDS, most_words // 4) if most_words else NARRATIVE_WORDS
     return f"""\
 Each line of the transcript is "[#number] author: words". Answer with JSON of this shape:
-{{"narrative": "what the conversation is about and where it stands, at most {NARRATIVE_WORDS} words",
+{{"narrative": "what the conversation is about and where it stands, at most {narrative} words",
  "add": [{{"kind": "KIND", "text": "one sentence", "sources": [NUMBER], "author": "AUTHOR"}}],
  "replace": [{{"id": "ID", "text": "the new text of this item"}}],
  "close": [{{"id": "ID", "reason": "why this item no longer matters"}}]}}
 KIND is {kinds}. NUMBER is the number of a line that says so. AUTHOR is person, assistant or tool. ID is \
 the id of an item in the former record.
+{_ledger_limits(former, most_words - narrative)}
 Items that you do not name stay as they are. The narrative covers the former record, too. Add a question \
 only if it is still unanswered."""
+
+
+def _ledger_limits(former: Ledger, room: int) -> str:
+    """So that code has nothing to cut afterwards; `room` is in words, for all items together."""
+    taken = sum(len(item.text.split()) + 2 for item in former.items if item.closed is None)
+    free = (room - taken - _WORDS_BESIDE) // _WORDS_PER_ITEM
+    items = max(_LEAST_ITEMS, min(MAX_NEW_ITEMS, free)) if room > 0 else MAX_NEW_ITEMS
+    told = f"Add at most {items} items of at most {ITEM_WORDS} words each, the most important first."
+    if room <= 0 or not taken:
+        return told
+    return f"""\
+{told} All items together, old and new, have room for {room} words; the former record takes {taken}. If they \
+do not fit, close or shorten old items."""
 
 
 def tidying() -> str:

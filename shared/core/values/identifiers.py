@@ -18,6 +18,9 @@ _CAPITAL_WORD = re.compile(r"[^\W\d_a-zß-öø-ÿ](?<![^\W\d_].)(?<![^\W_][’'-
 """A word that does not begin with a small Latin letter; looking back comes last because it costs most."""
 _SENTENCE_START = re.compile(r"(?:^|[.!?…:;]\s+|\n\s*|[-*•]\s+|[“”\"«»„(\[]\s*)$")
 _NAME_PARTS = 4
+_JOINT = re.compile(r"[\s-]+")
+_TELLING_DIGITS = 5
+"""Fewer are an amount, a time or a year, of which many are said; more are a date, an account, an order."""
 _PART_CHARS = 2_000
 _SIGN_OF_URL, _SIGN_OF_EMAIL = re.compile("://"), re.compile("@")
 _SIGN_OF_PATH = re.compile(r"/[\w.-]*[\w-]/|\.(?:py|js|ts|md|txt|json|csv|pdf|toml|ya?ml)\b")
@@ -85,10 +88,16 @@ def quotations_of(text: str) -> tuple[str, ...]:
 
 
 def merged_identifiers(old: Iterable[str], new: Iterable[str], *, most: int = 80) -> tuple[str, ...]:
-    """Newest last; when there are too many, the oldest go."""
+    """Newest last; when there are too many, the oldest go. Scraps and pieces of others are left out."""
     fresh = tuple(dict.fromkeys(new))
     kept = [found for found in dict.fromkeys(old) if found not in fresh]
-    return (*kept, *fresh)[-most:]
+    pieces = {piece for name in (*kept, *fresh) for piece in _JOINT.split(name) if piece != name}
+    return tuple(found for found in (*kept, *fresh) if found not in pieces and not _is_scrap(found))[-most:]
+
+
+def _is_scrap(found: str) -> bool:
+    """A short number, which says nothing without its sentence."""
+    return NUMBER.fullmatch(found) is not None and sum(map(str.isdigit, found)) < _TELLING_DIGITS
 
 
 def _names_with_places(text: str) -> list[tuple[str, int]]:

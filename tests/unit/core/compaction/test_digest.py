@@ -25,7 +25,7 @@ def test_weighty_sentences_questions_and_prohibitions_are_in_it() -> None:
     assert found["fact", "My sister Caroline moved to Lisbon in 2021."] == (1,)
     assert found["question", "When does the museum open?"] == (3,)
     assert found["constraint", "Please never share my address with anyone."] == (5,)
-    assert "2021" in made.identifiers
+    assert "Lisbon" in made.identifiers
 
 
 def test_items_of_the_former_ledger_stay() -> None:

@@ -7,6 +7,7 @@ from shared.core.context.topics import TOPICS_AT_MOST, topics_of
 from shared.core.session.ledger import Ledger, Topic
 from shared.core.session.rendering import render_summary
 from shared.core.session.summary import LedgerPatch, NewItem, apply_patch
+from shared.core.values.identifiers import identifiers_of
 from tests.kit.builders import exchange, exchanges, words
 
 BOATS = [e for n in range(1, 7) for e in exchange(n, "The ferry to the island sails often.", "Boats, yes.")]
@@ -19,6 +20,34 @@ def test_each_stretch_is_named_by_what_was_said_there_and_nowhere_else() -> None
     assert "almonds" in second.label
     assert (first.from_turn, first.through_turn, first.from_seq, first.through_seq) == (1, 6, 1, 12)
     assert (second.from_turn, second.through_seq) == (7, 24)
+
+
+def test_a_hint_names_what_both_talk_about_and_no_filler() -> None:
+    garden = [
+        ("Yesterday I dug a pond behind the greenhouse.", "How inspiring! A pond keeps the greenhouse cool."),
+        ("The pond needs a pump, I really think.", "A pump with a filter would be good."),
+        ("Definitely. Yesterday was tiring.", "Rest today, then look for the pump."),
+    ]
+    chatter = [("That is amazing, thanks!", "Really glad to help."), ("Everything is great.", "Sounds good!")]
+    log = [e for n, pair in enumerate(garden * 2 + chatter * 3, 1) for e in exchange(n, *pair)]
+    said, empty = topics_of(log)
+    assert set(said.label.split(", ")) == {"greenhouse", "pond", "pump"}
+    assert empty.label == ""
+    shown = render_summary(Ledger(narrative="n", topics=(said, empty)))
+    assert shown.count("\n- ") == 1
+
+
+def test_exact_names_are_no_scraps_no_pieces_and_nothing_that_is_told_already() -> None:
+    said = """I paid 37 for it at 10:30 in 2019, or 1,250 with shipping, says Maren Solberg. Write to Maren,
+order PX-4471 of 2031-05-08, account 5512-88210, at https://example.org/loom. It is in Bodø."""
+    found = identifiers_of(said)
+    assert {"37", "10:30", "2019", "1,250", "4471", "Maren"} <= set(found)
+    kept = apply_patch(Ledger(), LedgerPatch(narrative="They live in Bodø."), identifiers=found)
+    assert set(kept.identifiers) == {
+        "Maren Solberg", "PX-4471", "2031-05-08", "5512-88210", "https://example.org/loom", "Bodø",
+    }  # fmt: skip
+    assert "Bodø" not in render_summary(kept).partition("## Exact")[2]
+    assert "Maren Solberg" in render_summary(kept)
 
 
 def test_former_topics_stay_and_the_oldest_become_one() -> None:

@@ -64,7 +64,9 @@ PROMPTS = {
     "notes_by_calls": f"{note_rules(by_lines=False)}\n=====\n{note_task(SOURCE, KNOWN)}",
     "notes_by_lines": f"{note_rules(by_lines=True)}\n=====\n{note_task(SOURCE)}",
     "summary_first": "\n=====\n".join(summary_request(SOURCE, Ledger())),
-    "summary_next": "\n=====\n".join(summary_request(SOURCE, FORMER, "the trip", language="German")),
+    "summary_next": "\n=====\n".join(
+        summary_request(SOURCE, FORMER, "the trip", language="German", most_words=500)
+    ),
     "summary_warm": warm_instruction(SOURCE, FORMER, "the trip"),
     "summary_merge": "\n=====\n".join(merge_request(FORMER, ())),
     "sections_first": "\n=====\n".join(summary_request(MARKED, Ledger(), form="sections", most_words=500)),

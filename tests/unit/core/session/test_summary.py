@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from hypothesis import given
@@ -22,6 +23,8 @@ from shared.core.session.summary import (
     parse_ledger_patch,
     render_summary,
 )
+from shared.core.session.summary_formats import form_of
+from shared.core.session.summary_rules import wanted
 from shared.core.values.identifiers import identifiers_of
 from tests.kit.builders import words
 
@@ -210,3 +213,21 @@ def test_identifiers_are_names_numbers_and_addresses_but_never_secrets() -> None
     assert found == (
         "Anna Lee", "1,250", "https://example.org/a?b=1", "anna@example.org", "/srv/data/plan.txt"
     )  # fmt: skip
+
+
+def test_the_ledgers_request_names_limits_that_code_does_not_have_to_enforce() -> None:
+    """What a model writes within them stands in the summary as it was written."""
+    asked = wanted(form_of("ledger"), Ledger(), most_words=500)
+    items, words_each = map(int, re.findall(r"at most (\d+) items of at most (\d+) words", asked)[0])
+    assert 5 <= items < 40
+    text = "sails " * (words_each - 2) + "number"
+    patch = LedgerPatch(
+        narrative="n " * int(re.findall(r"at most (\d+) words\"", asked)[0]),
+        add=tuple(NewItem(kind="fact", text=f"{text} {number}", sources=(number,)) for number in range(8)),
+    )
+    made = apply_patch(Ledger(), patch)
+    assert all(item.text.startswith(text) for item in made.items)
+    assert fit_ledger(made, 500, words) == made
+    tight = wanted(form_of("ledger"), made, most_words=120)
+    assert "Add at most 5 items" in tight
+    assert "close or shorten old items" in tight

@@ -299,11 +299,11 @@ async def test_many_partial_records_are_merged_in_stages() -> None:
         return of_portion(request)
 
     model = ScriptedModel(say=say, window=1_600)
-    plan = split_in(plan_of(talk(48, tokens=5), merged=True, summary_most=400), *range(8, 96, 8))
+    plan = split_in(plan_of(talk(64, tokens=5), merged=True, summary_most=500), *range(8, 128, 8))
     written = await write(model, plan)
     assert len(merges) > 2
     assert max(merges) < 1_600
-    assert len(written.ledger.items) == 48
+    assert len(written.ledger.items) == 64
 
 
 async def test_a_portion_that_is_refused_as_too_long_is_cut_in_two() -> None:
