@@ -22,6 +22,7 @@ from shared.services.tools.handover import AskHumanTool, HandoverExpiry
 from shared.services.tools.look_at_picture import LookAtPictureTool
 from shared.services.tools.reminders import ReminderScheduler, ReminderTool
 from shared.services.tools.send_file import SendFileTool
+from shared.services.tools.tool_search import build_tool_search
 from shared.services.turns.agent_loop import AgentLoop
 from shared.services.turns.artifacts import ArtifactReader
 from shared.services.turns.delegate_tool import DelegateTool
@@ -110,14 +111,17 @@ def _build_toolbox(base: Foundation, requests: RequestBuilder, more: Sequence[To
     delegate = DelegateTool(
         model=base.models,
         requests=requests,
-        toolbox_of=Toolbox(plain, source=base.mcp_tools, images=images).for_agent,
+        toolbox_of=Toolbox(plain, source=base.mcp_tools, images=images, search=build_tool_search).for_agent,
         spend=stores.turns,
         ledger=stores.turns,
         caps=base.caps,
         counter=base.counter,
     )
     return Toolbox(
-        [delegate, LookAtPictureTool(stores.attachments), *plain], source=base.mcp_tools, images=images
+        [delegate, LookAtPictureTool(stores.attachments), *plain],
+        source=base.mcp_tools,
+        images=images,
+        search=build_tool_search,
     )
 
 

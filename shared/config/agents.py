@@ -54,6 +54,7 @@ class ToolChoice(ConfigSection):
     allow: Globs | None = None
     deny: Globs | None = None
     provider: list[ProviderTool] | None = None
+    search_above: Annotated[int, Field(ge=0, le=1_000)] | None = None
 
 
 class AgentCaps(ConfigSection):

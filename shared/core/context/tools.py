@@ -12,6 +12,7 @@ from shared.core.values.model import ToolSpec
 from shared.core.values.tokens import Count, estimate_tools
 
 PROVIDER_TOOLS_AT_MOST = 16
+SEARCH_ABOVE = 20
 WINDOW_SHARE = 0.2
 """Of a model's window, for descriptions of tools: in a small one the conversation comes first."""
 LOOK_AT_PICTURE = ToolSpec(
@@ -55,6 +56,8 @@ class AllowedTools:
     deny: tuple[str, ...] = ()
     provider: tuple[ToolSpec, ...] = ()
     """Tools that the provider runs itself, passed on as they are."""
+    search_above: int = SEARCH_ABOVE
+    """Of more tools of servers than this only the names are told, until they are searched for."""
 
     @classmethod
     def of(cls, section: object) -> AllowedTools:
@@ -66,6 +69,7 @@ class AllowedTools:
             allow=("*",) if allow is None else allow,
             deny=_globs(section.get("deny")) or (),
             provider=_provider_tools(section.get("provider")),
+            search_above=_count(section.get("search_above")),
         )
 
     def has(self, name: str) -> bool:
@@ -83,6 +87,10 @@ def _globs(raw: object) -> tuple[str, ...] | None:
     if isinstance(raw, Sequence):
         return tuple(glob for glob in raw if isinstance(glob, str))
     return None
+
+
+def _count(raw: object) -> int:
+    return raw if isinstance(raw, int) and not isinstance(raw, bool) and raw >= 0 else SEARCH_ABOVE
 
 
 def _provider_tools(raw: Any) -> tuple[ToolSpec, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol, TypeVar
@@ -38,6 +38,10 @@ class ToolSource(Protocol):
     def tools(self) -> Sequence[Tool]: ...
 
 
+ToolSearch = Callable[[Sequence[Tool]], Sequence[Tool]]
+"""Few tools that stand for many."""
+
+
 class ToolImageStore(Protocol):
     async def store_image(self, session_id: int, image: ToolImage, *, by: str) -> tuple[Image, str]: ...
     async def store_file(self, session_id: int, file: ToolFile) -> Text: ...
@@ -69,6 +73,7 @@ class Toolbox:
         *,
         source: ToolSource | None = None,
         images: ToolImageStore | None = None,
+        search: ToolSearch | None = None,
     ) -> None:
         self._offers = {
             tool.spec.name: _OfferedTool(
@@ -78,6 +83,7 @@ class Toolbox:
         }
         self._source = source
         self._images = images
+        self._search = search
         self._provider: tuple[ToolSpec, ...] = ()
         self._boxes: dict[str, Toolbox] = {}
         self._version: int | None = None
@@ -101,15 +107,18 @@ class Toolbox:
             self._boxes.clear()
 
     def _build(self, allowed: AllowedTools) -> Toolbox:
-        brought = self._source.tools() if self._source is not None else ()
-        offers = {
+        ours = {name: offer for name, offer in self._offers.items() if allowed.has(name)}
+        from_source = self._source.tools() if self._source is not None else ()
+        brought: Sequence[Tool] = [
+            tool for tool in from_source if allowed.has(tool.spec.name) and tool.spec.name not in self._offers
+        ]
+        if self._search is not None and len(brought) > allowed.search_above:
+            brought = self._search(brought)
+        theirs = {
             tool.spec.name: _OfferedTool(tool=tool, arguments=ArgumentChecker(tool.spec), shown=tool.spec)
             for tool in brought
         }
-        offers.update(self._offers)
-        return self._copy_with(
-            {name: offer for name, offer in offers.items() if allowed.has(name)}, allowed.provider
-        )
+        return self._copy_with(theirs | ours, allowed.provider)
 
     def _copy_with(self, offers: Mapping[str, _OfferedTool], provider: tuple[ToolSpec, ...] = ()) -> Toolbox:
         box = Toolbox((), images=self._images)
