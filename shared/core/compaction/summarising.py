@@ -8,6 +8,8 @@ from typing import Literal
 from shared.core.values.model import Prices
 
 Way = Literal["cheap", "warm"]
+_WRITTEN_FACTOR = 1.25
+"""What a token costs that the provider is to remember."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +39,20 @@ def cheaper_way(costs: Costs, *, cheap: Prices | None, chat: Prices | None) -> W
     )
     by_itself = costs.source_tokens * cheap.input + costs.answer_tokens * cheap.output
     return "warm" if warm < by_itself else "cheap"
+
+
+def saves_together(costs: Costs, *, writer: Prices | None, chat: Prices | None, same: bool) -> bool:
+    """Whether notes and summary in one answer behind the chat cost less than two requests.
+
+    The ghost turn reads the chat's prefix in any case, remembered or not. What is left is the summary: the
+    instruction and its answer by the chat model, or the source and its answer by the writer.
+    """
+    if same:
+        return _WRITTEN_FACTOR * costs.instruction_tokens < costs.source_tokens
+    if writer is None or chat is None:
+        return False
+    behind = costs.instruction_tokens * chat.cache_write + costs.answer_tokens * chat.output
+    return behind < costs.source_tokens * writer.input + costs.answer_tokens * writer.output
 
 
 def models_for(summariser: str, *, summary_model: str, own_model: str, falls_back: bool) -> tuple[str, ...]:

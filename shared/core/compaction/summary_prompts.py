@@ -9,6 +9,7 @@ import re
 from collections.abc import Sequence
 from typing import get_args
 
+from shared.core.compaction.note_requests import NOTES_BESIDE
 from shared.core.compaction.transcript_lines import source_lines
 from shared.core.session.ledger import Ledger
 from shared.core.session.policy import SummaryForm
@@ -78,8 +79,12 @@ def warm_instruction(
     language: str | None = None,
     form: SummaryForm = "ledger",
     most_words: int = 0,
+    with_notes: bool = False,
 ) -> str:
-    """The last user message behind the unchanged chat: the log stands above, only its numbers are told."""
+    """The last user message behind the unchanged chat: the log stands above, only its numbers are told.
+
+    `with_notes` asks for what a flush would save, in the same answer.
+    """
     shape = form_of(form)
     fence = _fence(source_text, focus or "")
     lines = [
@@ -92,7 +97,7 @@ def warm_instruction(
         _former(former, shape, fence),
         _tagged(f"beginnings_{fence}", "\n".join(lines)),
         _focus(focus, fence),
-        wanted(shape, former, most_words),
+        wanted(shape, former, most_words, notes=NOTES_BESIDE if with_notes else ""),
     ]
     return "\n\n".join(part for part in parts if part)
 

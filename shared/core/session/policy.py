@@ -91,6 +91,8 @@ class ContextPolicy:
     compact_above: Literal["limit", "hard"] = "limit"
     flush_threshold: int = 4_000
     """How far below the limit memory is saved; 0 means only together with what hides messages."""
+    flush_with_summary: bool = False
+    """Where the chat model writes the summaries, too, memory is saved in the same request, and not before."""
     flush_share: float = 0.10
     """Where the limit is below `flush_share_below`, the flush comes at most this share of it earlier."""
     flush_share_below: int = 40_000

@@ -27,7 +27,9 @@ _BY_SHARE = ContextPolicy(
 PRESETS: dict[str, ContextPolicy] = {
     policy.name: policy
     for policy in (
-        ContextPolicy(name="steady", prune_error_tail_chars=2_500, recall_tokens=1_200),
+        ContextPolicy(
+            name="steady", prune_error_tail_chars=2_500, recall_tokens=1_200, flush_with_summary=True
+        ),
         ContextPolicy(
             name="spec008",
             picture_turns=None,

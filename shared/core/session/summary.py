@@ -54,6 +54,8 @@ class LedgerPatch:
     add: tuple[NewItem, ...] = ()
     replace: tuple[tuple[str, str], ...] = ()
     close: tuple[tuple[str, str], ...] = ()
+    notes: tuple[Any, ...] | None = None
+    """Where they were asked for: what is to be kept beyond the record, as the model wrote it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,6 +151,7 @@ def _patch(raw: Mapping[str, Any]) -> LedgerPatch:
         add=tuple(item for item in items if item is not None),
         replace=_pairs(raw.get("replace"), "text"),
         close=_pairs(raw.get("close"), "reason"),
+        notes=tuple(raw["notes"]) if isinstance(raw.get("notes"), list) else None,
     )
 
 

@@ -143,12 +143,13 @@ nothing else remains of them."""
 _TEXT_RULES = f"{_MATERIAL.format(former='an earlier summary')}\n{_EXACTLY}"
 
 
-def wanted(form: Form, former: Ledger, most_words: int) -> str:
+def wanted(form: Form, former: Ledger, most_words: int, *, notes: str = "") -> str:
+    """`notes` are rules for notes that the same answer is to hold."""
     length = f"Use at most {most_words} words. " if most_words else ""
     begun = bool(former.items or former.sections or former.narrative)
     match form.name:
         case "ledger":
-            return _ledger_shape(former, most_words)
+            return _ledger_shape(former, most_words, notes)
         case "thread":
             asked = (
                 "Write for the assistant that answers next: what the person wants and likes; what was said, "
@@ -176,20 +177,24 @@ Answer in Markdown with exactly these headings, in this order. Leave out a headi
 {told}"""
 
 
-def _ledger_shape(former: Ledger, most_words: int) -> str:
+_NOTES_KEY = '"notes": [{"kind": "NOTE_KIND", "text": "one full sentence", "source": NUMBER}]'
+
+
+def _ledger_shape(former: Ledger, most_words: int, notes: str) -> str:
     kinds = "goal, fact, decision, question, action, constraint, preference, artifact or promise"
     narrative = min(NARRATIVE_WORDS, most_words // 4) if most_words else NARRATIVE_WORDS
+    key = f",\n {_NOTES_KEY}" if notes else ""
     return f"""\
 Each line of the transcript is "[#number] author: words". Answer with JSON of this shape:
 {{"narrative": "what the conversation is about and where it stands, at most {narrative} words",
  "add": [{{"kind": "KIND", "text": "one sentence", "sources": [NUMBER], "author": "AUTHOR"}}],
  "replace": [{{"id": "ID", "text": "the new text of this item"}}],
- "close": [{{"id": "ID", "reason": "why this item no longer matters"}}]}}
+ "close": [{{"id": "ID", "reason": "why this item no longer matters"}}]{key}}}
 KIND is {kinds}. NUMBER is the number of a line that says so. AUTHOR is person, assistant or tool. ID is \
 the id of an item in the former record.
 {_ledger_limits(former, most_words - narrative)}
 Items that you do not name stay as they are. The narrative covers the former record, too. Add a question \
-only if it is still unanswered."""
+only if it is still unanswered.{notes and f"{chr(10)}{notes}"}"""
 
 
 def _ledger_limits(former: Ledger, room: int) -> str:

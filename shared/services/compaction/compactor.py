@@ -42,7 +42,7 @@ from shared.core.session.session_state import (
 from shared.core.session.summary import render_summary
 from shared.core.session.turns import Spending
 from shared.core.values.errors import StaleView, StorageUnavailable
-from shared.ports import DASHBOARD, Announcer
+from shared.ports import DASHBOARD, Announcer, ModelRequest
 from shared.runtime.crash_points import CrashPoint
 from shared.services.compaction.compaction_context import (
     CompactionContext,
@@ -215,8 +215,7 @@ class Compactor:
     async def _carry_out(self, case: CompactionContext, plan: CompactionPlan) -> JobDone:
         job, state = case.job, case.state
         await self.report_progress(job, 0, "saving what should be kept")
-        flushed = await self._flusher.flush_before_compaction(job, state, through=plan.through_turn)
-        written = await self._write_summary(case, plan, flushed)
+        flushed, written = await self._flush_and_write(case, plan)
         if self._why_not(case, plan, written) is not None:
             written = await self._shrink_digest(case, plan, written)
         if (why_not := self._why_not(case, plan, written)) is not None:
@@ -255,10 +254,32 @@ class Compactor:
             outcome["resting"] = True
         return JobDone(outcome=outcome, failures=list_failures(job, written))
 
+    async def _flush_and_write(
+        self, case: CompactionContext, plan: CompactionPlan
+    ) -> tuple[FlushResult, SummaryResult]:
+        """In one request where that costs less; what it did not bring is asked for by itself."""
+        job, state = case.job, case.state
+        chosen = await self._writers.choose_together(case, plan)
+        if chosen is None:
+            flushed = await self._flusher.flush_before_compaction(job, state, through=plan.through_turn)
+            models, warm = await self._writers.choose(case, plan, flushed)
+            return flushed, await self._write_summary(case, plan, models, warm)
+        ticket = await self._flusher.begin_with_summary(job, state, through=plan.through_turn)
+        written = await self._write_summary(case, plan, *chosen, with_notes=True)
+        flushed = await self._flusher.end_with_summary(job, state, ticket, written.notes)
+        if flushed.outcome == "failed":
+            flushed = await self._flusher.flush_before_compaction(job, state, through=plan.through_turn)
+        return flushed, written
+
     async def _write_summary(
-        self, case: CompactionContext, plan: CompactionPlan, flushed: FlushResult
+        self,
+        case: CompactionContext,
+        plan: CompactionPlan,
+        models: Sequence[str],
+        warm: ModelRequest | None,
+        *,
+        with_notes: bool = False,
     ) -> SummaryResult:
-        models, warm = await self._writers.choose(case, plan, flushed)
         written = await self._summariser.write(
             plan,
             purse=case.purse,
@@ -266,6 +287,7 @@ class Compactor:
             on_progress=self._progress_reporter(case.job),
             models=models,
             warm=warm,
+            with_notes=with_notes,
         )
         if written.kind != "digest" or not case.prepared.policy.checkpoints:
             return written
@@ -274,7 +296,8 @@ class Compactor:
         )
         if made is None or not made.helps(plan.from_turn, plan.through_turn):
             return written
-        return await self._from_checkpoint(case, plan, made, written)
+        made_of_it = await self._from_checkpoint(case, plan, made, written)
+        return replace(made_of_it, notes=written.notes)
 
     def _why_not(
         self, case: CompactionContext, plan: CompactionPlan, written: SummaryResult

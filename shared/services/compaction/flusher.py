@@ -216,6 +216,40 @@ class Flusher:
             job, replace(state, view=view), through=through, threshold=WITH_COMPACTION
         )
 
+    async def begin_with_summary(self, job: JobClaim, state: SessionState, *, through: int) -> FlushTicket:
+        """For a flush whose notes come with the summary of the same turns."""
+        return await self._store.begin_flush(
+            job,
+            cycle=state.view.cycle,
+            threshold=WITH_COMPACTION,
+            from_turn=state.view.flushed_turn + 1,
+            through_turn=through,
+        )
+
+    async def end_with_summary(
+        self,
+        job: JobClaim,
+        state: SessionState,
+        ticket: FlushTicket,
+        notes: Sequence[NoteWish] | None,
+    ) -> FlushResult:
+        """Save what came; None came where no answer could be read, and the cursor stays. The summary pays."""
+        ghost = _SilentTurn(job=job, state=state, ticket=ticket, stray=[])
+        await self._keep(notes or (), ghost)
+        self._crash_point("after_flush_model")
+        outcome: FlushOutcome = "saved" if ghost.saved else "nothing"
+        if notes is None:
+            outcome = "failed"
+        error = "" if notes is not None else "the summary's answer held no notes"
+        report = FlushReport(
+            outcome=outcome, stray_text="", error=error, spent=(),
+            model=self._requests.resolve_model(state.agent_config),
+        )  # fmt: skip
+        await self._store.end_flush(job, ticket, report, party_id=state.party_id)
+        self._crash_point("after_flush")
+        through = state.view.flushed_turn if notes is None else ticket.through_turn
+        return FlushResult(outcome=outcome, ticket=ticket, through=through, error=error)
+
     async def flush_range(
         self,
         job: JobClaim,

@@ -81,13 +81,14 @@ class Summariser:
         on_progress: OnProgress,
         models: Sequence[str] | None = None,
         warm: ModelRequest | None = None,
+        with_notes: bool = False,
         attempts: int = MAX_ATTEMPTS,
     ) -> SummaryResult:
         """Never raises for what a model does: the last resort needs none.
 
         `models` are asked in this order instead of the configured ones, `attempts` times at each step. `warm`
         is the chat's own last request: its model is asked first, on that very prefix with the instruction
-        behind it.
+        behind it, and `with_notes` for what is to be saved to memory, too.
         """
         started = time.monotonic()
         names = list(models) if models is not None else list(self._models)
@@ -101,7 +102,9 @@ class Summariser:
             message_tokens=await self._message_tokens(names, plan),
             most_attempts=attempts,
         )
-        ledger = await self._write_on_warm_prefix(writing, warm) if warm is not None else None
+        ledger = None
+        if warm is not None:
+            ledger = await self._write_on_warm_prefix(writing, warm, with_notes=with_notes)
         if ledger is None:
             merging = plan.merged and len(plan.chunks) > 1
             ledger = await (self._merge_portions(writing) if merging else self._fold_portions(writing))
@@ -110,11 +113,13 @@ class Summariser:
 
     # ---- three ways
 
-    async def _write_on_warm_prefix(self, writing: SummaryDraft, warm: ModelRequest) -> Ledger | None:
+    async def _write_on_warm_prefix(
+        self, writing: SummaryDraft, warm: ModelRequest, *, with_notes: bool
+    ) -> Ledger | None:
         await writing.on_progress(0, "summarising")
         plan = writing.plan
         source = render_source(plan.entries, message_tokens=_WHOLE, zone=plan.zone)
-        task = writing.tasks.build_whole(source, warm)
+        task = writing.tasks.build_whole(source, warm, with_notes=with_notes)
         try:
             verdict = await self._ask_model(writing, warm.model, task)
         except PromptTooLong as error:
@@ -236,6 +241,8 @@ class Summariser:
             writing.paid_before = len(writing.purse.spent)
             try:
                 reply = await self._asking.complete(request, purse=writing.purse, checked=task.prefix is None)
+                if writing.notes is None:
+                    writing.notes = task.notes_in(text_of(reply.blocks))
                 judged = await self._audit_reply(reply, task)
             except PromptTooLong as error:
                 if number == 0:
@@ -298,6 +305,7 @@ class Summariser:
             duration_ms=round(1000 * (time.monotonic() - started)),
             audit=build_summary_audit(writing, ledger),
             attempts=tuple(writing.attempts),
+            notes=writing.notes,
         )
 
     # ---- sizes

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from shared.core.compaction.audit import AuditVerdict
+from shared.core.compaction.note_requests import NoteWish
 from shared.core.compaction.plan import CompactionPlan
 from shared.core.session.ledger import Ledger
 from shared.core.session.session import CompactionKind
@@ -70,6 +71,8 @@ class SummaryResult:
     audit: Mapping[str, Any] = field(default_factory=dict)
     """Scores, faults and rejected attempts of all steps, as they are stored and shown."""
     attempts: tuple[SummaryAttempt, ...] = ()
+    notes: tuple[NoteWish, ...] | None = None
+    """Where they were asked for and answered, whatever became of the summary."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -90,6 +93,7 @@ class SummaryDraft:
     splits: int = 0
     attempts: list[SummaryAttempt] = field(default_factory=list)
     verdicts: list[AuditVerdict] = field(default_factory=list)
+    notes: tuple[NoteWish, ...] | None = None
     paid_before: int = 0
     """How many calls were paid for before the one that runs."""
 

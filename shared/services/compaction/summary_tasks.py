@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from shared.core.compaction.audit import AuditVerdict, audit_patch
+from shared.core.compaction.note_requests import NoteWish, wishes_from
 from shared.core.compaction.plan import CompactionPlan
 from shared.core.compaction.summary_prompts import (
     merge_request,
@@ -18,7 +19,7 @@ from shared.core.compaction.transcript_lines import source_words
 from shared.core.session.ledger import Ledger
 from shared.core.session.policy import SummaryForm
 from shared.core.session.rendering import render_summary
-from shared.core.session.summary import Unreadable, parse_ledger_patch
+from shared.core.session.summary import LedgerPatch, Unreadable, parse_ledger_patch
 from shared.core.session.summary_formats import form_of
 from shared.core.session.summary_rules import SUMMARY_SCHEMA
 from shared.core.values.language import language_of
@@ -41,6 +42,7 @@ class SummaryTask:
     """What to do with an answer: the audit's verdict, or why it could not even be read."""
     prefix: ModelRequest | None = None
     """A chat request that the provider still has in its cache; the words are put behind it."""
+    with_notes: bool = False
 
     @property
     def is_text(self) -> bool:
@@ -56,6 +58,13 @@ class SummaryTask:
             max_output_tokens=room,
             json_schema=None if self.is_text else SUMMARY_SCHEMA,
         )
+
+    def notes_in(self, answer: str) -> tuple[NoteWish, ...] | None:
+        """What is to be saved to memory; None where that was not asked for or not answered."""
+        patch = parse_ledger_patch(answer) if self.with_notes else None
+        if not isinstance(patch, LedgerPatch) or patch.notes is None:
+            return None
+        return wishes_from(patch.notes)
 
     def build_repair(self, fault: str) -> str:
         return repair_request(fault, form=self.form)
@@ -80,7 +89,7 @@ class SummaryTasks:
         )
         return self._task("portion", system, user, self._judge(source, former))
 
-    def build_whole(self, source: str, prefix: ModelRequest) -> SummaryTask:
+    def build_whole(self, source: str, prefix: ModelRequest, *, with_notes: bool = False) -> SummaryTask:
         """Over the whole range at once, behind the chat that has it word for word."""
         user = warm_instruction(
             source,
@@ -89,9 +98,10 @@ class SummaryTasks:
             language=_language(source),
             form=self.plan.form,
             most_words=self._most_words,
+            with_notes=with_notes,
         )
         task = self._task("warm", "", user, self._judge(source, self.plan.former))
-        return replace(task, prefix=prefix)
+        return replace(task, prefix=prefix, with_notes=with_notes)
 
     def build_merge(self, parts: Sequence[Ledger], joined: Ledger, source: str) -> SummaryTask:
         system, user = merge_request(

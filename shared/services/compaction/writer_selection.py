@@ -7,10 +7,11 @@ from dataclasses import replace
 import structlog
 
 from shared.core.compaction.plan import CompactionPlan
-from shared.core.compaction.summarising import Costs, cheaper_way, models_for
+from shared.core.compaction.summarising import Costs, cheaper_way, models_for, saves_together
 from shared.core.session.backoff import unusable_seconds
 from shared.core.session.session import Compaction
 from shared.core.session.session_state import JobClaim, NewLink, Pace, SessionState
+from shared.core.session.summary_formats import form_of
 from shared.core.session.turns import Caps
 from shared.ports import ChatModel, ModelRequest
 from shared.services.compaction.compaction_context import CompactionContext
@@ -22,6 +23,8 @@ from shared.services.turns.toolbox import Toolbox
 log = structlog.get_logger(__name__)
 
 INSTRUCTION_TOKENS = 1_000
+BEGINNING_TOKENS = 16
+"""Of one message, as it is listed behind the chat that has it."""
 ANSWER_TOKENS = 1_500
 """What a summary's JSON usually takes, for comparing prices."""
 
@@ -127,6 +130,33 @@ class WriterSelector:
             return models, None
         return models, await self._flusher.requests.with_pictures(warm)
 
+    async def choose_together(
+        self, case: CompactionContext, plan: CompactionPlan
+    ) -> tuple[tuple[str, ...], ModelRequest] | None:
+        """The chat's own request when one answer behind it may bring both notes and summary, and costs less.
+
+        None where nothing is owed to memory, where another model writes, and where no ghost turn is possible.
+        """
+        view, prepared = case.state.view, case.prepared
+        owed = view.base_turn <= view.flushed_turn < plan.through_turn
+        same = self.list_models(prepared)[0] == prepared.card.name
+        rests = unusable_seconds(case.pace.written, prepared.card.name) > 0
+        if case.resting or not owed or rests or form_of(plan.form).is_text:
+            return None
+        if not same and prepared.policy.summariser not in ("warm", "auto"):
+            return None
+        warm = await self._build_warm_request(case)
+        way, _ = self._flusher.requests.find_way(warm, case.state.agent_config)
+        behind = INSTRUCTION_TOKENS + BEGINNING_TOKENS * len(plan.entries)
+        if way != "prefix" or warm.estimate + behind > warm.budget.hard:
+            return None
+        writer = await self._model.load_card(self.list_models(prepared)[0])
+        costs = self._costs(case, plan, warm, writer.token_factor, behind=behind, cache_age_seconds=0.0)
+        if not saves_together(costs, writer=writer.prices, chat=prepared.card.prices, same=same):
+            return None
+        models = self.list_available_models(prepared, case.pace)
+        return models, await self._flusher.requests.with_pictures(warm)
+
     async def _build_warm_request(self, case: CompactionContext) -> PreparedRequest:
         """The chat's own request, unchanged; the summariser puts its task behind it."""
         tools = await self._flusher.requests.load_tools(case.job.session_id, case.state.agent_config)
@@ -136,14 +166,32 @@ class WriterSelector:
         self, case: CompactionContext, plan: CompactionPlan, warm: PreparedRequest, flushed: FlushResult
     ) -> str:
         cheap = await self._model.load_card(self._requests.summary_model)
-        source = sum(entry.tokens for entry in plan.entries)
         just_read = flushed.ticket is not None and flushed.outcome != "failed"
-        costs = Costs(
-            prefix_tokens=warm.estimate,
-            instruction_tokens=INSTRUCTION_TOKENS,
-            source_tokens=round(cheap.token_factor * source),
-            answer_tokens=ANSWER_TOKENS,
+        costs = self._costs(
+            case,
+            plan,
+            warm,
+            cheap.token_factor,
+            behind=INSTRUCTION_TOKENS,
             cache_age_seconds=0.0 if just_read else case.pace.idle_seconds,
-            cache_seconds=case.cache_seconds,
         )
         return cheaper_way(costs, cheap=cheap.prices, chat=case.prepared.card.prices)
+
+    def _costs(
+        self,
+        case: CompactionContext,
+        plan: CompactionPlan,
+        warm: PreparedRequest,
+        factor: float,
+        *,
+        behind: int,
+        cache_age_seconds: float,
+    ) -> Costs:
+        return Costs(
+            prefix_tokens=warm.estimate,
+            instruction_tokens=behind,
+            source_tokens=round(factor * sum(entry.tokens for entry in plan.entries)),
+            answer_tokens=ANSWER_TOKENS,
+            cache_age_seconds=cache_age_seconds,
+            cache_seconds=case.cache_seconds,
+        )

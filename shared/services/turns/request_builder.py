@@ -165,8 +165,13 @@ class RequestBuilder:
             return self.policy
 
     def policy_for(self, agent_config: Mapping[str, Any], card: ModelCard) -> ContextPolicy:
-        """The agent's policy as this model can follow it: what sees no pictures is told of them at once."""
+        """The agent's policy as this model can follow it: what sees no pictures is told of them at once.
+
+        A model that writes the summaries, too, saves memory with them; an early flush would read all twice.
+        """
         policy = self.resolve_policy(agent_config)
+        if policy.flush_with_summary and card.name == self.summary_model:
+            policy = replace(policy, flush_threshold=0)
         return policy if "images" in card.capabilities else replace(policy, picture_turns=0)
 
     def recall_limit(self, agent_config: Mapping[str, Any], window: int) -> int:

@@ -89,7 +89,12 @@ class IdealMind:
             for line in lines
             if line.seq is not None and holds(line.text, fact.literal)
         ]
-        return compact_json({"narrative": _newest_sentence(lines), "add": add, "replace": [], "close": []})
+        made: Json = {"narrative": _newest_sentence(lines), "add": add, "replace": [], "close": []}
+        if '"notes": [' in words:
+            kept = [fact for fact in self._seen(body) if fact.literal not in self._saved]
+            self._saved.update(fact.literal for fact in kept)
+            made["notes"] = [{"kind": "fact", "text": fact.sentence} for fact in kept]
+        return compact_json(made)
 
     def _seen(self, body: Json) -> list[Planted]:
         shown = everything_in({"messages": body["messages"]})

@@ -65,7 +65,14 @@ def summary_json(instruction: str, messages: list[Json]) -> str:
         }
         for item in chosen
     ]
-    return compact_json({"narrative": _narrative(chosen), "add": add, "replace": {}, "close": {}})
+    made: Json = {"narrative": _narrative(chosen), "add": add, "replace": {}, "close": {}}
+    if '"notes": [' in instruction:
+        kept = [item for item in chosen if item.line.author == "person" and item.kind == "fact"]
+        made["notes"] = [
+            {"kind": "fact", "text": shortened(item.text, MAX_ITEM_CHARS), "source": item.line.seq}
+            for item in kept[:3]
+        ]
+    return compact_json(made)
 
 
 def asks_for_text(words: str) -> bool:

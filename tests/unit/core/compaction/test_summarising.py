@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from shared.core.compaction.summarising import Costs, cheaper_way, models_for
+import pytest
+
+from shared.core.compaction.summarising import Costs, cheaper_way, models_for, saves_together
 from shared.core.session.presets import PRESETS, preset
 from shared.core.values.model import Prices
+from shared.ports import ModelCard
+from shared.services.turns.request_builder import RequestBuilder
 
 SONNET = Prices(input=2.0, output=10.0, cache_read=0.10, cache_write=2.5, dated="2026-11")
 HAIKU_45 = Prices(input=1.0, output=5.0, cache_read=0.10, cache_write=1.25, dated="2026-11")
@@ -58,3 +62,35 @@ def test_spec008_never_falls_back_to_the_main_model() -> None:
     )
     assert asked == ("haiku",)
     assert preset("steady").summary_falls_back
+
+
+def test_one_answer_for_notes_and_summary_is_cheaper_unless_the_writer_is_very_cheap() -> None:
+    assert saves_together(COSTS, writer=HAIKU_45, chat=SONNET, same=False)
+    assert not saves_together(COSTS, writer=HAIKU_55, chat=SONNET, same=False)
+    assert not saves_together(COSTS, writer=None, chat=SONNET, same=False)
+    for known in (SONNET, None):
+        assert saves_together(COSTS, writer=known, chat=known, same=True)
+    short = replace(COSTS, source_tokens=1_250)
+    assert not saves_together(short, writer=SONNET, chat=SONNET, same=True)
+    assert saves_together(replace(short, source_tokens=1_251), writer=SONNET, chat=SONNET, same=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "summary_model", "threshold"),
+    [("steady", "one", 0), ("steady", "two", 4_000), ("spec008", "one", 4_000)],
+)
+def test_who_saves_memory_with_the_summary_does_not_save_it_before(
+    name: str, summary_model: str, threshold: int
+) -> None:
+    requests = RequestBuilder(
+        policy=preset(name), chat_model="one", summary_model=summary_model, max_output=1_000, counter=Words(),
+    )  # fmt: skip
+    card = ModelCard(
+        name="one", window=200_000, window_known=True, max_output=8_000, capabilities=frozenset(), prices=None
+    )
+    assert requests.policy_for({}, card).flush_threshold == threshold
+
+
+class Words:
+    def count_tokens(self, text: str) -> int:
+        return len(text.split())

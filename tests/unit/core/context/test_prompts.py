@@ -68,6 +68,7 @@ PROMPTS = {
         summary_request(SOURCE, FORMER, "the trip", language="German", most_words=500)
     ),
     "summary_warm": warm_instruction(SOURCE, FORMER, "the trip"),
+    "summary_warm_with_notes": warm_instruction(SOURCE, Ledger(), with_notes=True),
     "summary_merge": "\n=====\n".join(merge_request(FORMER, ())),
     "sections_first": "\n=====\n".join(summary_request(MARKED, Ledger(), form="sections", most_words=500)),
     "sections_next": "\n=====\n".join(
