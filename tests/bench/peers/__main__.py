@@ -49,12 +49,12 @@ async def measure(
         for name in presets:
             if name == DEFAULT and run == "halved":
                 continue
-            sys.stderr.write(f"{run}: {name} …\n")
             # A database for each: what one conversation leaves behind is not read by the next.
             async with ground(durable=False) as (servers, where):
                 settings_with = partial(settings_of, servers, where)
                 course = _course(run, name, len(talk.exchanges))
-                found[run][name] = await play(course, talk, settings_with=settings_with)
+                row = found[run][name] = await play(course, talk, settings_with=settings_with)
+            sys.stderr.write(f"{run} {name}: {row['facts']}/{row['asked']}, {row['cost_tokens']:,}\n")
     return found
 
 
