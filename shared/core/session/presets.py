@@ -28,7 +28,13 @@ PRESETS: dict[str, ContextPolicy] = {
     policy.name: policy
     for policy in (
         ContextPolicy(
-            name="steady", prune_error_tail_chars=2_500, recall_tokens=1_200, flush_with_summary=True
+            name="steady",
+            prune_error_tail_chars=2_500,
+            recall_tokens=1_200,
+            flush_with_summary=True,
+            # Each compaction pays for its tail again, and each call reads it: what is older can be recalled.
+            tail_share=0.1,
+            tail_least=600,
         ),
         ContextPolicy(
             name="spec008",

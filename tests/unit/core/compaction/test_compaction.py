@@ -46,9 +46,9 @@ def test_the_last_turns_stay_and_everything_before_is_hidden() -> None:
     assert made.tokens_before == 8_500
 
 
-def test_small_turns_are_kept_beyond_five_until_a_quarter_of_the_budget_is_there() -> None:
-    made = planned(view(exchanges(60, tokens=70)))
-    assert 60 - made.through_turn == 13, "1,750 tokens are a quarter of 7,000; 13 turns of 140 reach it"
+def test_small_turns_are_kept_beyond_five_until_a_tenth_of_the_budget_is_there() -> None:
+    made = planned(view(exchanges(120, tokens=35)))
+    assert 120 - made.through_turn == 10, "700 tokens are a tenth of 7,000; 10 turns of 70 reach it"
 
 
 def test_a_tail_above_half_the_budget_shrinks_but_never_below_two_turns() -> None:

@@ -100,6 +100,7 @@ def test_steady_flushes_4000_before_its_soft_budget(tokens: int, expected: Press
 def test_steady_lands_at_six_tenths_and_keeps_five_turns_at_most_half_the_budget() -> None:
     steady = preset("steady")
     assert (steady.land_at, steady.keep_turns, steady.tail_share_most) == (0.6, 5, 0.5)
+    assert (steady.tail_share, steady.tail_least) == (0.1, 600)
     made = plan("steady", 200_000, view(exchanges(80, tokens=260)), 42_000)
     assert made.expected_after - 1_000 <= 0.6 * 40_000
     assert made.through_turn <= 75
