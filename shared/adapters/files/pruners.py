@@ -17,7 +17,7 @@ log = structlog.get_logger(__name__)
 
 GROUP = "evertalk.pruners"
 CALL_SECONDS = 0.25
-"""A pruner is called while a turn begins; one that takes longer is not asked again."""
+"""A pruner is called between calls of the model; one that takes longer is not asked again."""
 _SAMPLE = "An old result of a tool, long enough to be worth shortening. " * 200
 
 Report = Callable[[str, str], None]

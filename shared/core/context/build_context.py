@@ -23,7 +23,7 @@ from shared.core.context.prompts import (
 )
 from shared.core.context.untrusted_text import FENCE, defused
 from shared.core.session.policy import ContextPolicy
-from shared.core.session.pruning import apply_pruning
+from shared.core.session.pruning import apply_pruning, places_to_change
 from shared.core.session.session import Entry, Note, View
 from shared.core.values.message_repair import repair
 from shared.core.values.messages import (
@@ -36,6 +36,7 @@ from shared.core.values.messages import (
     Thinking,
     ToolResult,
     text_message,
+    tool_results,
 )
 from shared.core.values.model import SystemPart, ToolSpec
 from shared.core.values.tokens import by_script, estimate_blocks, estimate_system, estimate_tools
@@ -116,7 +117,12 @@ def build_context(
     return BuiltContext(
         system=system_parts,
         messages=messages,
-        cache_at=_cache_marks(messages, has_background=bool(background), ghost=bool(instruction)),
+        cache_at=_cache_marks(
+            messages,
+            _ends_of_settled(messages, view.entries, policy),
+            has_background=bool(background),
+            ghost=bool(instruction),
+        ),
         parts=parts,
         fixed=parts["system"] + parts["tools"] + _text_tokens(notes_block(core) if core else "", count),
         estimate=sum(parts.values()),
@@ -293,8 +299,26 @@ def _with_blocks(
     return replace(message, blocks=before + message.blocks + after)
 
 
-def _cache_marks(messages: Sequence[Message], *, has_background: bool, ghost: bool) -> tuple[int, ...]:
-    """End of the summary's message, a step within the provider's look-back, end of the newest stored turn."""
+def _ends_of_settled(
+    messages: Sequence[Message], entries: Sequence[Entry], policy: ContextPolicy
+) -> tuple[int, ...]:
+    """Where what the newest batch left alone ends, and what no later batch will change."""
+    firsts = [entries[index].blocks for index in places_to_change(entries, policy)]
+    ids = {result.tool_use_id for blocks in firsts for result in tool_results(blocks)[:1]}
+    return tuple(
+        index - 1
+        for index, message in enumerate(messages)
+        if index and ids and any(result.tool_use_id in ids for result in tool_results(message.blocks))
+    )
+
+
+def _cache_marks(
+    messages: Sequence[Message], settled: Sequence[int], *, has_background: bool, ghost: bool
+) -> tuple[int, ...]:
+    """End of the summary's message, ends of what pruning leaves alone, end of the newest stored turn.
+
+    Where there is room, a step within the provider's look-back, too.
+    """
     last = len(messages) - 1
     # Results before words belong to an earlier turn that died: then the newest words are volatile still.
     in_tool_rounds = (
@@ -306,7 +330,9 @@ def _cache_marks(messages: Sequence[Message], *, has_background: bool, ghost: bo
     end = last if in_tool_rounds else last - 1
     if end < 0:
         return ()
-    marks = {end, _step_back(messages, end)}
+    marks = {end, *(at for at in settled if at < end)}
+    if len(marks) < MAX_MARKS:
+        marks.add(_step_back(messages, end))
     if has_background and end > 0:
         marks.add(0)
     return tuple(sorted(marks))[-MAX_MARKS:]

@@ -137,8 +137,9 @@ class ContextPolicy:
     """Estimates are multiplied by this before a portion is held against the summariser's window."""
 
     # Old tool results.
-    prune_rule: Literal["age", "protect", "none"] = "age"
-    """`age` counts answers since; `protect` leaves the newest `prune_protect_tokens` of results alone."""
+    prune_rule: Literal["calls", "age", "protect", "none"] = "calls"
+    """`calls` counts calls since, also inside a turn, and takes a batch when reading on has cost what writing
+    again costs; `age` counts answers; `protect` leaves the newest `prune_protect_tokens` of results alone."""
     prune_protect_tokens: int = 40_000
     prune_first: bool = False
     """Old results are cleared only above the limit; a summary follows only if that is not enough."""
@@ -149,10 +150,10 @@ class ContextPolicy:
     prune_error_tail_chars: int = 1_500
     """The tail of a result that speaks of an error."""
     prune_clear_after_assistants: int = 10
-    prune_clear_over_chars: int = 400
+    prune_clear_over_chars: int = 200
     """A short result stays: clearing it would save nothing."""
     prune_batch: int = 8_000
-    """A batch is taken when it saves this much; 0 takes every decision at once."""
+    """But by rule `calls`, a batch is taken when it saves this much; 0 takes every decision at once."""
     prune_batch_over: bool = False
     """Whether a batch must save more than `prune_batch` instead of as much (the source's own boundary)."""
     prune_when_cold: bool = True

@@ -44,6 +44,7 @@ PRESETS: dict[str, ContextPolicy] = {
             idle_compaction=False,
             compact_before_call=True,
             summary_falls_back=False,
+            prune_rule="age",
             prune_batch=0,
             prune_clear_over_chars=0,
             prune_duplicates=False,
@@ -110,6 +111,7 @@ PRESETS: dict[str, ContextPolicy] = {
             keep_turns=2,
             summariser="own",
             prune_first=True,
+            prune_clear_over_chars=400,
             prune_when_cold=False,
         ),
         replace(

@@ -10,12 +10,16 @@ from shared.core.session.budget import ContextBudget
 from shared.core.session.policy import ContextPolicy
 from shared.core.session.prune_forms import FormOf, Shown, result_texts, shown_blocks, wish_for
 from shared.core.session.session import Entry, PruneForm, View
-from shared.core.values.messages import Block, ToolResult, ToolUse, tool_results
+from shared.core.values.message_repair import is_thought
+from shared.core.values.messages import Block, ToolResult, ToolUse, tool_results, tool_uses
 
 DOWN_TO = 0.85
 """Where clearing above the limit stops, as a share of the limit: the next turn must not begin again."""
 PROTECTED_TURNS = 2
-"""Rule `protect`: newest ended turns whose results stay, however large."""
+"""Rule `protect`: newest ended turns whose results stay, however large. Rule `calls`: newest turns whose
+results are not trimmed; they stay whole until they are old enough to be cleared."""
+READ_PRICE, WRITE_PRICE = 0.1, 1.25
+"""Of a token that the provider reads from its cache, or writes to it, in the price of one that is neither."""
 _STRENGTH: dict[PruneForm | None, int] = {None: 0, "trim": 1, "duplicate": 2, "clear": 3, "hide": 4}
 
 
@@ -34,16 +38,19 @@ def plan_pruning(
 ) -> tuple[PruneDecision, ...]:
     """New decisions, all of them or none: a batch must save enough to pay for the lost provider cache.
 
-    To be asked at the start of a turn only; asking again after its decisions were stored gives nothing.
+    Rule `calls` may be asked before each call, the others at the start of a turn only; asking again after
+    the decisions were stored gives nothing.
     """
     if policy.prune_rule == "none" or policy.prune_first or not _has_results(entries):
         return ()
     log = _LogFacts.of(entries, policy, open_turn)
-    wishes = _protect(log, policy) if policy.prune_rule == "protect" else _by_age(log, policy)
-    batch = tuple(wishes)
+    batch = tuple(_protect(log, policy) if policy.prune_rule == "protect" else _by_age(log, policy))
+    free = cache_cold and policy.prune_when_cold
+    if policy.prune_rule == "calls" and not free:
+        return batch if _has_paid_enough(log, batch, policy) else ()
     saved = sum(saved_tokens(log.by_seq[one.seq], one, policy) for one in batch)
     worth = saved > policy.prune_batch if policy.prune_batch_over else saved >= policy.prune_batch
-    return batch if worth or (cache_cold and policy.prune_when_cold) else ()
+    return batch if worth or free else ()
 
 
 def prune_to_target(
@@ -102,14 +109,28 @@ def clearing_suffices(
 
 
 def with_decisions(entries: Sequence[Entry], decisions: Sequence[PruneDecision]) -> tuple[Entry, ...]:
-    """The entries as they are shown once the decisions hold."""
+    """The entries as they are shown once the decisions hold, which are then the newest batch."""
     made = {decision.seq: decision for decision in decisions}
-    return tuple(
-        replace(entry, pruned=made[entry.seq].form, pruned_as=made[entry.seq].shown)
-        if entry.seq in made
-        else entry
-        for entry in entries
-    )
+    return tuple(_decided(entry, made.get(entry.seq)) for entry in entries)
+
+
+def _decided(entry: Entry, decision: PruneDecision | None) -> Entry:
+    if decision is not None:
+        return replace(entry, pruned=decision.form, pruned_as=decision.shown, pruned_now=True)
+    return replace(entry, pruned_now=False) if entry.pruned_now else entry
+
+
+def places_to_change(entries: Sequence[Entry], policy: ContextPolicy) -> tuple[int, ...]:
+    """Where the newest batch begins and the next one may: the oldest result that will change, used or not."""
+    newest = next((i for i, entry in enumerate(entries) if entry.pruned_now), None)
+    if policy.prune_rule != "calls" or not _has_results(entries):
+        return () if newest is None else (newest,)
+    uses = _uses(entries)
+    spared = _in_use(entries, uses, _calls_since(entries), policy)
+    left = [i for i, entry in enumerate(entries) if _may_be_shortened(entry, policy, uses)]
+    first = left[0] if left else None
+    free = next((i for i in left if entries[i].seq not in spared), None)
+    return tuple({i for i in (first if newest is None else newest, free) if i is not None})
 
 
 def apply_pruning(entry: Entry, policy: ContextPolicy) -> tuple[Block, ...]:
@@ -146,12 +167,19 @@ class _LogFacts:
     @classmethod
     def of(cls, entries: Sequence[Entry], policy: ContextPolicy, open_turn: int | None) -> _LogFacts:
         first_person = next((i for i, entry in enumerate(entries) if entry.author == "person"), len(entries))
-        names = _names(entries)
-        touchable = (e for e in entries[first_person:] if not e.pinned and e.turn != open_turn)
+        uses = _uses(entries)
+        names = {id_: call.name for id_, call in uses.items()}
+        by_calls = policy.prune_rule == "calls"
+        ages = _calls_since(entries) if by_calls else _ages(entries, open_turn)
+        touchable = (e for e in entries[first_person:] if not e.pinned and (by_calls or e.turn != open_turn))
+        if by_calls:
+            spared = _in_use(entries, uses, ages, policy)
+            bound = _last_thought(entries, open_turn)
+            touchable = (e for e in touchable if e.seq not in spared and e.seq not in bound)
         return cls(
             entries=tuple(entry for entry in touchable if tool_results(entry.blocks)),
             by_seq={entry.seq: entry for entry in entries},
-            ages=_ages(entries, open_turn),
+            ages=ages,
             names=names,
             repeated=_repeated(entries, names) if policy.prune_duplicates else frozenset(),
             open_turn=open_turn,
@@ -160,19 +188,23 @@ class _LogFacts:
     def old(self, least: int) -> Iterator[tuple[Entry, int]]:
         """Entries and their ages, oldest first; what the assistant has just been told is never old."""
         for entry in self.entries:
-            age = self.ages.get(entry.turn, 0)
+            age = self.ages[entry.seq]
             if age >= max(1, least):
                 yield entry, age
 
 
 def _by_age(log: _LogFacts, policy: ContextPolicy) -> Iterator[PruneDecision]:
+    newest = sorted({entry.turn for entry in log.by_seq.values()})[-PROTECTED_TURNS:]
+    whole = frozenset(newest) if policy.prune_rule == "calls" else frozenset()
     for entry, age in log.old(policy.prune_keep_last_assistants):
         repeated = entry.seq in log.repeated
+        if entry.turn in whole and not repeated and age < policy.prune_clear_after_assistants:
+            continue
 
         def form_of(
             result: ToolResult, p: ContextPolicy, age: int = age, repeated: bool = repeated
         ) -> PruneForm | None:
-            return _form_by_age(len(result.text), age, p, repeated=repeated)
+            return _form_by_age(result, age, p, repeated=repeated)
 
         if (wish := _decision(log, entry, policy, form_of)) is not None:
             yield wish
@@ -182,8 +214,10 @@ def _always(form: PruneForm) -> FormOf:
     return lambda _result, _policy: form
 
 
-def _form_by_age(chars: int, age: int, policy: ContextPolicy, *, repeated: bool) -> PruneForm | None:
-    if age >= policy.prune_clear_after_assistants and chars > policy.prune_clear_over_chars:
+def _form_by_age(result: ToolResult, age: int, policy: ContextPolicy, *, repeated: bool) -> PruneForm | None:
+    chars = len(result.text)
+    stays = result.is_error and policy.prune_rule == "calls"
+    if age >= policy.prune_clear_after_assistants and chars > policy.prune_clear_over_chars and not stays:
         return "clear"
     if repeated and chars > policy.prune_clear_over_chars:
         return "duplicate"
@@ -196,7 +230,7 @@ def _protect(log: _LogFacts, policy: ContextPolicy) -> list[PruneDecision]:
     found: list[PruneDecision] = []
     for entry in reversed(log.entries):
         newer += entry.tokens
-        if newer <= policy.prune_protect_tokens or log.ages.get(entry.turn, 0) < PROTECTED_TURNS:
+        if newer <= policy.prune_protect_tokens or log.ages[entry.seq] < PROTECTED_TURNS:
             continue
         wish = None if entry.pruned else _decision(log, entry, policy, _always("clear"))
         if wish is not None:
@@ -228,13 +262,13 @@ def _has_results(entries: Sequence[Entry]) -> bool:
     return any(isinstance(block, ToolResult) for entry in entries for block in entry.blocks)
 
 
-def _names(entries: Sequence[Entry]) -> dict[str, str]:
-    """Which tool each call went to."""
-    return {block.id: block.name for e in entries for block in e.blocks if isinstance(block, ToolUse)}
+def _uses(entries: Sequence[Entry]) -> dict[str, ToolUse]:
+    """Calls by their ids."""
+    return {block.id: block for e in entries for block in e.blocks if isinstance(block, ToolUse)}
 
 
 def _ages(entries: Sequence[Entry], open_turn: int | None) -> dict[int, int]:
-    """For each turn, how many later turns the assistant has answered; the open one does not count yet."""
+    """For each entry, how many later turns the assistant has answered; the open one does not count yet."""
     answered = {e.turn for e in entries if e.role == "assistant" and e.turn != open_turn}
     turns = sorted({entry.turn for entry in entries}, reverse=True)
     ages: dict[int, int] = {}
@@ -242,7 +276,109 @@ def _ages(entries: Sequence[Entry], open_turn: int | None) -> dict[int, int]:
     for turn in turns:
         ages[turn] = later
         later += turn in answered
+    return {entry.seq: ages[entry.turn] for entry in entries}
+
+
+def _calls_since(entries: Sequence[Entry]) -> dict[int, int]:
+    """For each entry, how many answers and calls of the assistant stand behind it."""
+    ages: dict[int, int] = {}
+    later = 0
+    for entry in reversed(entries):
+        ages[entry.seq] = later
+        later += entry.author == "assistant"
     return ages
+
+
+def _last_thought(entries: Sequence[Entry], open_turn: int | None) -> frozenset[int]:
+    """What stands before the newest thinking of the open turn: the provider takes it only unchanged."""
+    last = max(
+        (i for i, e in enumerate(entries) if e.turn == open_turn and any(map(is_thought, e.blocks))),
+        default=0,
+    )
+    return frozenset(entry.seq for entry in entries[:last])
+
+
+def _in_use(
+    entries: Sequence[Entry], uses: Mapping[str, ToolUse], ages: Mapping[int, int], policy: ContextPolicy
+) -> frozenset[int]:
+    """The newest long result about whatever newer calls have named, such as a file being worked on."""
+    named: set[str] = set()
+    found: set[str] = set()
+    spared: set[int] = set()
+    for entry in reversed(entries):
+        if ages[entry.seq] < policy.prune_clear_after_assistants:
+            named.update(value for call in tool_uses(entry.blocks) for value in _named(call))
+        if named and _may_be_shortened(entry, policy, uses):
+            calls = (uses.get(result.tool_use_id) for result in tool_results(entry.blocks))
+            about = {value for call in calls for value in _named(call)}
+            if (about & named) - found:
+                spared.add(entry.seq)
+                found |= about
+    return frozenset(spared)
+
+
+def _named(call: ToolUse | None) -> set[str]:
+    values = call.input.values() if call else ()
+    return {value for value in values if isinstance(value, str) and value}
+
+
+def _may_be_shortened(entry: Entry, policy: ContextPolicy, uses: Mapping[str, ToolUse]) -> bool:
+    """Whether age alone will bring a decision about the entry that it does not have yet."""
+    if entry.author != "tool" or entry.pinned or entry.pruned == "clear":
+        return False
+    return any(
+        _will_be_shortened(result, uses.get(result.tool_use_id), entry.pruned, policy)
+        for result in tool_results(entry.blocks)
+    )
+
+
+def _will_be_shortened(
+    result: ToolResult, call: ToolUse | None, form: PruneForm | None, policy: ContextPolicy
+) -> bool:
+    own = policy.prune_rules.of(call.name) if call is not None else None
+    if own is not None and own.rule == "never":
+        return False
+    if result.is_error or (own is not None and own.rule == "trim"):
+        return form is None and len(result.text) > policy.prune_over_chars
+    return len(result.text) > policy.prune_clear_over_chars
+
+
+def _has_paid_enough(log: _LogFacts, batch: Sequence[PruneDecision], policy: ContextPolicy) -> bool:
+    """Whether reading on has cost by now what writing again costs: it would go on costing it.
+
+    Waiting longer would cost more than the batch, and a batch taken sooner would often be followed by
+    another before it has paid. No guess is needed how many calls will come.
+    """
+    if not batch:
+        return False
+    wishes = {one.seq: one for one in batch}
+    paid = again = 0.0
+    entries = list(log.by_seq.values())
+    cached = max((i for i, entry in enumerate(entries) if entry.author == "assistant"), default=0)
+    first = next(i for i, entry in enumerate(entries) if entry.seq in wishes)
+    for at, entry in enumerate(entries[first:], first):
+        wish = wishes.get(entry.seq)
+        saved = 0 if wish is None else saved_tokens(entry, wish, policy)
+        if wish is not None:
+            due = (
+                policy.prune_clear_after_assistants
+                if wish.form == "clear"
+                else policy.prune_keep_last_assistants
+            )
+            paid += READ_PRICE * saved * (log.ages[entry.seq] - due + 1)
+        if at < cached:
+            again += (WRITE_PRICE - READ_PRICE) * (_tokens_now(entry, policy) - saved)
+    return paid >= again
+
+
+def _tokens_now(entry: Entry, policy: ContextPolicy) -> int:
+    if entry.pruned is None:
+        return entry.tokens
+    return entry.tokens - saved_tokens(
+        replace(entry, pruned=None, pruned_as=None),
+        PruneDecision(seq=entry.seq, form=entry.pruned, shown=entry.pruned_as),
+        policy,
+    )
 
 
 def _repeated(entries: Sequence[Entry], names: Mapping[str, str]) -> frozenset[int]:

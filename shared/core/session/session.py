@@ -41,6 +41,8 @@ class Entry:
     """The sticky decision how this entry's tool results are shown."""
     pruned_as: Mapping[str, str | None] | None = None
     """Where a tool's own rule decided: the text of each result by its call, None for one that stays whole."""
+    pruned_now: bool = False
+    """Whether the newest batch of the open turn decided so: the provider still has what stands before it."""
 
     @property
     def message(self) -> Message:

@@ -64,7 +64,7 @@ def _is_fine(messages: Sequence[Message]) -> bool:
                 given.append(block.tool_use_id)
         if given != waiting or len(tool_results(message.blocks[: len(given)])) < len(given):
             return False
-        if _is_thought(message.blocks[-1]) or len({*calls, *asked}) < len(calls) + len(asked):
+        if is_thought(message.blocks[-1]) or len({*calls, *asked}) < len(calls) + len(asked):
             return False
         calls.update(asked)
         waiting = asked
@@ -117,7 +117,7 @@ def _merged(messages: Iterable[Message]) -> list[Message]:
     return _joined(map(_without_trailing_thinking, _joined(messages)))
 
 
-def _is_thought(block: Block) -> bool:
+def is_thought(block: Block) -> bool:
     return isinstance(block, Thinking) or (isinstance(block, ProviderBlock) and "thinking" in block.kind)
 
 
@@ -135,7 +135,7 @@ def _joined(messages: Iterable[Message]) -> list[Message]:
 
 def _without_trailing_thinking(message: Message) -> Message:
     blocks = message.blocks
-    while blocks and _is_thought(blocks[-1]):
+    while blocks and is_thought(blocks[-1]):
         blocks = blocks[:-1]
     return message if blocks == message.blocks else replace(message, blocks=blocks)
 

@@ -21,7 +21,13 @@ from shared.core.session.artifacts import Artifact
 from shared.core.session.budget import gauge, pressure, scaled
 from shared.core.session.events import ContextMeasured, Emit, Organizing
 from shared.core.session.policy import ContextPolicy, ContradictoryPolicy
-from shared.core.session.pruning import clear_first, plan_pruning, saved_by, with_decisions
+from shared.core.session.pruning import (
+    PruneDecision,
+    clear_first,
+    plan_pruning,
+    saved_by,
+    with_decisions,
+)
 from shared.core.session.regeneration import former_answer, without_former
 from shared.core.session.session import Entry, View
 from shared.core.session.session_state import SessionState
@@ -276,22 +282,34 @@ class AgentLoop:
         return live, former_answer(stored, claim.turn)
 
     def _prune(self, state: TurnAttempt) -> None:
-        """Decisions about the prefix are taken once, at the start of the turn, never between tool calls."""
-        entries = state.view.entries
+        """Decisions at the start of the turn, the same however often it begins anew."""
         policy = self._requests.policy_for(state.claim.agent_config, state.given.card)
-        count = self._requests.counter.count_tokens
         if policy.prune_first and state.meter.anchor:
             plain = self._model_caller.prepare(state)
-            state.prunes = clear_first(state.view, plain.budget, policy, plain.estimate, ratio=plain.ratio)
+            made = clear_first(state.view, plain.budget, policy, plain.estimate, ratio=plain.ratio)
         else:
-            cold = is_cache_cold(state.view, state.given.cache_life)
-            state.prunes = plan_pruning(entries, policy, cache_cold=cold, open_turn=state.claim.turn)
-        told = newly_told(state.view, policy, count)
-        state.meter.prune(saved_by(entries, state.prunes, policy) + told)
-        if state.prunes:
-            state.view = replace(state.view, entries=with_decisions(entries, state.prunes))
+            begun = replace(state.view, entries=before_first_call(state.view))
+            cold = is_cache_cold(begun, state.given.cache_life)
+            made = plan_pruning(begun.entries, policy, cache_cold=cold, open_turn=state.claim.turn)
+        state.meter.prune(newly_told(state.view, policy, self._requests.counter.count_tokens))
+        self._decide(state, made, policy)
         if policy.hide_chatter_at is not None:
             self._trim_filler(state)
+
+    def _prune_between_calls(self, state: TurnAttempt) -> None:
+        policy = self._requests.policy_for(state.claim.agent_config, state.given.card)
+        if policy.prune_rule == "calls":
+            entries = state.view.entries
+            cold = entries[-1].at - entries[-2].at > state.given.cache_life
+            made = plan_pruning(entries, policy, cache_cold=cold, open_turn=state.claim.turn)
+            self._decide(state, made, policy)
+
+    @staticmethod
+    def _decide(state: TurnAttempt, made: Sequence[PruneDecision], policy: ContextPolicy) -> None:
+        entries = state.view.entries
+        state.meter.prune(saved_by(entries, made, policy))
+        state.view = replace(state.view, entries=with_decisions(entries, made))
+        state.prunes = tuple({one.seq: one for one in (*state.prunes, *made)}.values())
 
     def _trim_filler(self, state: TurnAttempt) -> None:
         prepared = self._model_caller.prepare(state)
@@ -402,6 +420,7 @@ class AgentLoop:
             if not calls or reply.stop_reason != "tool_use":
                 return prepared, reply
             await self._tool_rounds.run(state, prepared, reply, calls)
+            self._prune_between_calls(state)
         return await self._model_caller.call(state, tools=False)
 
     async def _ask_for_compaction(self, state: TurnAttempt, prepared: PreparedRequest) -> None:
@@ -558,6 +577,13 @@ def is_cache_cold(view: View, life: timedelta = SHORT_LIFE) -> bool:
     if not before or not mine:
         return True
     return max(map(_AT, mine)) - max(map(_AT, before)) > life
+
+
+def before_first_call(view: View) -> tuple[Entry, ...]:
+    """The view as the open turn began, without what its calls have added."""
+    mine = select_open_turn_entries(view)
+    called = next((i for i, entry in enumerate(mine) if entry.author == "assistant"), len(mine))
+    return view.entries[: len(view.entries) - len(mine) + called]
 
 
 def is_due_summary(job: JobOrder) -> bool:

@@ -480,6 +480,8 @@ def build_recipe(prepared: PreparedRequest, view: View) -> dict[str, Any]:
         recipe["forms"] = {str(entry.seq): entry.pruned for entry in pruned}
         if shown := {str(entry.seq): dict(entry.pruned_as) for entry in pruned if entry.pruned_as}:
             recipe["shown"] = shown
+        if batch := [entry.seq for entry in pruned if entry.pruned_now]:
+            recipe["batch"] = batch[0]
     if prepared.request.cache_long:
         recipe["hour"] = True
     if prepared.recalled.text:

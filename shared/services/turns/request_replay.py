@@ -120,7 +120,8 @@ def _restore_entry(entry: Entry, recipe: Mapping[str, Any]) -> Entry:
     form = recipe.get("forms", {}).get(str(entry.seq))
     pinned = entry.seq in recipe.get("pinned", ()) or entry.seq in recipe.get("pins", ())
     shown = recipe.get("shown", {}).get(str(entry.seq))
-    return replace(entry, pruned=form, pruned_as=shown, pinned=pinned)
+    newly = entry.seq == recipe.get("batch")
+    return replace(entry, pruned=form, pruned_as=shown, pruned_now=newly, pinned=pinned)
 
 
 def _texts(stored: StoredTurn) -> list[str]:

@@ -105,7 +105,7 @@ class ContextMeter:
         return replace(prepared, estimate=estimate, before=before, saved=saved)
 
     def prune(self, tokens: int) -> None:
-        self.pruned_tokens = tokens
+        self.pruned_tokens += tokens
         self.pending -= tokens
 
     def anchor_at(self, context_tokens: int) -> None:
@@ -193,7 +193,7 @@ class TurnAttempt:
     view: View
     pictures: Mapping[int, PictureContent] = field(default_factory=dict)
     prunes: tuple[PruneDecision, ...] = ()
-    """Decided at the start of this turn, stored with its end."""
+    """Decided in this turn, stored with its end."""
     prepared: PreparedRequest | None = None
     """The newest request, whatever became of it."""
     calls: int = 0

@@ -144,7 +144,9 @@ def test_case_37_to_40_the_last_question_is_in_the_record(question: str) -> None
     assert question in render_summary(audit_ledger(patched, Ledger(), source, count=words).ledger)
 
 
-PRUNING = replace(STEADY, prune_keep_last_assistants=3, prune_clear_after_assistants=3, prune_batch=0)
+PRUNING = replace(
+    STEADY, prune_rule="age", prune_keep_last_assistants=3, prune_clear_after_assistants=3, prune_batch=0
+)
 
 
 def four_tool_turns(first: str = "x" * 20_000) -> list[Entry]:
@@ -199,7 +201,7 @@ def test_case_52_a_switched_off_pruning_changes_nothing() -> None:
 @pytest.mark.parametrize(("answers", "keep", "pruned"), [(1, 3, 0), (3, 3, 0), (5, 2, 3), (5, 4, 1)])
 def test_case_55_the_newest_answers_keep_their_results(answers: int, keep: int, pruned: int) -> None:
     log = [e for t in range(1, answers + 1) for e in tool_turn(t, f"{t}" * 9_000, seq=4 * t)]
-    policy = replace(STEADY, prune_keep_last_assistants=keep, prune_batch=0)
+    policy = replace(STEADY, prune_rule="age", prune_keep_last_assistants=keep, prune_batch=0)
     assert len(plan_pruning(log, policy, cache_cold=True)) == pruned
 
 

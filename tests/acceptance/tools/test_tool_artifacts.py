@@ -141,7 +141,9 @@ async def _replays(guest: Visit, sent: Mapping[str, Any], *, turn: int) -> None:
     app, settings = guest.app, guest.app.settings
     entries = await app.stores.turns.load(guest.session_id, base_turn=0, through_turn=turn)
     state = await app.stores.jobs.load_state(guest.session_id)
-    view = replace(state.view, entries=entries[:-1], open_turn=turn)  # the answer came after
+    batch = await guest.one(f"SELECT array_agg(seq) FROM prune_decisions WHERE turn_no = {turn}") or ()
+    entries = tuple(replace(e, pruned_now=e.seq in batch) for e in entries[:-1])  # the answer came after
+    view = replace(state.view, entries=entries, open_turn=turn)
     card = await app.models.load_card(app.models.chat)
     requests = RequestBuilder(
         policy=build_policy(settings), chat_model=app.models.chat, summary_model=app.models.summary,

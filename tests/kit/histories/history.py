@@ -33,6 +33,7 @@ from shared.core.session.pruning import plan_pruning
 from shared.core.session.session import Compaction, Note, PruneForm, View
 from shared.core.session.summary import NewItem
 from shared.core.values.errors import ContextBudgetExceeded, StaleView
+from shared.core.values.message_repair import is_thought
 from shared.core.values.messages import Message, Text, ToolResult, tool_results, tool_uses
 from shared.core.values.tokens import estimate_blocks
 from tests.kit.histories.log import Ended, Log, Seen
@@ -122,16 +123,19 @@ class History:
         if self.log.open_turn is None and self.log.answered == max(self.log.turns, default=0):
             self.say(rng)
         log, turn = self.log, self.log.claim()
-        prunes = self._prunes(rng, turn)
+        prunes = self._prunes(rng, turn, {})
         view = self._with_prunes(log.view(answering=True), prunes)
         sent = self._request(rng, view, first=True)
         for _ in range(rng.choice((0, 0, 0, 1, 1, 2, 3))):
             if not self._tool_round(rng):
                 self._end(rng, rng.choice(("failed", "refused", "stopped")), prunes)
                 return
+            before = prunes
+            prunes = self._prunes(rng, turn, before) if self.policy.prune_rule == "calls" else before
             view = self._with_prunes(log.view(answering=True), prunes)
             now = self._request(rng, view, first=False)
-            self.judge.grows(sent.messages, now.messages, "within a turn")
+            if prunes == before:
+                self.judge.grows(sent.messages, now.messages, "within a turn")
             sent = now
             if rng.random() < 0.1:
                 self.say(rng)  # arrives while the turn runs, so it belongs to the next one
@@ -170,8 +174,8 @@ class History:
             self.log.step("tool", results, estimate_blocks(results, count))
         return True
 
-    def _prunes(self, rng: random.Random, turn: int) -> dict[int, PruneForm]:
-        view, cold = self.log.view(answering=True), rng.random() < 0.3
+    def _prunes(self, rng: random.Random, turn: int, held: dict[int, PruneForm]) -> dict[int, PruneForm]:
+        view, cold = self._with_prunes(self.log.view(answering=True), held), rng.random() < 0.3
         made = plan_pruning(view.entries, self.policy, cache_cold=cold, open_turn=turn)
         prunes = {decision.seq: decision.form for decision in made}
         if prunes:
@@ -180,9 +184,13 @@ class History:
             self.judge.holds("idempotent", not again or not cold, f"pruned twice: {again}")
             saved = {e.seq for e in view.entries if e.seq in prunes}
             self.judge.holds("whole_turns", saved == set(prunes), "what is not there was pruned")
-            mine = {e.seq for e in view.entries if e.turn == turn or e.pinned or not tool_results(e.blocks)}
+            kept = turn if self.policy.prune_rule != "calls" else None
+            mine = {e.seq for e in view.entries if e.turn == kept or e.pinned or not tool_results(e.blocks)}
             self.judge.holds("never_dropped", not mine & set(prunes), "words, a pin or the open turn pruned")
-        return prunes
+            thought = [e.seq for e in view.entries if e.turn == turn and any(map(is_thought, e.blocks))]
+            bound = min(prunes) > max(thought, default=0)
+            self.judge.holds("valid_request", bound, "a result before open thinking was pruned")
+        return {**held, **prunes}
 
     @staticmethod
     def _with_prunes(view: View, prunes: dict[int, PruneForm]) -> View:

@@ -19,13 +19,14 @@ from shared.core.session.pruning import (
     apply_pruning,
     clear_first,
     clearing_suffices,
+    places_to_change,
     plan_pruning,
     prune_to_target,
     with_decisions,
 )
 from shared.core.session.session import Entry
 from shared.core.values.message_repair import repair
-from shared.core.values.messages import Image, Message, ToolResult, tool_results
+from shared.core.values.messages import Image, Message, Thinking, ToolResult, ToolUse, tool_results
 from tests.kit.builders import entry, exchange, exchanges, tool_turn, view
 
 STEADY, SPEC = preset("steady"), preset("spec008")
@@ -73,11 +74,70 @@ def test_spec008_clears_short_results_too_and_steady_leaves_them() -> None:
     assert _text(replace(log[2], pruned="clear"), SPEC) == "[Tool result cleared]"
 
 
-def test_steady_waits_until_a_batch_is_worth_a_cold_cache() -> None:
-    log = [replace(e, tokens=6_500) if e.author == "tool" else e for e in _log([LONG, LONG[::-1]], after=3)]
-    assert plan_pruning(log[4:], STEADY, cache_cold=False) == ()
-    assert len(plan_pruning(log, STEADY, cache_cold=False)) == 2
-    assert len(plan_pruning(log[4:], STEADY, cache_cold=True)) == 1
+def _calls(results: Sequence[str], *, turn: int = 1, **block: bool) -> list[Entry]:
+    """One turn that goes on and on: a call and its result of a quarter as many tokens as characters."""
+    made = [entry(1000 * turn, turn, "Please do it all")]
+    for i, text in enumerate(results):
+        call = ToolUse(id=f"c{turn}_{i}", name="read", input={"path": f"file {turn} {i}"})
+        result = ToolResult(tool_use_id=call.id, text=text, **block)
+        made.append(entry(1000 * turn + 2 * i + 1, turn, call, author="assistant", tokens=30))
+        made.append(entry(1000 * turn + 2 * i + 2, turn, result, author="tool", tokens=len(text) // 4))
+    return made
+
+
+@pytest.mark.parametrize(("after", "taken"), [(10, False), (11, False), (12, True), (30, True)])
+def test_a_batch_waits_until_reading_on_has_cost_what_writing_again_costs(after: int, taken: bool) -> None:
+    # Due after 10 calls, each costs a tenth of 10,000 tokens. With 12, 3,000 are paid; 11 calls of 230 tokens
+    # are written again for 1.15 of them each, 2,900. With 11, 2,000 are paid for 2,650.
+    log = [
+        replace(e, tokens=200) if e.tokens == 50 else e for e in _calls(["a" * 40_000, *["b" * 200] * after])
+    ]
+    made = plan_pruning(log, STEADY, cache_cold=False, open_turn=1)
+    assert [decision.form for decision in made] == (["clear"] if taken else [])
+    assert [decision.form for decision in plan_pruning(log, STEADY, cache_cold=True, open_turn=1)] == [
+        "clear"
+    ]
+
+
+def test_within_a_turn_results_stay_whole_until_they_are_ten_calls_old() -> None:
+    assert plan_pruning(_calls([f"{i}{LONG}" for i in range(10)]), STEADY, cache_cold=True, open_turn=1) == ()
+    made = plan_pruning(
+        _calls([*map(str, range(9)), LONG, *"abcdefghij"]), STEADY, cache_cold=True, open_turn=1
+    )
+    assert [decision.seq for decision in made] == [1020]
+    assert plan_pruning(_calls([LONG] * 12), SPEC, cache_cold=True, open_turn=1) == ()
+
+
+def test_nothing_before_the_newest_thinking_of_the_open_turn_is_changed() -> None:
+    log = [*_calls([LONG] * 12), *_calls(["ok"] * 3, turn=2)]
+    thought = replace(log[-2], blocks=(Thinking(text="Hm.", signature="s"), *log[-2].blocks))
+    assert plan_pruning(log, STEADY, cache_cold=True, open_turn=2)
+    assert plan_pruning([*log[:-2], thought, log[-1]], STEADY, cache_cold=True, open_turn=2) == ()
+    assert plan_pruning([*log[:-2], thought, log[-1]], STEADY, cache_cold=True, open_turn=3)
+
+
+def test_errors_and_what_newer_calls_name_are_not_cleared() -> None:
+    failed = _calls(["x" * 3_000] * 20, is_error=True)
+    assert plan_pruning(failed, STEADY, cache_cold=True, open_turn=1) == ()
+    log = _calls(["x" * 3_000 + str(i) for i in range(20)])
+    edit = ToolUse(id="edit", name="edit", input={"path": "file 1 0"})
+    log += [
+        entry(1990, 1, edit, author="assistant"),
+        entry(1991, 1, ToolResult(tool_use_id="edit", text="ok"), author="tool"),
+    ]
+    cleared = {decision.seq for decision in plan_pruning(log, STEADY, cache_cold=True, open_turn=1)}
+    assert 1002 not in cleared
+    assert {1004, 1006} <= cleared
+
+
+def test_the_next_batch_begins_where_the_last_one_ended() -> None:
+    log = _calls(["x" * 3_000 + str(i) for i in range(20)])
+    assert places_to_change(log, STEADY) == (2,)
+    made = plan_pruning(log, STEADY, cache_cold=True, open_turn=1)
+    assert [decision.seq for decision in made] == [1002 + 2 * i for i in range(10)]
+    once = with_decisions(log, made)
+    assert set(places_to_change(once, STEADY)) == {2, 22}
+    assert places_to_change(with_decisions(once, ()), STEADY) == (22,)
 
 
 def test_decisions_are_sticky_and_planning_again_is_a_no_op() -> None:
@@ -186,7 +246,7 @@ def test_a_batch_that_is_too_small_is_not_taken_in_the_cold_where_the_policy_say
 @pytest.mark.parametrize(("saved", "taken"), [(7_999, False), (8_000, True), (8_001, True)])
 def test_a_batch_is_taken_at_just_what_it_must_save(saved: int, taken: bool) -> None:
     log = [replace(e, tokens=saved) if e.author == "tool" else e for e in _log(["x" * 10_000], after=10)]
-    nothing_left = replace(STEADY, prune_cleared="")
+    nothing_left = replace(STEADY, prune_rule="age", prune_cleared="")
     assert bool(plan_pruning(log, nothing_left, cache_cold=False)) is taken
     over = replace(nothing_left, prune_batch_over=True)
     assert bool(plan_pruning(log, over, cache_cold=False)) is (saved > 8_000)
