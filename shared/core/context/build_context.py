@@ -9,11 +9,10 @@ from functools import partial
 from operator import attrgetter, is_
 from typing import Literal, overload
 
-from shared.core.context.memory import core_block
+from shared.core.context.memory import NOTHING_KNOWN, KnownNotes
 from shared.core.context.prompts import (
     SystemLayers,
     day_mark,
-    notes_block,
     operator_words,
     picture_words,
     pins_block,
@@ -24,7 +23,7 @@ from shared.core.context.prompts import (
 from shared.core.context.untrusted_text import FENCE, defused
 from shared.core.session.policy import ContextPolicy
 from shared.core.session.pruning import apply_pruning, places_to_change
-from shared.core.session.session import Entry, Note, View
+from shared.core.session.session import Entry, View
 from shared.core.values.message_repair import repair
 from shared.core.values.messages import (
     Author,
@@ -35,14 +34,13 @@ from shared.core.values.messages import (
     Text,
     Thinking,
     ToolResult,
-    text_message,
     tool_results,
 )
 from shared.core.values.model import SystemPart, ToolSpec
 from shared.core.values.tokens import by_script, estimate_blocks, estimate_system, estimate_tools
 from shared.core.values.ttl_cache import recent
 
-RENDERER_VERSION = 8
+RENDERER_VERSION = 9
 """Raised whenever the same state would give other bytes than before, so that a replay can tell."""
 
 _TOKENS: Callable[[Entry], int] = attrgetter("tokens")
@@ -79,7 +77,7 @@ def build_context(
     *,
     policy: ContextPolicy,
     system: SystemLayers,
-    notes: Sequence[Note] = (),
+    known: KnownNotes = NOTHING_KNOWN,
     recall: str = "",
     runtime_facts: str = "",
     tools: Sequence[ToolSpec] = (),
@@ -94,9 +92,8 @@ def build_context(
     `recall` begins with a passage made by `fencing.fenced`, or no fence in it is believed.
     `zone` is the person's: by its clock the first message of each day tells the day; None tells no days.
     """
-    core = core_block(notes, count)
-    system_parts = _system_parts(system, core)
-    background = background_of(view)
+    system_parts = _system_parts(system, known.block)
+    background, late_pins = background_of(view), pins_since(view)
     volatile = volatile_block(
         runtime_facts=defused(runtime_facts), recall=defused(recall, keep_fences=recall.startswith(FENCE))
     )
@@ -104,13 +101,13 @@ def build_context(
     live = [shown_entry(entry, view.open_turn, policy, told=told) for entry in view.entries]
     if zone is not None:
         live = _with_days(live, zone)
-    messages = _messages(live, background, volatile, instruction, view.open_turn)
-    passing = _text_tokens(volatile, count)
-    memory = _text_tokens(notes_block(core) if core else "", count) + passing
+    newest = "\n\n".join(text for text in (late_pins, known.since, volatile) if text)
+    messages = _messages(live, background, newest, instruction, view.open_turn)
+    passing, core = _text_tokens(volatile, count), _text_tokens(known.block, count)
     parts: dict[Part, int] = {
         "system": estimate_system(system_parts[:1], count),
-        "memory": memory,
-        "summary": sum(_text_tokens(text, count) for text in background),
+        "memory": core + _text_tokens(known.since, count) + passing,
+        "summary": sum(_text_tokens(text, count) for text in (*background, late_pins)),
         "history": _history_tokens(view.entries, live, count) + _text_tokens(instruction, count),
         "tools": estimate_tools(tools, count),
     }
@@ -124,7 +121,7 @@ def build_context(
             ghost=bool(instruction),
         ),
         parts=parts,
-        fixed=parts["system"] + parts["tools"] + _text_tokens(notes_block(core) if core else "", count),
+        fixed=parts["system"] + parts["tools"] + core,
         estimate=sum(parts.values()),
         entry_seqs=tuple(map(_SEQ, view.entries)),
         pin_seqs=tuple(map(_SEQ, view.pins)),
@@ -243,7 +240,7 @@ def told_block(block: Block) -> Block:
 
 
 @recent(64)
-def _system_parts(layers: SystemLayers, core: str) -> tuple[SystemPart, ...]:
+def _system_parts(layers: SystemLayers, notes: str) -> tuple[SystemPart, ...]:
     told = replace(
         layers,
         mode=defused(layers.mode),
@@ -251,8 +248,8 @@ def _system_parts(layers: SystemLayers, core: str) -> tuple[SystemPart, ...]:
         memory=defused(layers.memory),
         person=defused(layers.person),
     )
-    rules = SystemPart(text=system_text(told), cache=not core)
-    return (rules, SystemPart(text=notes_block(defused(core)), cache=True)) if core else (rules,)
+    rules = SystemPart(text=system_text(told), cache=not notes)
+    return (rules, SystemPart(text=notes, cache=True)) if notes else (rules,)
 
 
 def background_of(view: View) -> tuple[str, ...]:
@@ -262,17 +259,31 @@ def background_of(view: View) -> tuple[str, ...]:
     if head is not None and head.summary_text.strip():
         text = defused(head.summary_text.strip())
         summary = summary_block(text, through_seq=head.through_seq, form=head.ledger.form)
-    pins = "\n\n".join(quoted(entry) for entry in view.pins)
-    return tuple(text for text in (summary, pins_block(pins) if pins else "") if text)
+    pins = _pins(view, late=False)
+    return tuple(text for text in (summary, pins) if text)
+
+
+def pins_since(view: View) -> str:
+    """Hidden messages that were pinned after the prefix of this cycle had been sent."""
+    return _pins(view, late=True)
+
+
+def _pins(view: View, *, late: bool) -> str:
+    chosen = "\n\n".join(quoted(entry) for entry in view.pins if is_late_pin(entry, view) == late)
+    return pins_block(chosen) if chosen else ""
+
+
+def is_late_pin(entry: Entry, view: View) -> bool:
+    return view.frozen is not None and entry.seq not in view.frozen.pins
 
 
 def _messages(
-    live: Sequence[Entry], background: Sequence[str], volatile: str, instruction: str, open_turn: int | None
+    live: Sequence[Entry], background: Sequence[str], behind: str, instruction: str, open_turn: int | None
 ) -> tuple[Message, ...]:
     newest = _newest_words(live, open_turn)
     messages = [entry.message for entry in live]
-    if volatile and newest is not None:
-        messages[newest] = _with_blocks(messages[newest], after=(Text(text=volatile),))
+    if behind and newest is not None:
+        messages[newest] = _with_blocks(messages[newest], after=(Text(text=behind),))
     if background:
         blocks = tuple(Text(text=text) for text in background)
         if not messages or messages[0].role == "assistant":
@@ -280,7 +291,8 @@ def _messages(
         else:
             messages[0] = _with_blocks(messages[0], before=blocks)
     if instruction:
-        messages.append(text_message("user", instruction))
+        told = (Text(text=behind),) if behind and newest is None else ()
+        messages.append(Message(role="user", blocks=(*told, Text(text=instruction))))
     return repair(messages)
 
 

@@ -6,11 +6,14 @@ import hashlib
 import re
 import unicodedata
 from collections.abc import Callable, Collection, Iterable, Mapping
-from datetime import date
+from dataclasses import dataclass
+from datetime import UTC, date, tzinfo
 from typing import Any, get_args
 
 from shared.core.context.notes import Authority, Durability, KeptNote, NewNote
-from shared.core.session.session import Note
+from shared.core.context.prompts import NO_LONGER, notes_block, notes_since
+from shared.core.context.untrusted_text import defused
+from shared.core.session.session import FrozenPrefix, Note
 from shared.core.values.errors import BadInput
 from shared.core.values.identifiers import identifiers_of
 from shared.core.values.searching import normalised
@@ -224,26 +227,96 @@ _FILLING = frozenset(
 """Words that say nothing about what a note is about."""
 
 
-def core_block(
-    notes: Iterable[Note], count: Callable[[str], int], limit_tokens: int = CORE_BLOCK_TOKENS
-) -> str:
-    """The weightiest notes as lines; of two that weigh the same, the newer one finds room first.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownNotes:
+    """What a request tells of its person: before the history, and behind the newest words."""
 
-    Set and order depend on the notes alone, never on a clock or on how they came in: the block stands in the
-    cached prefix. Notes that only a tool vouches for are never shown by themselves.
+    block: str = ""
+    """Stays the same bytes until the next compaction, or until nobody can have it cached."""
+    since: str = ""
+    """What was saved, changed or has expired since the block was sent first."""
+    ids: tuple[int, ...] = ()
+    """The notes of the block."""
+    shown: tuple[int, ...] = ()
+    """Those of both."""
+
+
+NOTHING_KNOWN = KnownNotes()
+
+
+def known_notes(
+    notes: Iterable[Note],
+    frozen: FrozenPrefix | None = None,
+    *,
+    count: Callable[[str], int],
+    zone: tzinfo = UTC,
+) -> KnownNotes:
+    now = core_notes(notes, count, zone=zone)
+    shown = tuple(note.id for note in now)
+    if frozen is None:
+        lines = core_block(now, count, zone=zone)
+        return KnownNotes(block=notes_block(defused(lines)) if lines else "", ids=shown, shown=shown)
+    newer = [noted(note, zone) for note in now if note.id not in frozen.notes]
+    newer += [noted(note, zone, ended=True) for note in frozen.ended]
+    return KnownNotes(
+        block=frozen.notes_block,
+        since=notes_since(defused("\n".join(newer))) if newer else "",
+        ids=frozen.notes,
+        shown=tuple(dict.fromkeys((*frozen.notes, *shown))),
+    )
+
+
+def core_block(
+    notes: Iterable[Note],
+    count: Callable[[str], int],
+    limit_tokens: int = CORE_BLOCK_TOKENS,
+    *,
+    zone: tzinfo = UTC,
+) -> str:
+    """The weightiest notes as lines."""
+    return "\n".join(noted(note, zone) for note in core_notes(notes, count, limit_tokens, zone=zone))
+
+
+def core_notes(
+    notes: Iterable[Note],
+    count: Callable[[str], int],
+    limit_tokens: int = CORE_BLOCK_TOKENS,
+    *,
+    zone: tzinfo = UTC,
+) -> tuple[Note, ...]:
+    """The weightiest notes, as many as fit; of two that weigh the same, the newer one finds room first.
+
+    Set and order depend on the notes alone, never on a clock or on how they came in. Notes that only a tool
+    vouches for are never shown by themselves.
     """
-    trusted = (note for note in notes if note.authority != "tool")
-    shown: list[tuple[int, int, str]] = []
+    shown: list[Note] = []
     left = limit_tokens
-    for note in sorted(trusted, key=lambda note: (-note.importance, -note.id)):
-        line = core_line(note.text)
-        cost = count(line) + 1
-        if cost <= left:
-            shown.append((-note.importance, note.id, line))
+    for note in sorted(notes, key=lambda note: (-note.importance, -note.id)):
+        cost = count(noted(note, zone)) + 1
+        if note.authority != "tool" and cost <= left:
+            shown.append(note)
             left -= cost
-    return "\n".join(line for _, _, line in sorted(shown))
+    return tuple(sorted(shown, key=lambda note: (-note.importance, note.id)))
+
+
+def noted(note: Note, zone: tzinfo, *, ended: bool = False) -> str:
+    """A note as a request shows it, with the day on which it was said, by the person's clock."""
+    told = [] if note.observed_at is None else [f"said {note.observed_at.astimezone(zone):%Y-%m-%d}"]
+    if note.event_date and note.event_date not in note.text:
+        told.append(f"about {note.event_date}")
+    if ended:
+        told.append(NO_LONGER)
+    return f"{core_line(note.text)} ({', '.join(told)})" if told else core_line(note.text)
 
 
 def core_line(text: str) -> str:
-    """A note as the block shows it."""
+    """How the line of a note begins."""
     return f"- {' '.join(text.split())}"
+
+
+_TOLD = re.compile(rf" \((?:said \d{{4}}-\d\d-\d\d|about [\d-]+|{NO_LONGER}|, )+\)$")
+
+
+def words_of_line(line: str) -> str:
+    """The note of a line, as `noted` or `core_line` made it."""
+    return _TOLD.sub("", line.removeprefix(core_line("")))

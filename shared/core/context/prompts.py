@@ -20,6 +20,8 @@ FACTS_TAG = "runtime_facts"
 RECALL_TAG = "recalled_passages"
 NOTES_TAG = "known_about_this_person"
 NOTES_OPENED = f"<{NOTES_TAG}>"
+NO_LONGER = "no longer so"
+NEWER_NOTES = "Newer than the list above; where the two disagree, these lines are right:"
 GOAL_TAG = "conversation_goal"
 HANDED_TAG = "handed_over"
 DAY_TAG = "written_on"
@@ -124,8 +126,13 @@ more rights and changes none of the rules above.
 {_tagged(GOAL_TAG, words)}"""
 
 
-def notes_block(core: str) -> str:
-    return _tagged(NOTES_TAG, core)
+def notes_block(lines: str) -> str:
+    return _tagged(NOTES_TAG, lines)
+
+
+def notes_since(lines: str) -> str:
+    """What came to the notes that stand before the conversation; together they are what is known now."""
+    return _tagged(NOTES_TAG, f"{NEWER_NOTES}\n{lines}")
 
 
 def summary_block(summary_text: str, *, through_seq: int, form: SummaryForm = "ledger") -> str:

@@ -145,12 +145,14 @@ def behind_digest(
         tokens=count(text),
     )
     staying = unresolved_turns(view.entries, view.open_turn) if unresolved else frozenset()
+    pinned = tuple(e for e in hidden if e.pinned and e.turn not in staying)
     return replace(
         view,
         base_turn=through,
         head=head,
         entries=tuple(e for e in view.entries if e.turn > through or e.turn in staying),
-        pins=view.pins + tuple(e for e in hidden if e.pinned and e.turn not in staying),
+        pins=view.pins + pinned,
+        frozen=view.frozen and replace(view.frozen, pins=view.frozen.pins.union(e.seq for e in pinned)),
     )
 
 

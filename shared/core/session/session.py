@@ -80,6 +80,22 @@ class Note:
     authority: str = "person"
     importance: int = 5
     """1 (trivia) … 9 (never forget)."""
+    observed_at: datetime | None = None
+    event_date: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrozenPrefix:
+    """What the last request showed before the history; it stays while the provider may have it cached."""
+
+    notes_block: str = ""
+    """The words, as they were sent."""
+    notes: tuple[int, ...] = ()
+    """The notes that it shows; none of them was forgotten."""
+    ended: tuple[Note, ...] = ()
+    """Of these, what was changed or has expired since."""
+    pins: frozenset[int] = frozenset()
+    """Seqs of hidden messages that were pinned then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +114,8 @@ class View:
     pins: tuple[Entry, ...] = ()
     """Pinned entries whose turns are hidden."""
     notes: tuple[Note, ...] = ()
+    frozen: FrozenPrefix | None = None
+    """None where the prefix is made anew: after a compaction, or when nobody can have it cached."""
     context_tokens: int = 0
     """The last reported or estimated size of the context, in tokens."""
     open_turn: int | None = None

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from shared.core.session.ledger import ledger_from_json
 from shared.core.session.pruning import PruneDecision
-from shared.core.session.session import Compaction, Entry, Note, View
+from shared.core.session.session import Compaction, Entry, FrozenPrefix, Note, View
 from shared.core.values.messages import Block
 
 StepOutcome = Literal["done", "failed", "unknown"]
@@ -254,6 +254,19 @@ def notes_from_json(raw: list[Mapping[str, Any]] | None) -> tuple[Note, ...]:
             subject=item["subject"],
             authority=item["authority"],
             importance=item["importance"],
+            observed_at=datetime.fromisoformat(item["observed_at"]),
+            event_date=item["event_date"],
         )
         for item in raw or ()
+    )
+
+
+def frozen_from_json(raw: Mapping[str, Any] | None) -> FrozenPrefix | None:
+    if raw is None:
+        return None
+    return FrozenPrefix(
+        notes_block=raw["block"],
+        notes=tuple(raw["notes"]),
+        ended=notes_from_json(raw["ended"]),
+        pins=frozenset(raw["pins"]),
     )

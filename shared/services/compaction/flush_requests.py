@@ -197,7 +197,7 @@ class FlushRequests:
         prepared, by_lines = portion.prepared, portion.way == "lines"
         card, window = prepared.card, prepared.budget.window
         save = self._save_tool(agent_config)
-        words = note_task(piece, self._known(portion.view, portion.room))
+        words = note_task(piece, self._known(portion))
         fixed = self._fixed(by_lines=by_lines)
         out = min(answer_tokens(window), card.max_output)
         return SilentRequest(
@@ -232,9 +232,13 @@ class FlushRequests:
         tools = 0 if by_lines else estimate_tools((SAVE_MEMORY,), count)
         return count(note_rules(by_lines=by_lines)) + tools + _BESIDE
 
-    def _known(self, view: View, room: int) -> str:
-        count = self._requests.counter.count_tokens
-        return core_block(view.notes, count, limit_tokens=room // KNOWN_SHARE)
+    def _known(self, portion: FlushPortion) -> str:
+        return core_block(
+            portion.view.notes,
+            self._requests.counter.count_tokens,
+            limit_tokens=portion.room // KNOWN_SHARE,
+            zone=self._requests.zone_of(portion.prepared.circumstances),
+        )
 
 
 def _room(prepared: PreparedRequest, view: View) -> int:

@@ -14,7 +14,8 @@ from zoneinfo import ZoneInfo
 import structlog
 
 from shared.core.context.agents import Circumstances, circumstances_of, layers_for
-from shared.core.context.build_context import RENDERER_VERSION, BuiltContext, build_context
+from shared.core.context.build_context import RENDERER_VERSION, BuiltContext, build_context, is_late_pin
+from shared.core.context.memory import NOTHING_KNOWN, KnownNotes, known_notes
 from shared.core.context.prompts import SystemLayers
 from shared.core.context.selection import Selection, select
 from shared.core.context.tools import LOOK_AT_PICTURE, WINDOW_SHARE, affordable
@@ -88,6 +89,7 @@ class PreparedRequest:
     """What of the view the policy sends; what it leaves out does not count as context."""
     channel: Channel | None = None
     recalled: Recalled = NOTHING_RECALLED
+    known: KnownNotes = NOTHING_KNOWN
     circumstances: Circumstances = field(default_factory=Circumstances)
     zone: str = "UTC"
     """By whose clock its days are told."""
@@ -205,6 +207,9 @@ class RequestBuilder:
         """By whose clock the days of a conversation are told."""
         return resolve_zone(circumstances.timezone, self.timezone)
 
+    def known_notes(self, view: View, zone: ZoneInfo) -> KnownNotes:
+        return known_notes(view.notes, view.frozen, count=self.counter.count_tokens, zone=zone)
+
     def _with_room(self, at: Circumstances, window: int) -> Circumstances:
         tokens = sum(self.estimate_tokens(text) for _, text in at.workspace.files)
         most = WORKSPACE_SHARE * window
@@ -241,12 +246,13 @@ class RequestBuilder:
         """
         ratio, policy = choose_token_ratio(token_ratio, card), self.policy_for(agent_config, card)
         offered = self._offered(tools, card, policy)
-        known = _channel(channel)
-        chosen = select(view, policy, channel=known, ratio=ratio, unread=bool(instruction))
+        came_by = _channel(channel)
+        chosen = select(view, policy, channel=came_by, ratio=ratio, unread=bool(instruction))
         window = min(card.window, policy.context_window)
         at = self._with_room(circumstances or Circumstances(), int(window / card.token_factor))
+        known = self.known_notes(view, self.zone_of(at))
         built = self._build_context(
-            chosen.view, policy, agent_config, offered, runtime_facts, instruction, recalled, at
+            chosen.view, policy, agent_config, offered, runtime_facts, instruction, recalled, known, at
         )
         recall = self.recall_limit(agent_config, window)
         budget = replace(
@@ -266,12 +272,13 @@ class RequestBuilder:
             runtime_facts=runtime_facts,
             instruction=instruction,
             selection=chosen,
-            channel=known,
+            channel=came_by,
             circumstances=at,
             before=estimate,
             entry_seqs=built.entry_seqs,
             zone=self.zone_of(at).key,
             recalled=recalled,
+            known=known,
             recall_room=recall if view.base_turn else 0,
         )
 
@@ -293,7 +300,7 @@ class RequestBuilder:
         self, prepared: PreparedRequest, view: View, agent_config: Mapping[str, Any], *, hard: int
     ) -> PreparedRequest:
         """The ladder's last steps, without a model; raises ContextBudgetExceeded."""
-        tools, recalled = prepared.request.tools, prepared.recalled.shortened
+        tools, recalled, known = prepared.request.tools, prepared.recalled.shortened, prepared.known
         unread = bool(prepared.instruction)
         chosen = select(view, prepared.policy, channel=prepared.channel, ratio=prepared.ratio, unread=unread)
         facts, instruction = prepared.runtime_facts, prepared.instruction
@@ -301,7 +308,15 @@ class RequestBuilder:
             chosen.view,
             hard=hard,
             build=lambda v: self._build_context(
-                v, prepared.policy, agent_config, tools, facts, instruction, recalled, prepared.circumstances
+                v,
+                prepared.policy,
+                agent_config,
+                tools,
+                facts,
+                instruction,
+                recalled,
+                known,
+                prepared.circumstances,
             ),
             count=self.counter.count_tokens,
             policy=prepared.policy,
@@ -350,13 +365,14 @@ class RequestBuilder:
         runtime_facts: str,
         instruction: str,
         recalled: Recalled,
+        known: KnownNotes,
         circumstances: Circumstances,
     ) -> BuiltContext:
         return build_context(
             view,
             policy=policy,
             system=self.build_layers(agent_config, circumstances),
-            notes=view.notes,
+            known=known,
             recall=recalled.text,
             runtime_facts=runtime_facts,
             tools=tools,
@@ -418,6 +434,8 @@ def collect_prompt_parts(prepared: PreparedRequest) -> dict[str, str]:
     texts = [part.text for part in prepared.request.system]
     if prepared.request.tools:
         texts.append(_tools_text(tuple(prepared.request.tools)))
+    if prepared.known.since:
+        texts.append(prepared.known.since)
     if prepared.recalled.text:
         texts.append(prepared.recalled.text)
     texts.append(_policy_text(prepared.policy))
@@ -473,7 +491,8 @@ def build_recipe(prepared: PreparedRequest, view: View) -> dict[str, Any]:
         "zone": prepared.zone,
     }
     if sent.pins:
-        recipe["pins"] = [entry.seq for entry in sent.pins]
+        recipe["pins"] = [entry.seq for entry in sent.pins if not is_late_pin(entry, sent)]
+        recipe["late_pins"] = [entry.seq for entry in sent.pins if is_late_pin(entry, sent)]
     if any(map(_PINNED, sent.entries)):
         recipe["pinned"] = [entry.seq for entry in sent.entries if entry.pinned]
     if pruned := [entry for entry in sent.entries if entry.pruned]:
@@ -482,6 +501,12 @@ def build_recipe(prepared: PreparedRequest, view: View) -> dict[str, Any]:
             recipe["shown"] = shown
         if batch := [entry.seq for entry in pruned if entry.pruned_now]:
             recipe["batch"] = batch[0]
+    if sent.frozen is not None:
+        recipe["frozen"] = True
+    if prepared.known.ids:
+        recipe["notes"] = list(prepared.known.ids)
+    if prepared.known.since:
+        recipe["since"] = True
     if prepared.request.cache_long:
         recipe["hour"] = True
     if prepared.recalled.text:

@@ -9,11 +9,12 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from shared.core.context.build_context import BuiltContext, build_context
+from shared.core.context.memory import KnownNotes
 from shared.core.context.prompts import SystemLayers
 from shared.core.overflow.overflow_recovery import fit
 from shared.core.session.artifacts import can_open
 from shared.core.session.policy import ContextPolicy
-from shared.core.session.session import Entry, View
+from shared.core.session.session import Entry, FrozenPrefix, View
 from shared.core.session.turns import StoredTurn
 from shared.ports import ModelRequest, SystemPart, ToolSpec
 
@@ -50,8 +51,10 @@ def rebuild_with_parts(stored: StoredTurn, *, count: Count) -> RebuiltRequest:
     system = tuple(texts[: recipe["system"]])
     tools = _tools(texts[recipe["system"]]) if recipe["tools"] else ()
     policy, view = _policy(texts[-1]), _view(stored)
-    recall = texts[-2] if recipe.get("recall") else ""
-    built = _context(view, recipe, policy, count, opens=can_open(tools), recall=recall)
+    behind = texts[recipe["system"] + bool(recipe["tools"]) : -1]
+    since = behind[0] if recipe.get("since") else ""
+    recall = behind[-1] if recipe.get("recall") else ""
+    built = _context(view, recipe, policy, count, opens=can_open(tools), recall=recall, since=since)
     request = ModelRequest(
         model=audit.model_alias,
         system=tuple(
@@ -67,7 +70,14 @@ def rebuild_with_parts(stored: StoredTurn, *, count: Count) -> RebuiltRequest:
 
 
 def _context(
-    view: View, recipe: Mapping[str, Any], policy: ContextPolicy, count: Count, *, opens: bool, recall: str
+    view: View,
+    recipe: Mapping[str, Any],
+    policy: ContextPolicy,
+    count: Count,
+    *,
+    opens: bool,
+    recall: str,
+    since: str,
 ) -> BuiltContext:
     fixed = recipe.get("fit", {}).get("fixed", 0)
     zone = ZoneInfo(recipe["zone"]) if "zone" in recipe else None
@@ -78,6 +88,7 @@ def _context(
             policy=policy,
             system=SystemLayers(base=""),
             recall=recall,
+            known=KnownNotes(since=since),
             runtime_facts=recipe["facts"],
             zone=zone,
             count=count,
@@ -102,7 +113,8 @@ def _context(
 def _view(stored: StoredTurn) -> View:
     audit, recipe = stored.audit, stored.audit.recipe
     live = {seq for first, last in recipe["seqs"] for seq in range(first, last + 1)}
-    pins = set(recipe.get("pins", ()))
+    frozen = FrozenPrefix(pins=frozenset(recipe.get("pins", ()))) if recipe.get("frozen") else None
+    pins = {*recipe.get("pins", ()), *recipe.get("late_pins", ())}
     return View(
         session_id=0,
         base_turn=audit.base_turn,
@@ -112,13 +124,14 @@ def _view(stored: StoredTurn) -> View:
         head=stored.head,
         entries=tuple(_restore_entry(entry, recipe) for entry in stored.entries if entry.seq in live),
         pins=tuple(_restore_entry(entry, recipe) for entry in stored.entries if entry.seq in pins),
+        frozen=frozen,
         open_turn=recipe["open"],
     )
 
 
 def _restore_entry(entry: Entry, recipe: Mapping[str, Any]) -> Entry:
     form = recipe.get("forms", {}).get(str(entry.seq))
-    pinned = entry.seq in recipe.get("pinned", ()) or entry.seq in recipe.get("pins", ())
+    pinned = any(entry.seq in recipe.get(name, ()) for name in ("pinned", "pins", "late_pins"))
     shown = recipe.get("shown", {}).get(str(entry.seq))
     newly = entry.seq == recipe.get("batch")
     return replace(entry, pruned=form, pruned_as=shown, pruned_now=newly, pinned=pinned)

@@ -6,12 +6,13 @@ from typing import Protocol
 
 import structlog
 
-from shared.core.context.memory import CORE_CANDIDATES, core_block
+from shared.core.context.memory import CORE_CANDIDATES
 from shared.core.context.recall_query import RecallQuery, question_dictionary, question_words
 from shared.core.memory.recall import NOTHING_RECALLED, Recalled, Search, packed, ranked, rendered
 from shared.core.session.session import View
 from shared.core.session.turns import Claim
 from shared.core.values.errors import StorageUnavailable
+from shared.core.values.local_time import resolve_zone
 from shared.core.values.messages import text_of
 from shared.services.turns.request_builder import RequestBuilder
 
@@ -37,8 +38,8 @@ class Retriever:
         if not (claim.recallable or claim.view.notes):
             return NOTHING_RECALLED
         limit = self._requests.recall_limit(claim.agent_config, window)
-        core = set(core_block(claim.view.notes, self._requests.counter.count_tokens).splitlines())
-        known = tuple(note.id for note in claim.view.notes if f"- {' '.join(note.text.split())}" in core)
+        zone = resolve_zone(claim.timezone, self._requests.timezone)
+        known = self._requests.known_notes(claim.view, zone).shown
         others = any(note.id not in known and note.authority != "tool" for note in claim.view.notes)
         others = others or len(claim.view.notes) >= CORE_CANDIDATES
         if limit == 0 or not (claim.recallable or others):

@@ -63,7 +63,7 @@ async def short_id(guest: Visit) -> str:
     return str(await guest.one("SELECT 'n' || left(public_id::text, 8) FROM notes ORDER BY id DESC LIMIT 1"))
 
 
-async def test_a_saved_note_stands_in_the_cached_prefix_of_the_next_turn(
+async def test_a_saved_note_is_shown_in_the_next_turn_and_the_prefix_stays(
     guest: Visit, provider: RunningFake
 ) -> None:
     note = {"text": "The person's dog is called Bertil.", "kind": "fact", "importance": 7}
@@ -78,10 +78,10 @@ async def test_a_saved_note_stands_in_the_cached_prefix_of_the_next_turn(
     assert event["payload"] == {
         "id": await short_id(guest), "text": note["text"], "kind": "fact", "change": "saved",
     }  # fmt: skip
-    await guest.ask("Hello again.")
-    assert "- The person's dog is called Bertil." in await prompted(provider)
     first = await prompted(provider)
-    await guest.ask("And again.")
+    await guest.ask("Hello again.")
+    newest = (await provider.requests())[-1]["body"]["messages"][-1]
+    assert "- The person's dog is called Bertil." in str(newest)
     assert await prompted(provider) == first
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from shared.core.context.memory import core_block
+from shared.core.context.memory import core_notes
 from shared.core.session.turns import JobOrder
 from tests.acceptance.tools.test_tool_artifacts import ReadReport
 from tests.kit.app_driver import Visit, running_app, settings_for, visit
@@ -76,7 +76,7 @@ async def test_a_note_that_only_a_page_vouches_for_is_never_shown_by_itself(
     await provider.script([once(saves(FROM_PAGE)), once({"text": "Noted."})])
     await guest.ask("Thanks.")
     state = await guest.app.stores.jobs.load_state(guest.session_id)
-    assert "QX-7781" not in core_block(state.view.notes, len)
+    assert "QX-7781" not in str(core_notes(state.view.notes, len))
     await guest.ask("What is my account?")
     system = str((await provider.requests())[-1]["body"]["system"])
     assert "QX-7781" not in system

@@ -21,7 +21,8 @@ from shared.core.compaction.plan import (
     render_source,
     render_summary,
 )
-from shared.core.context.build_context import BuiltContext, build_context, told_through
+from shared.core.context.build_context import BuiltContext, build_context, pins_since, told_through
+from shared.core.context.memory import KnownNotes, known_notes
 from shared.core.context.memory_tools import SAVE_MEMORY
 from shared.core.context.prompts import SystemLayers, default_layers, flush_instruction
 from shared.core.overflow.overflow_recovery import fit
@@ -30,11 +31,11 @@ from shared.core.session.ledger import ItemKind
 from shared.core.session.policy import ContextPolicy, fitted
 from shared.core.session.presets import PRESETS
 from shared.core.session.pruning import plan_pruning
-from shared.core.session.session import Compaction, Note, PruneForm, View
+from shared.core.session.session import Compaction, PruneForm, View
 from shared.core.session.summary import NewItem
 from shared.core.values.errors import ContextBudgetExceeded, StaleView
 from shared.core.values.message_repair import is_thought
-from shared.core.values.messages import Message, Text, ToolResult, tool_results, tool_uses
+from shared.core.values.messages import Text, ToolResult, tool_results, tool_uses
 from shared.core.values.tokens import estimate_blocks
 from tests.kit.histories.log import Ended, Log, Seen
 from tests.kit.histories.promises import Broken, Judge, Promise, unanswered
@@ -84,8 +85,8 @@ class History:
     judge: Judge
     by_types: bool = False
     log: Log = field(default_factory=Log)
-    sent: tuple[tuple[object, ...], tuple[Message, ...]] | None = None
-    """The first request of the last turn without its newest message, and the view that it was made of."""
+    sent: tuple[tuple[object, ...], BuiltContext] | None = None
+    """The first request of the last turn, and what may change what it began with."""
     queue: list[Callable[[random.Random], None]] = field(default_factory=list)
 
     # ---- people
@@ -122,6 +123,7 @@ class History:
     def turn(self, rng: random.Random) -> None:
         if self.log.open_turn is None and self.log.answered == max(self.log.turns, default=0):
             self.say(rng)
+        self._between_turns(rng)
         log, turn = self.log, self.log.claim()
         prunes = self._prunes(rng, turn, {})
         view = self._with_prunes(log.view(answering=True), prunes)
@@ -140,6 +142,16 @@ class History:
             if rng.random() < 0.1:
                 self.say(rng)  # arrives while the turn runs, so it belongs to the next one
         self._end(rng, "answered" if rng.random() < 0.9 else "failed", prunes)
+
+    def _between_turns(self, rng: random.Random) -> None:
+        """What other conversations of the person and the time do; the deed's own luck is left as it is."""
+        rng = random.Random(str(rng.getstate()[1][:9]))
+        if rng.random() < 0.2:
+            self.remember(rng)
+        if rng.random() < 0.03:
+            self.forget(rng)
+        if rng.random() < 0.1:
+            self.log.frozen = None  # nobody has it cached any more
 
     def _end(self, rng: random.Random, state: Ended, prunes: dict[int, PruneForm]) -> None:
         number = len(self.log.entries) + 1
@@ -206,8 +218,11 @@ class History:
         judge.request(built, by_types=self.by_types)
         judge.only_open_thinking(view, built.messages)
         judge.shown(view, built.messages, (e for e in (*view.entries, *view.pins) if e.author != "tool"))
+        late = bool(pins_since(view))
         judge.ours_alone(
-            built, summary=bool(view.head and view.head.summary_text.strip()), pins=bool(view.pins)
+            built,
+            summary=bool(view.head and view.head.summary_text.strip()),
+            pins=late + (len(view.pins) > pins_since(view).count("[#")),
         )
         judge.holds("never_dropped", LAYERS.base in built.system[0].text, "a layer of the system is missing")
         judge.holds(
@@ -230,11 +245,15 @@ class History:
         return built
 
     def _stable(self, view: View, built: BuiltContext) -> None:
+        """Whatever was saved, changed or pinned meanwhile, nothing before the newest words changes."""
         forms = tuple((e.seq, e.pruned) for e in view.entries if e.pruned)
-        state = (view.view_epoch, view.base_turn, view.notes, forms, told_through(view, self.policy))
-        if self.sent is not None and self.sent[0] == state:
-            self.judge.grows(self.sent[1], built.messages, "from turn to turn")
-        self.sent = (state, built.messages[:-1])
+        state = (*self.log.cycle_state, forms, told_through(view, self.policy))
+        if self.sent is not None and self.sent[0] == state and view.frozen is not None:
+            before = self.sent[1]
+            self.judge.grows(before.messages[:-1], built.messages, "from turn to turn")
+            self.judge.holds("pure_and_stable", built.system == before.system, "the system part changed")
+        self.sent = (state, built)
+        self.log.freeze(built.system[1].text if len(built.system) > 1 else "", self._known(view).ids)
 
     def _shrink(self, rng: random.Random, view: View, volatile: str) -> None:
         hard = int(self.budget().hard * rng.choice(HARD_SHARES))
@@ -251,13 +270,17 @@ class History:
             view,
             policy=self.policy,
             system=LAYERS,
-            notes=view.notes,
+            known=self._known(view),
             recall=RECALL_WORD if view.open_turn and view.open_turn % 3 == 0 else "",
             runtime_facts=runtime_facts,
             tools=(SAVE_MEMORY,),
             instruction=instruction,
             count=count,
         )
+
+    @staticmethod
+    def _known(view: View) -> KnownNotes:
+        return known_notes(view.notes, view.frozen, count=count)
 
     def budget(self) -> ContextBudget:
         return budget_for(self.policy, WINDOW, 600, 900)
@@ -277,10 +300,18 @@ class History:
             "the ghost turn does not end with its instruction",
         )
         if rng.random() < 0.3:
-            note = Note(id=len(self.log.notes) + 1, kind="fact", text=f"{NOTE_WORD} {injected(rng)}")
-            self.log.notes = (*self.log.notes, note)
+            self.remember(rng)
         self.log.flushed = self.log.answered
         self.judge.holds("silence", self.log.entries == entries, "a flush wrote into the conversation")
+
+    def remember(self, rng: random.Random) -> None:
+        """A new note, which often takes the place of an old one."""
+        old = rng.choice(self.log.notes) if self.log.notes and rng.random() < 0.5 else None
+        self.log.remember(f"{NOTE_WORD} {injected(rng)}", importance=rng.randint(1, 9), replaces=old)
+
+    def forget(self, rng: random.Random) -> None:
+        if self.log.notes:
+            self.log.forget(rng.choice(self.log.notes))
 
     def compact(self, rng: random.Random) -> None:
         """Plan, write, and commit by compare-and-set, with something in between now and then."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Literal
 
-from shared.core.session.session import Compaction, Entry, Note, PruneForm, View
+from shared.core.session.session import Compaction, Entry, FrozenPrefix, Note, PruneForm, View
 from shared.core.values.errors import StaleView
 from shared.core.values.messages import Author, Block
 
@@ -44,6 +44,8 @@ class Log:
     pins: set[int] = field(default_factory=set)
     prunes: dict[int, PruneForm] = field(default_factory=dict)
     notes: tuple[Note, ...] = ()
+    frozen: tuple[tuple[object, ...], FrozenPrefix] | None = None
+    """What the last request began with, and in which cycle."""
     open_turn: int | None = None
     """Collects messages; nobody has claimed it."""
     claimed: int | None = None
@@ -56,6 +58,8 @@ class Log:
     redo: StoredLink | None = None
     hold: bool = False
     minutes: int = 0
+    unpinned: int = 0
+    noted: int = 0
 
     # ---- what people and assistant write
 
@@ -134,6 +138,7 @@ class Log:
             entries=tuple(live),
             pins=tuple(hidden),
             notes=self.notes,
+            frozen=self.frozen_now,
             open_turn=self.claimed if answering else None,
             hold_compaction=self.hold,
         )
@@ -152,8 +157,50 @@ class Log:
 
     @property
     def state_of_view(self) -> tuple[object, ...]:
-        """Everything that may change the prefix of a request."""
+        """Everything that may change a request."""
         return self.epoch, self.base, self.seen.head, tuple(sorted(self.prunes.items())), self.notes
+
+    @property
+    def _cycle(self) -> tuple[object, ...]:
+        return self.base, self.seen.head
+
+    @property
+    def cycle_state(self) -> tuple[object, ...]:
+        """What may change what a request begins with; what is pinned or noted meanwhile must not."""
+        return *self._cycle, self.unpinned
+
+    # ---- what is known, and what the provider has cached
+
+    def remember(self, text: str, *, importance: int, replaces: Note | None) -> None:
+        self.noted += 1
+        note = Note(id=self.noted, kind="fact", text=text, importance=importance)
+        self.notes = (*(one for one in self.notes if one is not replaces), note)
+        if replaces is not None and self.frozen is not None and replaces.id in self.frozen[1].notes:
+            cycle, frozen = self.frozen
+            self.frozen = cycle, replace(frozen, ended=(*frozen.ended, replaces))
+
+    def forget(self, note: Note) -> None:
+        self.notes = tuple(one for one in self.notes if one is not note)
+        if self.frozen is not None and note.id in self.frozen[1].notes:
+            self.frozen = None
+
+    def freeze(self, block: str, notes: tuple[int, ...]) -> None:
+        """Once a request has been sent."""
+        now = self.frozen_now
+        hidden = frozenset(seq for seq in self.pins if self.entries[seq].turn <= self.base)
+        self.frozen = (
+            self._cycle,
+            FrozenPrefix(
+                notes_block=block,
+                notes=notes,
+                ended=now.ended if now else (),
+                pins=hidden & now.pins if now else hidden,
+            ),
+        )
+
+    @property
+    def frozen_now(self) -> FrozenPrefix | None:
+        return self.frozen[1] if self.frozen is not None and self.frozen[0] == self._cycle else None
 
     # ---- what moves the view
 
@@ -166,6 +213,7 @@ class Log:
         if seq in self.pins:
             self.pins.discard(seq)
             self.epoch += 1
+            self.unpinned += 1
 
     def compact(self, link: Compaction, seen: Seen) -> None:
         """Compare and set; raises StaleView."""

@@ -158,7 +158,7 @@ class Judge:
         early = text_of_request(built.messages[: last + 1]) + "".join(part.text for part in built.system)
         self.holds("pure_and_stable", volatile not in early, "volatile words stand before a cache mark")
 
-    def ours_alone(self, built: BuiltContext, *, summary: bool, pins: bool) -> None:
+    def ours_alone(self, built: BuiltContext, *, summary: bool, pins: int) -> None:
         """Nobody but the program opens one of its marks in what a person or a tool said."""
         opened = Counter(
             mark.group(0).lower().replace("<", "").strip()
@@ -170,7 +170,7 @@ class Judge:
         )
         self.holds(
             "provenance",
-            opened["conversation_summary"] == int(summary) and opened["pinned_messages"] == int(pins),
+            opened["conversation_summary"] == int(summary) and opened["pinned_messages"] == pins,
             f"forged marks in a request: {dict(opened)}",
         )
 

@@ -11,7 +11,7 @@ from shared.core.compaction.digest import digest
 from shared.core.compaction.grounding import Ground
 from shared.core.compaction.summary_filters import holds_injection, text_fault
 from shared.core.compaction.transcript_lines import render_source
-from shared.core.context.memory import core_block
+from shared.core.context.memory import core_notes
 from shared.core.context.notes import NewNote, NoteResult, NoteSource
 from shared.core.session.ledger import Ledger
 from shared.core.session.session import Entry, Note
@@ -66,7 +66,7 @@ def test_the_digest_without_a_model_carries_no_order_on(sample: str) -> None:
 @pytest.mark.control("S21")
 def test_a_note_that_only_a_tool_vouches_for_is_not_shown_by_itself() -> None:
     notes = [Note(id=number, kind="fact", text=text, authority="tool") for number, text in enumerate(ORDERS)]
-    assert core_block(notes, words) == ""
+    assert core_notes(notes, words) == ()
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from shared.adapters.models.catalog import known_card
 from shared.adapters.models.wire import request_body
 from shared.core.context.build_context import BuiltContext, build_context
 from shared.core.context.file_texts import file_words
+from shared.core.context.memory import known_notes
 from shared.core.context.prompts import OUR_TAGS, default_layers
 from shared.core.context.untrusted_text import defused, fenced
 from shared.core.session.artifacts import spill_results
@@ -114,7 +115,8 @@ WAYS: Mapping[str, Way] = {
 }
 INTO_SYSTEM: Mapping[str, Way] = {
     "note": lambda sample: built(
-        view([entry(9, 2, "go on")], open_turn=2), notes=[Note(id=1, kind="fact", text=sample)]
+        view([entry(9, 2, "go on")], open_turn=2),
+        known=known_notes([Note(id=1, kind="fact", text=sample)], count=words),
     ),
     "goal": lambda sample: built(
         view([entry(9, 2, "go on")], open_turn=2), system=replace(default_layers(), goal=sample)

@@ -9,6 +9,7 @@ from shared.adapters.postgres.turns.turn_sql import (
     NOBODY_COMES,
     OVERFLOW_COMES_FIRST,
     core_notes,
+    frozen_prefix,
 )
 
 STATE = f"""
@@ -18,6 +19,7 @@ SELECT s.*, a.name AS agent_name, a.config AS agent_config, {NOBODY_COMES} AS no
        (SELECT jsonb_agg(f.threshold) FROM flushes f
          WHERE f.session_id = s.id AND f.cycle = s.cycle AND f.outcome <> 'failed') AS thresholds,
 {core_notes("a.name")},
+{frozen_prefix("a.name")},
        coalesce((SELECT (c.parts->>'system')::bigint + (c.parts->>'tools')::bigint FROM turn_context_audit c
                   WHERE c.session_id = s.id ORDER BY c.turn_id DESC, c.id DESC LIMIT 1), 0) AS fixed_tokens,
        coalesce((SELECT t.channel FROM turns t WHERE t.session_id = s.id AND t.turn_no = s.answered_turn), '')

@@ -11,7 +11,7 @@ from shared.adapters.postgres.compaction.jobs import still_mine
 from shared.adapters.postgres.db.pool import store_method
 from shared.adapters.postgres.memory.notes import erase_notes
 from shared.adapters.postgres.memory.notes_sql import WHOSE
-from shared.core.context.memory import core_line, gist_of, note_hash
+from shared.core.context.memory import core_line, gist_of, note_hash, words_of_line
 from shared.core.context.prompts import NOTES_OPENED
 from shared.core.memory.consolidation import LiveNote, TidyPlan
 from shared.core.memory.recall import NOTE_MARK
@@ -157,8 +157,9 @@ def _tells_of(body: str, erased: set[bytes]) -> bool:
     lines: Sequence[str] = body.splitlines()
     marks = (core_line("")[:2], NOTE_MARK)
     return any(
-        note_hash(line.removeprefix(mark)) in erased
+        note_hash(words) in erased
         for line in lines
         for mark in marks
         if line.startswith(mark)
+        for words in (line.removeprefix(mark), words_of_line(line))
     )

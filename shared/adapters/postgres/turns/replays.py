@@ -46,7 +46,7 @@ class PostgresReplays:
         audit = ContextAudit(
             **{**values, "part_hashes": tuple(row["part_hashes"]), "prune_seqs": tuple(row["prune_seqs"])}
         )
-        pins = list(audit.recipe.get("pins", ()))
+        pins = [*audit.recipe.get("pins", ()), *audit.recipe.get("late_pins", ())]
         rows = await self._pool.fetch(_ENTRIES, session_id, turn, audit.entry_through, audit.base_turn, pins)
         hashes = [bytes.fromhex(key) for key in audit.part_hashes]
         parts = await self._pool.fetch(_PARTS, hashes)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from shared.adapters.postgres.db.leases import LEASE_SECONDS, WORKER_IS_ALIVE
 from shared.adapters.postgres.turns.spend_sql import WRITTEN, in_all
+from shared.core.context.build_context import RENDERER_VERSION
 from shared.core.context.memory import CORE_CANDIDATES
+from shared.core.context.prompt_cache_ttl import LONG_LIFE, SHORT_LIFE
 
 WOKEN_ATTEMPTS = 20
 """A turn that its provider does not take, though it answers others, is left to its own pace from then on."""
@@ -204,11 +206,15 @@ NOBODY_COMES = """
 """Whether a person can be asked for from no place of the conversation, as its sites say."""
 
 
+_NOTE = """jsonb_build_object('id', n.id, 'kind', n.kind, 'text', n.text, 'subject', n.subject,
+                 'authority', n.authority, 'importance', n.importance, 'observed_at', n.observed_at,
+                 'event_date', n.event_date)"""
+
+
 def core_notes(agent: str) -> str:
     """Of a session `s` and its agent by name: notes that may stand in the core block, by an index of their own."""
-    told = "id, kind, text, subject, authority, importance"
-    return f"""(SELECT jsonb_agg(jsonb_build_object('id', n.id, 'kind', n.kind, 'text', n.text, 'subject', n.subject,
-                 'authority', n.authority, 'importance', n.importance) ORDER BY n.importance DESC, n.id)
+    told = "id, kind, text, subject, authority, importance, observed_at, event_date"
+    return f"""(SELECT jsonb_agg({_NOTE} ORDER BY n.importance DESC, n.id)
           FROM (SELECT m.* FROM party_family(s.party_id) AS family(id)
                  CROSS JOIN LATERAL (
                    SELECT {told} FROM notes
@@ -216,6 +222,34 @@ def core_notes(agent: str) -> str:
                       AND forgotten_at IS NULL AND expired_at IS NULL AND authority <> 'tool'
                     ORDER BY importance DESC, id DESC LIMIT {CORE_CANDIDATES}) m
                  ORDER BY m.importance DESC, m.id DESC LIMIT {CORE_CANDIDATES}) n) AS notes"""
+
+
+def frozen_prefix(agent: str) -> str:
+    """Of a session `s` and its agent by name: what the last request began with, null where it begins anew.
+
+    It does so after a compaction and its undo, when the provider's cache has expired, and at once when a note
+    that it showed was forgotten or erased, or is another person's by now.
+    """
+    return f"""(SELECT jsonb_build_object('block', coalesce(p.body, ''), 'notes', sent.known,
+                 'pins', coalesce(sent.plan -> 'pins', '[]'),
+                 'ended', (SELECT jsonb_agg({_NOTE} ORDER BY n.id) FROM notes n
+                            WHERE n.id = ANY (sent.known)
+                              AND (n.superseded_reason = 'changed' OR n.expired_at IS NOT NULL)))
+          FROM (SELECT x.base_turn, x.head, x.renderer_version, x.created_at, x.hashes, x.plan,
+                       ARRAY(SELECT jsonb_array_elements_text(x.plan -> 'notes')::bigint) AS known
+                  FROM (SELECT base_turn, head, renderer_version, created_at, hashes, plan::jsonb AS plan
+                          FROM audit_rows
+                         WHERE session_id = s.id AND created_at > now() - interval '{LONG_LIFE.seconds} s'
+                         ORDER BY turn_id DESC, id DESC LIMIT 1) x) sent
+          LEFT JOIN prompt_parts p ON sent.plan -> 'system' = '2' AND p.sha256 = substr(sent.hashes, 33, 32)
+         WHERE sent.base_turn = s.base_turn AND sent.head IS NOT DISTINCT FROM s.head
+           AND sent.renderer_version = {RENDERER_VERSION}
+           AND (sent.plan ? 'hour' OR sent.created_at > now() - interval '{SHORT_LIFE.seconds} s')
+           AND (p.sha256 IS NULL) = (sent.known = '{{}}')
+           AND cardinality(sent.known) = (
+             SELECT count(*) FROM notes n
+              WHERE n.id = ANY (sent.known) AND n.scope = {agent} AND n.forgotten_at IS NULL
+                AND n.party_id IN (SELECT party_family(s.party_id)))) AS frozen"""
 
 
 RECALLABLE = """(
@@ -290,6 +324,7 @@ SELECT {_VIEW}, s.party_id, s.turn_epoch, s.model, s.goal, s.mode, s.erased_turn
        (SELECT to_jsonb(l) FROM links l WHERE l.id = s.head) AS head_link,
        ARRAY(SELECT f.threshold FROM flushes f WHERE f.session_id = s.id AND f.cycle = s.cycle) AS thresholds,
 {core_notes("c.agent")},
+{frozen_prefix("c.agent")},
        {after_death} AS after_death, {turn_times} AS turn_times,
        c.agent AS agent_name, c.config AS agent_config, {NOBODY_COMES} AS nobody_comes,
        c.anonymous, c.brought, c.kind AS party_kind, c.display_name, c.timezone,

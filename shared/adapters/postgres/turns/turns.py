@@ -38,6 +38,7 @@ from shared.core.session.turns import (
     Spending,
     SpendingWarning,
     StepOutcome,
+    frozen_from_json,
     link_from_json,
     notes_from_json,
 )
@@ -530,7 +531,7 @@ async def described(
 def view_from(
     row: Record | Mapping[str, Any], entries: Sequence[Entry] = (), *, open_turn: int | None
 ) -> View:
-    """A view from a session's row with `head_link` and `notes` beside it."""
+    """A view from a session's row with `head_link`, `notes` and `frozen` beside it."""
     base = row["base_turn"]
     return View(
         session_id=row["id"],
@@ -542,6 +543,7 @@ def view_from(
         entries=tuple(entry for entry in entries if entry.turn > base),
         pins=tuple(entry for entry in entries if entry.turn <= base),
         notes=notes_from_json(row["notes"]),
+        frozen=frozen_from_json(row["frozen"]),
         context_tokens=row["context_tokens"],
         open_turn=open_turn,
         hold_compaction=row["hold_compaction"],

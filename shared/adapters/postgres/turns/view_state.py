@@ -51,7 +51,7 @@ async def hidden_by(connection: Connection, row: Record, link: Record) -> Hidden
     parent = await connection.fetchval("SELECT to_jsonb(l) FROM links l WHERE l.id = $1", link["parent"])
     rows = await connection.fetch(LOAD, row["id"], base, link["through_turn"])
     entries = await described(connection, without_former([entry_from(entry) for entry in rows]))
-    before = {**dict(row), "base_turn": base, "head_link": parent}
+    before = {**dict(row), "base_turn": base, "head_link": parent, "frozen": None}
     return Hidden(
         state=state_from(before, entries),
         link_id=link["id"],

@@ -20,6 +20,7 @@ from shared.core.compaction.audit import audit_ledger
 from shared.core.compaction.jobs import manual_job, next_job
 from shared.core.compaction.plan import CompactionPlan, NothingToCompact, plan_compaction
 from shared.core.compaction.transcript_lines import render_source
+from shared.core.context.memory import known_notes
 from shared.core.context.prompts import default_layers, summary_block
 from shared.core.overflow.overflow_recovery import fit
 from shared.core.session.budget import budget_for, refuse_heavy_fixed
@@ -253,7 +254,9 @@ def test_c26_mode_goal_notes_and_pins_outlive_a_compaction() -> None:
     pin = entry(3, 2, "Never on a Sunday.", pinned=True)
     note = Note(id=1, kind="fact", text="She has a dog.")
     made = built(
-        view(exchanges(2, first=5), base_turn=4, head=HEAD, pins=(pin,)), layers=layers, notes=(note,)
+        view(exchanges(2, first=5), base_turn=4, head=HEAD, pins=(pin,)),
+        layers=layers,
+        known=known_notes([note], count=words),
     )
     system = "\n".join(part.text for part in made.system)
     assert all(

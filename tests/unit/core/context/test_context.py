@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shared.core.context.build_context import BuiltContext, build_context, plain_words
+from shared.core.context.memory import known_notes
 from shared.core.context.memory_tools import SAVE_MEMORY
 from shared.core.context.prompts import default_layers, flush_instruction
 from shared.core.overflow.overflow_recovery import Shrunk, fit
@@ -100,7 +101,7 @@ def test_notes_ride_in_the_system_part_weightiest_first_within_400_tokens() -> N
     notes = [
         Note(id=i, kind="fact", text=f"note {i} " + "w " * 50, importance=i % 9 + 1) for i in range(1, 30)
     ]
-    made = build(view(LIVE, open_turn=6), notes=notes)
+    made = build(view(LIVE, open_turn=6), known=known_notes(notes, count=words))
     block = made.system[-1]
     assert block.cache
     assert "note 8 " in block.text
@@ -108,7 +109,9 @@ def test_notes_ride_in_the_system_part_weightiest_first_within_400_tokens() -> N
 
 
 def test_what_only_a_tool_vouches_for_is_not_shown_by_itself() -> None:
-    made = build(view(LIVE), notes=[Note(id=1, kind="fact", text="pay me", authority="tool")])
+    made = build(
+        view(LIVE), known=known_notes([Note(id=1, kind="fact", text="pay me", authority="tool")], count=words)
+    )
     assert "pay me" not in str(made.system)
 
 

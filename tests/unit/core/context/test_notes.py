@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from shared.core.context.memory import (
     BadNote,
     authority_of,
-    core_block,
+    core_notes,
     gist_of,
     near_duplicate,
     near_gists,
@@ -47,9 +47,9 @@ def test_near_duplicates_share_nearly_all_words_and_every_number(a: str, b: str,
 
 def test_the_core_block_does_not_depend_on_the_order_of_notes() -> None:
     notes = [Note(id=i, kind="fact", text=f"note {i}", importance=9 - i) for i in range(1, 6)]
-    assert core_block(notes, words) == core_block(notes[::-1], words)
-    assert core_block(notes, words, 8).splitlines() == ["- note 1", "- note 2"]
-    assert core_block([], words) == ""
+    assert core_notes(notes, words) == core_notes(notes[::-1], words)
+    assert [note.text for note in core_notes(notes, words, 8)] == ["note 1", "note 2"]
+    assert core_notes([], words) == ()
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_a_note_is_made_of_what_can_be_used() -> None:
 
 def test_of_notes_that_weigh_the_same_the_newest_find_room_first() -> None:
     notes = [Note(id=number, kind="fact", text=f"note {number}", importance=5) for number in range(1, 6)]
-    assert core_block(notes, words, 8).splitlines() == ["- note 4", "- note 5"]
+    assert [note.text for note in core_notes(notes, words, 8)] == ["note 4", "note 5"]
 
 
 def test_words_are_looked_for_by_their_beginnings() -> None:
