@@ -7,8 +7,11 @@ from datetime import UTC, datetime
 from shared.adapters.models.ollama import find_ollama
 from shared.adapters.models.routing import Models, models_of
 from shared.adapters.models.token_counter import VocabularyCounter
+from shared.bootstrap.from_settings import BUILT_IN_TOOLS, build_policy
 from shared.config.settings import Settings
+from shared.core.context.tools import WINDOW_SHARE, affordable
 from shared.core.values.money import are_old
+from shared.services.compaction.flush_requests import find_flush_way
 
 
 async def describe_models(settings: Settings) -> list[tuple[str, str]]:
@@ -17,6 +20,7 @@ async def describe_models(settings: Settings) -> list[tuple[str, str]]:
     remarks = [("", remark) for remark in models.remarks]
     remarks += [("", remark) for remark in await _price_remarks(models)]
     remarks += [("", remark) for remark in await _summary_remarks(models)]
+    remarks += [("", remark) for remark in await _memory_remarks(models, settings)]
     if not models.offline:
         return [("Answers", f"{models.chat}, {_describe_provider(settings)}"), *remarks]
     lines = [("Answers", "the offline model, a demo without intelligence; ./evertalk setup adds a real one")]
@@ -47,6 +51,24 @@ async def _summary_remarks(models: Models) -> list[str]:
         return []
     cheaper = "EVERTALK_SUMMARY_MODEL can name a cheaper one that it serves"
     return [f"{models.summary} is not served: {models.chat} writes the summaries; {cheaper}"]
+
+
+async def _memory_remarks(models: Models, settings: Settings) -> list[str]:
+    """Where no tool can be offered, notes come in another way."""
+    card, count = await models.load_card(models.chat), VocabularyCounter().count_tokens
+    window = min(card.window, build_policy(settings).context_window)
+    can = "tools" in card.capabilities or card.offline
+    offered = affordable(BUILT_IN_TOOLS, int(WINDOW_SHARE * window / card.token_factor), count) if can else ()
+    way, _ = find_flush_way(
+        card, window=window, ratio=card.token_factor, offered=offered, allowed=True, count=count
+    )
+    why = f"a window of {window:,} tokens is too small for tools" if can else f"{card.name} cannot call tools"
+    how = {
+        "request": "memory is saved by a request of its own",
+        "lines": "memory is saved from lines of text",
+        "code": "memory is saved as excerpts, without a model",
+    }.get(way)
+    return [f"{how}: {why}"] if how else []
 
 
 async def list_ollama_models() -> list[str]:

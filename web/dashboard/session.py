@@ -229,6 +229,7 @@ def _now(found: ContextSnapshot) -> dict[str, Any]:
         "compact_at": budget.compact_at,
         "fixed": budget.fixed,
         "unsent": found.unsent,
+        "memory": found.memory,
         "model": found.card.name,
         "model_window": found.card.window if found.card.window_known else None,
         "preset": found.preset,

@@ -6,8 +6,10 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Protocol
 
+from shared.core.compaction.note_requests import FlushWay
 from shared.core.compaction.plan import CompactionPlan, NothingToCompact, plan_compaction
 from shared.core.compaction.summarising import models_for
+from shared.core.context.memory_tools import SAVE_MEMORY
 from shared.core.overflow.request_trace import Piece, before_call, calls_of, pieces_of
 from shared.core.session.budget import ContextBudget
 from shared.core.session.events import ContextMeasured
@@ -20,6 +22,7 @@ from shared.core.values.messages import Image
 from shared.core.values.model import Usage
 from shared.core.values.money import cost_micro
 from shared.ports import ChatModel, ModelCard, ModelRequest
+from shared.services.compaction.flush_requests import find_flush_way
 from shared.services.turns.agent_loop import measure_context
 from shared.services.turns.request_builder import PreparedRequest, RequestBuilder
 from shared.services.turns.request_replay import PromptPartErased, RebuiltRequest, rebuild_with_parts
@@ -67,6 +70,8 @@ class ContextSnapshot:
     overrides: tuple[PolicyOverride, ...]
     unsent: int
     """Tokens of live messages that the policy leaves out."""
+    memory: FlushWay
+    """How a flush saves what should outlive the window."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,6 +146,7 @@ class ContextInspector:
             policy=_numbers(prepared.policy),
             overrides=self._overrides(prepared.policy, state.agent_config),
             unsent=prepared.unsent,
+            memory=self._flush_way(state, prepared),
         )
 
     async def replay_call(self, session_id: int, turn: int, call: int | None = None) -> ReplayedCall | None:
@@ -191,6 +197,23 @@ class ContextInspector:
             )
         warm = prepared.policy.summariser == "warm"
         return self._of_plan(state, prepared, plan, prepared.card if warm else card, warm=warm)
+
+    async def load_flush_way(self, session_id: int) -> FlushWay:
+        """How memory of this conversation is saved; raises as `load_snapshot` does."""
+        state = await self._states.load_state(session_id)
+        return self._flush_way(state, await self._prepared(state))
+
+    def _flush_way(self, state: SessionState, prepared: PreparedRequest) -> FlushWay:
+        specs = self._toolbox.for_agent(state.agent_config).specs
+        way, _ = find_flush_way(
+            prepared.card,
+            window=prepared.budget.window,
+            ratio=prepared.ratio,
+            offered=prepared.request.tools,
+            allowed=any(spec.name == SAVE_MEMORY.name for spec in specs),
+            count=self._requests.counter.count_tokens,
+        )
+        return way
 
     async def estimate_flush(self, session_id: int) -> CompactionEstimate:
         """What saving to memory would read now; asks no model and changes nothing."""

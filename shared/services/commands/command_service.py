@@ -93,7 +93,12 @@ class CommandService:
             store=store, conversation=conversation, announcer=announcer, doorbell=doorbell, forecast=forecast
         )
         measures = UsageCommands(
-            store=store, figures=figures, conversation=conversation, caps=caps, model_name=model_name
+            store=store,
+            figures=figures,
+            conversation=conversation,
+            forecast=forecast,
+            caps=caps,
+            model_name=model_name,
         )
         self._doers: dict[str, CommandHandler] = {
             "help": self._help,

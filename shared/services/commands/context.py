@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from shared.core.commands.commands import compact_arguments
+from shared.core.compaction.note_requests import FlushWay
 from shared.core.context.selection import LeftOut
 from shared.core.session.backoff import MANUAL
 from shared.core.session.policy import ContradictoryPolicy
@@ -60,6 +61,7 @@ class Foreseen(Protocol):
 
 class CompactionForecast(Protocol):
     async def estimate_compaction(self, session_id: int, *, force: bool = False) -> Foreseen: ...
+    async def load_flush_way(self, session_id: int) -> FlushWay: ...
 
 
 class ContextCommands:

@@ -7,12 +7,14 @@ from typing import Protocol
 from unicodedata import combining, east_asian_width
 
 from shared.core.commands.texts import Markdown, bullets, excerpt
+from shared.core.compaction.note_requests import FlushWay
 from shared.core.ops.session_stats import SessionFigures
 from shared.core.session.events import ContextMeasured
 from shared.core.session.session_state import SessionState
 from shared.core.session.turns import Caps
 from shared.locales import Catalogue
 from shared.services.commands.command_call import CommandHandler, CommandInvocation, CommandReply
+from shared.services.commands.context import CompactionForecast
 from shared.services.turns.session_service import SessionService
 
 _BAR_CELLS = 20
@@ -33,12 +35,14 @@ class UsageCommands:
         store: UsageStateStore,
         figures: SessionStatsStore,
         conversation: SessionService,
+        forecast: CompactionForecast,
         caps: Caps,
         model_name: str,
     ) -> None:
         self._store = store
         self._figures = figures
         self._conversation = conversation
+        self._forecast = forecast
         self._caps = caps
         self._model_name = model_name
 
@@ -69,14 +73,18 @@ class UsageCommands:
         measured = await self._conversation.measure_context(call.session_id)
         if measured is None:
             return True, call.texts.say("context_empty")
-        return True, render_context(measured, await self._figures.load_stats(call.session_id), call.texts)
+        figures = await self._figures.load_stats(call.session_id)
+        way = await self._forecast.load_flush_way(call.session_id)
+        return True, render_context(measured, figures, call.texts, way=way)
 
     async def _usage(self, call: CommandInvocation) -> CommandReply:
         figures = await self._figures.load_stats(call.session_id)
         return True, render_usage(figures, self._caps.session, call.texts)
 
 
-def render_context(measured: ContextMeasured, figures: SessionFigures, texts: Catalogue) -> Markdown:
+def render_context(
+    measured: ContextMeasured, figures: SessionFigures, texts: Catalogue, *, way: FlushWay = "prefix"
+) -> Markdown:
     say = texts.say
     rows = {say(f"part_{name}"): texts.number(size) for name, size in measured.parts.items() if size}
     rows[say("part_free")] = texts.number(max(0, measured.limit - measured.used))
@@ -85,6 +93,10 @@ def render_context(measured: ContextMeasured, figures: SessionFigures, texts: Ca
     lines.append(say("context_next_summary", limit=measured.limit))
     if measured.recall:
         lines.append(say("context_recall", tokens=measured.recall))
+    if way in ("request", "lines"):
+        lines.append(say("context_memory_apart"))
+    elif way == "code":
+        lines.append(say("context_memory_code"))
     if figures.pins:
         lines.append(say("context_pins", pins=figures.pins))
     if figures.last_cached_percent:

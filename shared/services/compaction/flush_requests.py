@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -24,7 +24,7 @@ from shared.core.session.session import View
 from shared.core.session.session_state import SessionState
 from shared.core.values.local_time import minute_text
 from shared.core.values.messages import text_message
-from shared.core.values.tokens import estimate_tools
+from shared.core.values.tokens import Count, estimate_tools
 from shared.ports import ChatModel, ModelCard, ModelRequest, SystemPart, ToolSpec
 from shared.services.turns.pictures import PictureOwner, PictureService
 from shared.services.turns.request_builder import PreparedRequest, RequestBuilder
@@ -112,15 +112,14 @@ class FlushRequests:
 
     def find_way(self, prepared: PreparedRequest, agent_config: Mapping[str, Any]) -> tuple[FlushWay, int]:
         """How memory of this conversation is saved, and the room that a request of its own has."""
-        card = prepared.card
-        room = {name: self._room_for(prepared, by_lines=name == "lines") for name in ("request", "lines")}
-        way = flush_way(
+        return find_flush_way(
+            prepared.card,
+            window=prepared.budget.window,
+            ratio=prepared.ratio,
+            offered=prepared.request.tools,
             allowed=self._save_tool(agent_config) is not None,
-            on_prefix=any(tool.name == SAVE_MEMORY.name for tool in prepared.request.tools),
-            calls_tools="tools" in card.capabilities or card.offline,
-            room=room,
+            count=self._requests.counter.count_tokens,
         )
-        return way, room.get(way, 0)
 
     async def build(self, portion: FlushPortion, state: SessionState) -> tuple[SilentRequest, ...]:
         """What is asked one after the other about one portion; raises ContextBudgetExceeded."""
@@ -198,7 +197,7 @@ class FlushRequests:
         card, window = prepared.card, prepared.budget.window
         save = self._save_tool(agent_config)
         words = note_task(piece, self._known(portion))
-        fixed = self._fixed(by_lines=by_lines)
+        fixed = _fixed(self._requests.counter.count_tokens, by_lines=by_lines)
         out = min(answer_tokens(window), card.max_output)
         return SilentRequest(
             request=ModelRequest(
@@ -220,18 +219,6 @@ class FlushRequests:
         specs = self._toolbox.for_agent(agent_config).specs
         return next((spec for spec in specs if spec.name == SAVE_MEMORY.name), None)
 
-    def _room_for(self, prepared: PreparedRequest, *, by_lines: bool) -> int:
-        """Beside rules, tool and answer, and beside what is known already."""
-        room = room_for_words(
-            prepared.budget.window, fixed=self._fixed(by_lines=by_lines), ratio=prepared.ratio
-        )
-        return room - room // KNOWN_SHARE
-
-    def _fixed(self, *, by_lines: bool) -> int:
-        count = self._requests.counter.count_tokens
-        tools = 0 if by_lines else estimate_tools((SAVE_MEMORY,), count)
-        return count(note_rules(by_lines=by_lines)) + tools + _BESIDE
-
     def _known(self, portion: FlushPortion) -> str:
         return core_block(
             portion.view.notes,
@@ -239,6 +226,39 @@ class FlushRequests:
             limit_tokens=portion.room // KNOWN_SHARE,
             zone=self._requests.zone_of(portion.prepared.circumstances),
         )
+
+
+def find_flush_way(
+    card: ModelCard,
+    *,
+    window: int,
+    ratio: float,
+    offered: Sequence[ToolSpec],
+    allowed: bool,
+    count: Count,
+) -> tuple[FlushWay, int]:
+    """How a model of this window saves memory, and the room for words in a request that is not the chat's.
+
+    `offered` are the tools of the chat's own request.
+    """
+
+    def room_with(*, by_lines: bool) -> int:
+        room = room_for_words(window, fixed=_fixed(count, by_lines=by_lines), ratio=ratio)
+        return room - room // KNOWN_SHARE
+
+    room = {"request": room_with(by_lines=False), "lines": room_with(by_lines=True)}
+    way = flush_way(
+        allowed=allowed,
+        on_prefix=any(tool.name == SAVE_MEMORY.name for tool in offered),
+        calls_tools="tools" in card.capabilities or card.offline,
+        room=room,
+    )
+    return way, room.get(way, 0)
+
+
+def _fixed(count: Count, *, by_lines: bool) -> int:
+    tools = 0 if by_lines else estimate_tools((SAVE_MEMORY,), count)
+    return count(note_rules(by_lines=by_lines)) + tools + _BESIDE
 
 
 def _room(prepared: PreparedRequest, view: View) -> int:

@@ -97,6 +97,18 @@ async def test_a_window_too_small_for_tools_saves_by_a_request_with_save_memory_
         assert max(record["input_tokens"] for record in await provider.requests()) < SMALL
 
 
+async def test_context_and_the_dashboard_say_that_notes_are_saved_apart(
+    database_url: str, redis_url: str, provider: RunningFake
+) -> None:
+    await provider.reset()
+    for window, way in ((SMALL, "request"), (40_000, "prefix")):
+        async with app_with(database_url, redis_url, provider, context_window=window) as guest:
+            await guest.ask("Good evening.")
+            done = await guest.app.commands.run(session_id=guest.session_id, address_id=None, name="context")
+            assert ("Notes are saved by separate requests" in done.result) is (way == "request")
+            assert (await guest.app.context_inspector.load_snapshot(guest.session_id)).memory == way
+
+
 async def base(guest: Visit) -> int:
     return int(await guest.one("SELECT base_turn FROM sessions"))
 

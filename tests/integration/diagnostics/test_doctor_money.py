@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from shared.cli.model_discovery import describe_models
 from shared.config.settings import load_settings
 from shared.diagnostics.row_checks import build_spending_finding, check_spending
@@ -45,3 +47,30 @@ async def test_a_summary_model_that_the_provider_does_not_serve_is_named(provide
     said = [line for _, line in await describe_models(load_settings(**asked, summary_model="gone"))]
     assert any("gone is not served: claude-sonnet-5-5 writes the summaries" in line for line in said)
     assert not [line for _, line in await describe_models(load_settings(**asked)) if "not served" in line]
+
+
+@pytest.mark.parametrize(
+    ("window", "capabilities", "said"),
+    [
+        (32_000, '["tools"]', None),
+        (
+            4_000,
+            '["tools"]',
+            "memory is saved by a request of its own: a window of 4,000 tokens is",
+        ),
+        (32_000, "[]", "memory is saved from lines of text: a cannot call tools"),
+        (700, "[]", "memory is saved as excerpts, without a model: a cannot call tools"),
+    ],
+)
+async def test_how_memory_is_saved_is_named_where_no_tool_can_be_offered(
+    tmp_path: Path, window: int, capabilities: str, said: str | None
+) -> None:
+    path = tmp_path / "models.json"
+    path.write_text(
+        f'[{{"name": "a", "base_url": "http://127.0.0.1:9", "window": {window}, "max_output": 500,'
+        f' "capabilities": {capabilities}}}]'
+    )
+    settings = load_settings(models_file=str(path), model="a", summary_model="a")
+    told = [line for _, line in await describe_models(settings) if "memory is saved" in line]
+    assert len(told) == (said is not None)
+    assert said is None or told[0].startswith(said)

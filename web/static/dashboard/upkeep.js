@@ -16,6 +16,9 @@ const REASONS = {
   grows: t("The summary would be longer than what it replaces."),
   all_read: t("Everything was read already."),
 };
+const APART = t("Notes are saved by separate requests, as tools do not fit this model.");
+/** @type {Record<string, string>} */
+const MEMORY = { request: APART, lines: APART, code: t("Notes are saved as excerpts, as this model cannot write them.") };
 const INSISTS = new Set(["gain_too_small", "unanswered", "grows"]);
 
 /** @param {any} found */
@@ -135,6 +138,7 @@ export function presetView(now) {
   const plain = (/** @type {string} */ name) => h("span", { translate: "no" }, name.replaceAll("_", " "));
   return [h("p", null, h("b", null, now.preset), h("span", { class: "muted" }, ` · ${now.model}`)),
     h("dl", { class: "pairs numbers" }, pair(t("Saves memory above"), tn("{count} token", "{count} tokens", now.flush_at)), pair(t("Summarises above"), tn("{count} token", "{count} tokens", now.compact_at)), pair(t("No request above"), tn("{count} token", "{count} tokens", now.hard)), pair(t("In every request"), tn("{count} token of system and tools", "{count} tokens of system and tools", now.fixed))),
+    MEMORY[now.memory] && h("p", { class: "muted small" }, MEMORY[now.memory]),
     now.overrides.length ? h("ul", { class: "notes" }, now.overrides.map((/** @type {any} */ one) => h("li", null, h("span", { class: "badge" }, one.by === "agent" ? t("agent") : t("setting")), plain(one.name), ": ", h("b", null, shown(one.effective)), h("span", { class: "muted" }, " ", t("(preset: {value})", { value: shown(one.preset) })))))
       : h("p", { class: "muted" }, t("All numbers are the preset’s own.")),
     h("details", null, h("summary", null, t("All numbers")), h("dl", { class: "pairs" }, Object.entries(now.numbers).map(([name, value]) => pair(plain(name), h("span", { translate: "no" }, shown(value))))))];
