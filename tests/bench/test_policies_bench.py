@@ -23,7 +23,7 @@ from tests.kit.builders import exchanges, view
 COUNT = VocabularyCounter().count_tokens
 KEYS = {
     "uncached", "cached", "written", "out", "cost_tokens", "usd_per_1000_turns", "usd_per_compaction",
-    "turns_per_compaction", "usd_per_flush", "saved_pct", "refused", "invalid", "reachable",
+    "turns_per_compaction", "usd_per_flush", "background_pct", "saved_pct", "refused", "invalid", "reachable",
 }  # fmt: skip
 
 

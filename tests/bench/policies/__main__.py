@@ -3,8 +3,9 @@
 No model is asked. The same conversations run under each preset with the provider's cache rules and the
 price table; `--data` adds recorded two-person conversations, `--turns` sets the length of the generated
 Telegram talk. `cost_tokens` is uncached + 1.25 × written + 0.1 × read; money is by the price table of the
-default models; `saved_pct` is what a compaction takes off the context on average; `reachable` is the share
-of literal facts that still stand in the prompt or are found by plain full-text recall in 2,000 tokens.
+default models; `background_pct` is the share of flushes and summaries in it; `saved_pct` is what a
+compaction takes off the context on average; `reachable` is the share of literal facts that still stand in the
+prompt or are found by plain full-text recall in 2,000 tokens.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ TOOL_HEAVY_TURNS = 250
 WORKLOADS = ("telegram", "tools", "recorded")
 _SHOWN = (
     "usd_per_1000_turns", "usd_per_1000_turns_at_3_15", "cost_tokens", "compactions", "turns_per_compaction",
-    "usd_per_compaction", "usd_per_flush", "saved_pct", "waited", "refused", "invalid", "reachable",
-    "in_prompt",
+    "usd_per_compaction", "usd_per_flush", "background_pct", "saved_pct", "waited", "refused", "invalid",
+    "reachable", "in_prompt",
 )  # fmt: skip
 
 
@@ -73,6 +74,7 @@ def figures(tallies: Iterable[Tally]) -> dict[str, Any]:
         "turns_per_compaction": _share(whole.turns, whole.compactions, 1),
         "flushes": whole.flushes,
         "usd_per_flush": _share(whole.flush_micro / 1_000_000, whole.flushes, 4),
+        "background_pct": _share(100 * (whole.compaction_micro + whole.flush_micro), whole.micro, 1),
         "saved_pct": round(100 * mean(whole.saved_shares), 1) if whole.saved_shares else None,
         "waited": whole.waited,
         "refused": whole.refused,

@@ -51,7 +51,7 @@ CALL_SECONDS = 4.0
 JOB_SECONDS = 8.0
 """When a background job's result is there, after the turn that asked for it."""
 NOTE_TOKENS = 120
-"""A flush saves a note or two, and then says nothing more."""
+"""A flush saves a note or two in one answer."""
 LOOKED_AT = 8
 """Of long requests one in so many is held against the rules of the Messages API."""
 
@@ -235,15 +235,14 @@ class Played:
         return self._compact(wish, at)
 
     def _flush(self, at: datetime, *, through: int, threshold: str) -> None:
-        """A ghost turn on the chat's own prefix, and the call after its notes."""
+        """A ghost turn on the chat's own prefix; its notes are saved, and nothing more is asked."""
         if self._view.flushed_turn >= through:
             return
         prepared = self._prepared(instruction=flush_instruction())
         seconds = self._life.total_seconds()
         before = self.tally.micro
-        first = self._cache.bill(prepared.built, TOOLS, now=at.timestamp(), lives_seconds=seconds)
-        self._pay(first, NOTE_TOKENS)
-        self._pay(Billed(uncached=2 * NOTE_TOKENS, read=first.read + first.written), 4)
+        billed = self._cache.bill(prepared.built, TOOLS, now=at.timestamp(), lives_seconds=seconds)
+        self._pay(billed, NOTE_TOKENS)
         self.tally.flushes += 1
         self.tally.flush_micro += self.tally.micro - before
         self._view = replace(
