@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -412,3 +412,48 @@ async def test_claude_code_clears_old_results_above_its_limit_and_needs_no_summa
         over = "SELECT count(*) FROM turn_context_audit WHERE reported_input_tokens > hard_limit"
         assert await guest.one(over) == 0
     assert {record["status"] for record in await provider.requests()} == {200}
+
+
+@dataclass(frozen=True)
+class ReadPages(ReadReport):
+    """One long page, and then short ones."""
+
+    read: list[str] = field(default_factory=list)
+
+    async def run(self, arguments: Mapping[str, Any], *, context: ToolContext) -> str:
+        self.read.append(context.call_id)
+        return LONG_PAGE if len(self.read) == 1 else f"Page {len(self.read)} is empty."
+
+
+LONG_PAGE = "\n".join(f"Line {number}: quiet all day." for number in range(900))
+
+
+async def test_a_result_is_cleared_inside_the_turn_that_asked_for_it_once_that_pays(
+    database_url: str, redis_url: str, provider: RunningFake
+) -> None:
+    await provider.reset()
+    settings = settings_for(
+        database_url, redis_url, anthropic_api_key="test-key", anthropic_base_url=provider.base_url,
+        preset="steady", cap_total_per_day_usd="100",
+    )  # fmt: skip
+    page = [{"name": "read_report", "input": {}}]
+    async with running_app(settings, tools=[ReadPages()]) as app:
+        guest = await visit(app)
+        await app.pool.execute(
+            """UPDATE agents SET config = config || '{"context": {"prune_clear_after_assistants": 3}}'"""
+        )
+        await provider.script([{"match": {"kind": "chat"}, "times": 7, "action": {"tool_use": page}}])
+        await guest.ask("Read all pages.")
+        chats = [r for r in await provider.requests() if r["kind"] == "chat"]
+        whole = ["Line 899" in str(chat["body"]["messages"]) for chat in chats]
+        assert whole == [False, True, True, True, False, False, False, False]
+        assert await guest.one("SELECT array_agg(form || turn_no) FROM prune_decisions") == ["clear1"]
+        assert LONG_PAGE in [result.text for result in await _results(guest)]
+        stored = await PostgresReplays(app.pool).load_turn(guest.session_id, 1)
+        assert stored is not None
+        card = await app.models.load_card(app.models.chat)
+        request = rebuild_request(stored, count=VocabularyCounter().count_tokens)
+        again = request_body(request, card, chats[-1]["body"]["model"])
+        assert again["messages"] == chats[-1]["body"]["messages"]
+    assert {record["status"] for record in await provider.requests()} == {200}
+    assert not await provider.warnings()

@@ -139,6 +139,7 @@ class Played:
             for entry in steps[answer.step : answer.step + 2]:
                 if entry is answer or entry.author == "tool":
                     self._see(entry, open_turn=number)
+            self._prune_between_calls()
         self._view = replace(self._view, open_turn=None)
         if prepared is not None:
             self._look_ahead(now)
@@ -177,6 +178,12 @@ class Played:
             plain = self._prepared()
             hides = plan_hiding(self._view, self._policy, budget=plain.budget, context_tokens=plain.estimate)
             self._view = replace(self._view, entries=with_decisions(self._view.entries, hides))
+
+    def _prune_between_calls(self) -> None:
+        entries = self._view.entries
+        if self._policy.prune_rule == "calls" and entries[-1].author == "tool":
+            made = plan_pruning(entries, self._policy, cache_cold=False, open_turn=self._view.open_turn)
+            self._view = replace(self._view, entries=with_decisions(entries, made))
 
     def _organise(self, now: datetime) -> datetime:
         """Presets that look before the call have their summary made while the person waits."""
