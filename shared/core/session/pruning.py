@@ -18,8 +18,9 @@ DOWN_TO = 0.85
 PROTECTED_TURNS = 2
 """Rule `protect`: newest ended turns whose results stay, however large. Rule `calls`: newest turns whose
 results are not trimmed; they stay whole until they are old enough to be cleared."""
-READ_PRICE, WRITE_PRICE = 0.1, 1.25
-"""Of a token that the provider reads from its cache, or writes to it, in the price of one that is neither."""
+READ_PRICE, WRITE_PRICE, LONG_WRITE_PRICE = 0.1, 1.25, 2.0
+"""Of a token that the provider reads from its cache, or writes to it for five minutes or an hour; the price
+of one that is neither is 1."""
 _STRENGTH: dict[PruneForm | None, int] = {None: 0, "trim": 1, "duplicate": 2, "clear": 3, "hide": 4}
 
 
@@ -34,7 +35,12 @@ class PruneDecision:
 
 
 def plan_pruning(
-    entries: Sequence[Entry], policy: ContextPolicy, *, cache_cold: bool, open_turn: int | None = None
+    entries: Sequence[Entry],
+    policy: ContextPolicy,
+    *,
+    cache_cold: bool,
+    open_turn: int | None = None,
+    cache_long: bool = False,
 ) -> tuple[PruneDecision, ...]:
     """New decisions, all of them or none: a batch must save enough to pay for the lost provider cache.
 
@@ -47,7 +53,8 @@ def plan_pruning(
     batch = tuple(_protect(log, policy) if policy.prune_rule == "protect" else _by_age(log, policy))
     free = cache_cold and policy.prune_when_cold
     if policy.prune_rule == "calls" and not free:
-        return batch if _has_paid_enough(log, batch, policy) else ()
+        again = (LONG_WRITE_PRICE if cache_long else WRITE_PRICE) - READ_PRICE
+        return batch if _has_paid_enough(log, batch, policy, again) else ()
     saved = sum(saved_tokens(log.by_seq[one.seq], one, policy) for one in batch)
     worth = saved > policy.prune_batch if policy.prune_batch_over else saved >= policy.prune_batch
     return batch if worth or free else ()
@@ -201,10 +208,16 @@ def _by_age(log: _LogFacts, policy: ContextPolicy) -> Iterator[PruneDecision]:
         if entry.turn in whole and not repeated and age < policy.prune_clear_after_assistants:
             continue
 
+        may_clear = policy.prune_rule != "calls" or not _tells_an_error(entry)
+
         def form_of(
-            result: ToolResult, p: ContextPolicy, age: int = age, repeated: bool = repeated
+            result: ToolResult,
+            p: ContextPolicy,
+            age: int = age,
+            repeated: bool = repeated,
+            may_clear: bool = may_clear,
         ) -> PruneForm | None:
-            return _form_by_age(result, age, p, repeated=repeated)
+            return _form_by_age(len(result.text), age, p, repeated=repeated, may_clear=may_clear)
 
         if (wish := _decision(log, entry, policy, form_of)) is not None:
             yield wish
@@ -214,14 +227,19 @@ def _always(form: PruneForm) -> FormOf:
     return lambda _result, _policy: form
 
 
-def _form_by_age(result: ToolResult, age: int, policy: ContextPolicy, *, repeated: bool) -> PruneForm | None:
-    chars = len(result.text)
-    stays = result.is_error and policy.prune_rule == "calls"
-    if age >= policy.prune_clear_after_assistants and chars > policy.prune_clear_over_chars and not stays:
+def _form_by_age(
+    chars: int, age: int, policy: ContextPolicy, *, repeated: bool, may_clear: bool
+) -> PruneForm | None:
+    if may_clear and age >= policy.prune_clear_after_assistants and chars > policy.prune_clear_over_chars:
         return "clear"
     if repeated and chars > policy.prune_clear_over_chars:
         return "duplicate"
     return "trim" if chars > policy.prune_over_chars else None
+
+
+def _tells_an_error(entry: Entry) -> bool:
+    """Results of calls that were made together are cleared together, or not at all."""
+    return any(result.is_error for result in tool_results(entry.blocks))
 
 
 def _protect(log: _LogFacts, policy: ContextPolicy) -> list[PruneDecision]:
@@ -326,24 +344,22 @@ def _may_be_shortened(entry: Entry, policy: ContextPolicy, uses: Mapping[str, To
     """Whether age alone will bring a decision about the entry that it does not have yet."""
     if entry.author != "tool" or entry.pinned or entry.pruned == "clear":
         return False
-    return any(
-        _will_be_shortened(result, uses.get(result.tool_use_id), entry.pruned, policy)
-        for result in tool_results(entry.blocks)
-    )
+    failed = _tells_an_error(entry)
+    for result in tool_results(entry.blocks):
+        call = uses.get(result.tool_use_id)
+        own = policy.prune_rules.of(call.name) if call is not None else None
+        rule = "usual" if own is None else own.rule
+        if rule == "trim" or (failed and rule != "never"):
+            if entry.pruned is None and len(result.text) > policy.prune_over_chars:
+                return True
+        elif rule != "never" and len(result.text) > policy.prune_clear_over_chars:
+            return True
+    return False
 
 
-def _will_be_shortened(
-    result: ToolResult, call: ToolUse | None, form: PruneForm | None, policy: ContextPolicy
+def _has_paid_enough(
+    log: _LogFacts, batch: Sequence[PruneDecision], policy: ContextPolicy, price_again: float
 ) -> bool:
-    own = policy.prune_rules.of(call.name) if call is not None else None
-    if own is not None and own.rule == "never":
-        return False
-    if result.is_error or (own is not None and own.rule == "trim"):
-        return form is None and len(result.text) > policy.prune_over_chars
-    return len(result.text) > policy.prune_clear_over_chars
-
-
-def _has_paid_enough(log: _LogFacts, batch: Sequence[PruneDecision], policy: ContextPolicy) -> bool:
     """Whether reading on has cost by now what writing again costs: it would go on costing it.
 
     Waiting longer would cost more than the batch, and a batch taken sooner would often be followed by
@@ -367,7 +383,7 @@ def _has_paid_enough(log: _LogFacts, batch: Sequence[PruneDecision], policy: Con
             )
             paid += READ_PRICE * saved * (log.ages[entry.seq] - due + 1)
         if at < cached:
-            again += (WRITE_PRICE - READ_PRICE) * (_tokens_now(entry, policy) - saved)
+            again += price_again * (_tokens_now(entry, policy) - saved)
     return paid >= again
 
 

@@ -14,7 +14,7 @@ import structlog
 
 from shared.core.compaction.jobs import next_job
 from shared.core.context.build_context import fading, newly_told, told_through
-from shared.core.context.prompt_cache_ttl import SHORT_LIFE, cache_life
+from shared.core.context.prompt_cache_ttl import LONG_LIFE, SHORT_LIFE, cache_life
 from shared.core.context.selection import LeftOut, leaves_out
 from shared.core.overflow.filler_trimming import plan_hiding
 from shared.core.session.artifacts import Artifact
@@ -290,7 +290,7 @@ class AgentLoop:
         else:
             begun = replace(state.view, entries=before_first_call(state.view))
             cold = is_cache_cold(begun, state.given.cache_life)
-            made = plan_pruning(begun.entries, policy, cache_cold=cold, open_turn=state.claim.turn)
+            made = self._plan_pruning(state, begun.entries, policy, cold=cold)
         state.meter.prune(newly_told(state.view, policy, self._requests.counter.count_tokens))
         self._decide(state, made, policy)
         if policy.hide_chatter_at is not None:
@@ -301,8 +301,15 @@ class AgentLoop:
         if policy.prune_rule == "calls":
             entries = state.view.entries
             cold = entries[-1].at - entries[-2].at > state.given.cache_life
-            made = plan_pruning(entries, policy, cache_cold=cold, open_turn=state.claim.turn)
+            made = self._plan_pruning(state, entries, policy, cold=cold)
             self._decide(state, made, policy)
+
+    @staticmethod
+    def _plan_pruning(
+        state: TurnAttempt, entries: Sequence[Entry], policy: ContextPolicy, *, cold: bool
+    ) -> tuple[PruneDecision, ...]:
+        long = state.given.cache_life >= LONG_LIFE
+        return plan_pruning(entries, policy, cache_cold=cold, open_turn=state.claim.turn, cache_long=long)
 
     @staticmethod
     def _decide(state: TurnAttempt, made: Sequence[PruneDecision], policy: ContextPolicy) -> None:

@@ -94,6 +94,8 @@ def test_a_batch_waits_until_reading_on_has_cost_what_writing_again_costs(after:
     ]
     made = plan_pruning(log, STEADY, cache_cold=False, open_turn=1)
     assert [decision.form for decision in made] == (["clear"] if taken else [])
+    dearer = plan_pruning(log, STEADY, cache_cold=False, open_turn=1, cache_long=True)
+    assert bool(dearer) is (after == 30)
     assert [decision.form for decision in plan_pruning(log, STEADY, cache_cold=True, open_turn=1)] == [
         "clear"
     ]
@@ -119,6 +121,9 @@ def test_nothing_before_the_newest_thinking_of_the_open_turn_is_changed() -> Non
 def test_errors_and_what_newer_calls_name_are_not_cleared() -> None:
     failed = _calls(["x" * 3_000] * 20, is_error=True)
     assert plan_pruning(failed, STEADY, cache_cold=True, open_turn=1) == ()
+    beside = ToolResult(tool_use_id="other", text="y" * 3_000)
+    both = [replace(e, blocks=(*e.blocks, beside)) if e.seq == 1002 else e for e in failed]
+    assert plan_pruning(both, STEADY, cache_cold=True, open_turn=1) == ()
     log = _calls(["x" * 3_000 + str(i) for i in range(20)])
     edit = ToolUse(id="edit", name="edit", input={"path": "file 1 0"})
     log += [
