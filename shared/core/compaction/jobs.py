@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from math import ceil, inf
 from typing import Any, Literal
 
@@ -78,12 +79,13 @@ def _due(
     context_tokens = _counted(view, budget, policy, context_tokens, ratio)
     rested = rests(view, limit=budget.limit, model=model)
     held = view.hold_compaction or not policy.compact_auto
+    by_size = partial(_by_size, view, budget, policy, context_tokens, ratio, held=held)
     if not rested:
-        wish = _by_turns(view, budget, policy, context_tokens, ratio, held=held) or _by_size(
-            view, budget, policy, context_tokens, ratio, held=held
-        )
+        wish = _by_turns(view, budget, policy, context_tokens, ratio, held=held) or by_size()
         if wish is not None:
             return wish
+    elif hides_without_model(view, budget, context_tokens) and (wish := by_size()) is not None:
+        return wish
     threshold = due_threshold(view, budget=budget, policy=policy, context_tokens=context_tokens)
     if threshold is not None:
         return _flush(view, threshold=threshold)
@@ -122,6 +124,15 @@ def _by_size(
     if not isinstance(plan, CompactionPlan):
         return None
     return _compaction(view, plan, trigger="overflow" if state == "overflow" else "limit")
+
+
+def hides_without_model(view: View, budget: ContextBudget, context_tokens: int) -> bool:
+    """While compaction rests because it did not help: what no request holds any longer must be hidden.
+
+    Recall finds only what is hidden, and no summary tells of the rest.
+    """
+    thrashes = view.rest is not None and view.rest.reason == "thrashing"
+    return thrashes and pressure(budget, context_tokens) == "overflow"
 
 
 def rests(view: View, *, limit: int, model: str) -> bool:

@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo
 
 import structlog
 
+from shared.core.compaction.jobs import hides_without_model, rests
 from shared.core.compaction.plan import (
     CompactionPlan,
     NothingToCompact,
@@ -122,10 +123,17 @@ class Compactor:
             pace = await self._pace.load_pace(job.session_id)
             case = CompactionContext(job=job, state=state, prepared=prepared, pace=pace, purse=purse)
             if job.trigger != MANUAL:
-                not_now = check_obsolete(case) or await self._stop_thrashing(case) or check_delay(case)
+                rested = rests(state.view, limit=prepared.budget.limit, model=prepared.card.name)
+                full = hides_without_model(state.view, prepared.budget, state.view.context_tokens)
+                thrashes = rested and full
+                not_now = check_obsolete(case)
+                if not_now is None and not thrashes:
+                    not_now = await self._stop_thrashing(case)
+                if not_now is None:
+                    not_now = check_delay(case)
                 if not_now is not None:
                     return not_now
-                case = replace(case, resting=breaker_seconds(pace.ends) > 0)
+                case = replace(case, resting=thrashes or breaker_seconds(pace.ends) > 0)
             plan = await self._plan(case)
             if isinstance(plan, NothingToCompact):
                 return await self._end_without_compaction(case, plan)

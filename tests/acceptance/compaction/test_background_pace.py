@@ -226,6 +226,21 @@ async def test_compaction_that_does_not_help_stops_and_says_what_fills_the_conte
     assert await guest.one("SELECT count(*) FROM jobs WHERE kind = 'compact'") == before
 
 
+async def test_what_no_longer_fits_is_hidden_without_a_model_while_thrashing_rests(
+    guest: Visit, provider: RunningFake
+) -> None:
+    """What leaves the requests and is not hidden is in no summary, and recall does not look for it."""
+    await talk_until(guest, COMPACT_IS_DUE)
+    await thrash(guest)
+    await guest.run_due_jobs()
+    asked = len([r for r in await provider.requests() if r["kind"] == "summary"])
+    await talk_until(guest, "SELECT count(*) FROM jobs WHERE trigger = 'overflow'")
+    await guest.run_due_jobs()
+    assert await guest.one("SELECT kind FROM links WHERE active") == "digest"
+    assert len([r for r in await provider.requests() if r["kind"] == "summary"]) == asked
+    assert await guest.one("SELECT base_turn > 0 AND indexed_turn = base_turn FROM sessions")
+
+
 async def test_after_thrashing_a_compaction_by_hand_starts_it_again(guest: Visit) -> None:
     await talk_until(guest, COMPACT_IS_DUE)
     await thrash(guest)

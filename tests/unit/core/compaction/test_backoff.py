@@ -114,6 +114,16 @@ def test_while_it_rests_no_turn_asks_for_a_compaction_and_memory_is_still_saved(
     assert wish.kind == "compact"
 
 
+def test_while_thrashing_rests_only_what_no_longer_fits_is_hidden() -> None:
+    rest = rest_from_now(STATE, reason="thrashing", limit=LIMIT, model="m", turns=20)
+    resting = replace(STATE, rest=rest, flushed_turn=20)
+    wishes = [
+        next_job(resting, budget=budget(), policy=STEADY, context_tokens=tokens, model="m")
+        for tokens in (LIMIT + 1, HARD, HARD + 1)
+    ]
+    assert [wish and wish.trigger for wish in wishes] == [None, None, "overflow"]
+
+
 def test_a_gain_of_half_a_percent_is_no_reason_to_compact() -> None:
     """hermes 53008 and 79540: compactions that gained nothing, or grew, were made again every half hour."""
     pins = tuple(replace(entry, pinned=True) for entry in exchanges(10, tokens=800))
