@@ -27,6 +27,7 @@ LOOK_AT_PICTURE = ToolSpec(
         "additionalProperties": False,
     },
 )
+_ON_NOTES = frozenset({"search_memory", "update_memory", "forget_memory"})
 _RANK = (
     "save_memory", "recall", "search_memory", "current_time", "fetch_url", "calculate",
     "forget_memory", "update_memory", "ask_human", "remind_me", "send_file", "look_at_picture", "delegate",
@@ -134,6 +135,11 @@ def _shown_field(schema: Mapping[str, Any]) -> dict[str, Any]:
     if schema.get("type") == "object" and "description" in schema:
         return {"type": "object", "description": schema["description"]}
     return _unlimited(schema)
+
+
+def useful_tools(tools: tuple[ToolSpec, ...], *, has_notes: bool) -> tuple[ToolSpec, ...]:
+    """Without those that work on notes where there are none: the list stands before all else in a request."""
+    return tools if has_notes else tuple(tool for tool in tools if tool.name not in _ON_NOTES)
 
 
 @lru_cache(maxsize=256)

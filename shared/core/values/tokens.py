@@ -83,10 +83,11 @@ def estimate_tools(tools: Sequence[ToolSpec], count: Count) -> int:
 
 @lru_cache(maxsize=64)
 def _described(tools: tuple[ToolSpec, ...]) -> tuple[str, ...]:
-    return tuple(map(_description, tools))
+    return tuple(map(tool_text, tools))
 
 
-def _description(tool: ToolSpec) -> str:
+def tool_text(tool: ToolSpec) -> str:
+    """What a model reads of it, for counting."""
     return f"{tool.name} {tool.description} {_compact_json(tool.provider or tool.input_schema)}"
 
 

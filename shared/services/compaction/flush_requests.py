@@ -18,7 +18,7 @@ from shared.core.compaction.note_requests import (
 )
 from shared.core.compaction.transcript_lines import render_source
 from shared.core.context.memory import core_block
-from shared.core.context.memory_tools import SAVE_MEMORY
+from shared.core.context.memory_tools import SAVE_MEMORY, UPDATE_MEMORY
 from shared.core.context.prompts import flush_instruction
 from shared.core.session.session import View
 from shared.core.session.session_state import SessionState
@@ -149,7 +149,9 @@ class FlushRequests:
             agent_config=state.agent_config,
             tools=tools,
             token_ratio=state.ratio_for(card.name),
-            instruction=flush_instruction(now=now),
+            instruction=flush_instruction(
+                now=now, has_notes=any(tool.name == UPDATE_MEMORY.name for tool in tools)
+            ),
             channel=state.channel,
             circumstances=circumstances,
         )

@@ -131,7 +131,7 @@ class SearchMemoryTool:
         stems = search_stems(query) if query.strip() else []
         found = await self._store.find(_source(context), stems, limit=FOUND_AT_MOST)
         if not found.notes:
-            return "Nothing is kept about this." if stems else "Nothing is kept yet."
+            return "No note says anything about this." if stems else "There are no notes yet."
         more = found.total - len(found.notes)
         tail = [f"… and {more} more; other words narrow it down."] if more > 0 else []
         return "\n".join([*map(_line, found.notes), *tail])
@@ -167,7 +167,7 @@ def _checked(arguments: Mapping[str, Any], *, like: NewNote | None = None) -> Ne
     except BadNote as error:
         raise ToolFailed(error.advice) from error
     if holds_injection(note.text):
-        raise ToolFailed("`text` reads as words to a model, not as something to know. It is not kept.")
+        raise ToolFailed("Not saved: `text` reads like an instruction to a model.")
     return note
 
 

@@ -25,7 +25,7 @@ _OF = re.compile(r"(?<=[\d.)])\s*%\s+of\b", re.IGNORECASE)
 CALCULATE = ToolSpec(
     name="calculate",
     description=(
-        "Calculate exactly, not in your head: + - * / // % **, sqrt, log, sin, round, gcd and the like; "
+        "Calculate exactly, not in your head: + - * / // % **, sqrt, log, sin, round and the like; "
         "15% is 0.15."
     ),
     input_schema={

@@ -29,4 +29,4 @@ class LookAtPictureTool:
         if mime is None:
             raise ToolFailed(f"There is no picture {number} in this conversation any more.")
         picture = Image(attachment_id=number, mime=mime)
-        return ToolOutput(text=f"Picture {number} stands behind the results.", kept=(picture,))
+        return ToolOutput(text=f"Picture {number} is shown after the results.", kept=(picture,))

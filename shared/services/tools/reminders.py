@@ -37,9 +37,7 @@ log = structlog.get_logger(__name__)
 
 REMIND_ME = ToolSpec(
     name="remind_me",
-    description=(
-        "Remind the person later, once or repeatedly, if they ask for it. They manage them by /reminders."
-    ),
+    description=("Remind the person later, once or repeatedly, if they ask for it."),
     input_schema={
         "type": "object",
         "properties": {
@@ -142,7 +140,8 @@ class ReminderTool:
         if refusal is not None:
             raise ToolFailed(_REFUSALS[refusal])
         then = f", and again as asked: {' '.join(str(arguments['repeat']).split())}" if repeat else ""
-        return f"Set for {shown_moment(due_at, zone)} ({zone.key}){then}. Tell the person that time."
+        at = f"{shown_moment(due_at, zone)} ({zone.key}){then}"
+        return f"Set for {at}. Tell the person that time; /reminders cancels it."
 
     def _moment(self, arguments: Mapping[str, Any], zone: ZoneInfo) -> tuple[datetime, Repeat | None]:
         """The first time, and the rule of all others; raises BadMoment."""

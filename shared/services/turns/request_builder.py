@@ -18,7 +18,7 @@ from shared.core.context.build_context import RENDERER_VERSION, BuiltContext, bu
 from shared.core.context.memory import NOTHING_KNOWN, KnownNotes, known_notes
 from shared.core.context.prompts import SystemLayers
 from shared.core.context.selection import Selection, select
-from shared.core.context.tools import LOOK_AT_PICTURE, WINDOW_SHARE, affordable
+from shared.core.context.tools import LOOK_AT_PICTURE, WINDOW_SHARE, affordable, useful_tools
 from shared.core.context.workspace import EMPTY, Workspace, shrunk
 from shared.core.memory.recall import NOTHING_RECALLED, Recalled
 from shared.core.overflow.overflow_recovery import HIDDEN_AT_ONCE, fit
@@ -245,7 +245,9 @@ class RequestBuilder:
         Raises ContextBudgetExceeded when system and tools alone leave no room.
         """
         ratio, policy = choose_token_ratio(token_ratio, card), self.policy_for(agent_config, card)
-        offered = self._offered(tools, card, policy)
+        # What a ghost turn offers was stored with the turn before it.
+        wanted = tools if instruction else useful_tools(tools, has_notes=bool(view.notes))
+        offered = self._offered(wanted, card, policy)
         came_by = _channel(channel)
         chosen = select(view, policy, channel=came_by, ratio=ratio, unread=bool(instruction))
         window = min(card.window, policy.context_window)

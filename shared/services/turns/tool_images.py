@@ -40,7 +40,7 @@ class ToolImageService:
             session_id, body=body, mime=mime, name=f"{by}.{mime.rpartition('/')[2]}", description=told
         )
         block = Image(attachment_id=attachment_id, mime=mime, description=told)
-        return block, f"[A picture of {size} was returned; it stands behind the results.]"
+        return block, f"[A picture of {size} was returned; it is shown after the results.]"
 
     async def store_file(self, session_id: int, file: ToolFile) -> Text:
         """The block that stands behind the results; the answer of its turn announces the file."""

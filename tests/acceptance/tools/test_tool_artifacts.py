@@ -23,7 +23,6 @@ from shared.core.context.memory_tools import (
     UPDATE_MEMORY,
 )
 from shared.core.context.recall_query import RECALL, RECALLS_PER_TURN
-from shared.core.context.tools import LOOK_AT_PICTURE
 from shared.core.session.artifacts import artifact_id, artifact_of
 from shared.core.session.turns import Caps, Claim, JobOrder
 from shared.core.values.errors import LeaseLost
@@ -50,7 +49,7 @@ NO_CAPS = Caps(total=None, person=None, visitor=None, session=None)
 
 MEMORY = (SAVE_MEMORY, SEARCH_MEMORY, UPDATE_MEMORY, FORGET_MEMORY, RECALL)
 HANDY = (
-    CALCULATE, CURRENT_TIME, FETCH_URL, DELEGATE, REMIND_ME, SEND_FILE, LOOK_AT_PICTURE,
+    CALCULATE, CURRENT_TIME, FETCH_URL, DELEGATE, REMIND_ME, SEND_FILE,
 )  # fmt: skip
 OTHER_TOOLS = {spec.name: spec for spec in (*MEMORY, *HANDY)}
 READ_REPORT = ToolSpec(

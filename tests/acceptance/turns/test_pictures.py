@@ -21,7 +21,7 @@ from tests.kit.fakes.messages_api import running_fake
 from tests.kit.fakes.messages_api.harness import RunningFake
 
 PICTURE = b"\x89PNG\r\n\x1a\n not a real one, but nobody here looks"
-LOOK = "Say in one sentence"
+LOOK = "Describe this picture in one sentence"
 SEEN = "A receipt of the bakery Kaffebønna over 84 kroner."
 
 
@@ -99,9 +99,7 @@ def pictures_in(request: dict[str, Any]) -> list[str]:
 
 
 async def test_a_picture_is_seen_once_and_described_for_later(teller: Visit, provider: RunningFake) -> None:
-    await provider.script(
-        [{"match": {"contains": "Say in one sentence"}, "times": 1, "action": {"text": SEEN}}]
-    )
+    await provider.script([{"match": {"contains": LOOK}, "times": 1, "action": {"text": SEEN}}])
     await shows(teller, "What did I pay here?")
     await described(teller)
     requests = await provider.requests()

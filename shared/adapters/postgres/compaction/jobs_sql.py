@@ -6,6 +6,7 @@ from shared.adapters.postgres.db.leases import LEASE_SECONDS
 from shared.adapters.postgres.turns.spend_sql import ADD_UP, RETURNING, in_all
 from shared.adapters.postgres.turns.turn_sql import (
     BROUGHT,
+    NO_PICTURES,
     NOBODY_COMES,
     OVERFLOW_COMES_FIRST,
     core_notes,
@@ -13,7 +14,7 @@ from shared.adapters.postgres.turns.turn_sql import (
 )
 
 STATE = f"""
-SELECT s.*, a.name AS agent_name, a.config AS agent_config, {NOBODY_COMES} AS nobody_comes,
+SELECT s.*, a.name AS agent_name, a.config AS agent_config, {NOBODY_COMES} AS nobody_comes, {NO_PICTURES} AS no_pictures,
        p.anonymous, {BROUGHT} AS brought, p.kind AS party_kind, p.display_name, p.timezone,
        (SELECT to_jsonb(l) FROM links l WHERE l.id = s.head) AS head_link,
        (SELECT jsonb_agg(f.threshold) FROM flushes f

@@ -205,6 +205,8 @@ NOBODY_COMES = """
 """
 """Whether a person can be asked for from no place of the conversation, as its sites say."""
 
+NO_PICTURES = "NOT EXISTS (SELECT FROM attachments x WHERE x.session_id = s.id AND x.mime LIKE 'image/%')"
+
 
 _NOTE = """jsonb_build_object('id', n.id, 'kind', n.kind, 'text', n.text, 'subject', n.subject,
                  'authority', n.authority, 'importance', n.importance, 'observed_at', n.observed_at,
@@ -326,7 +328,7 @@ SELECT {_VIEW}, s.party_id, s.turn_epoch, s.model, s.goal, s.mode, s.erased_turn
 {core_notes("c.agent")},
 {frozen_prefix("c.agent")},
        {after_death} AS after_death, {turn_times} AS turn_times,
-       c.agent AS agent_name, c.config AS agent_config, {NOBODY_COMES} AS nobody_comes,
+       c.agent AS agent_name, c.config AS agent_config, {NOBODY_COMES} AS nobody_comes, {NO_PICTURES} AS no_pictures,
        c.anonymous, c.brought, c.kind AS party_kind, c.display_name, c.timezone,
        {RECALLABLE} AS recallable{more}
   FROM s CROSS JOIN t CROSS JOIN cost c LEFT JOIN r ON true

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
+from functools import reduce
 from operator import attrgetter
 from typing import Any
 
@@ -24,6 +25,7 @@ from shared.adapters.postgres.turns.answer_sql import (
 )
 from shared.adapters.postgres.turns.view_cache import Remembered, RememberedViews
 from shared.core.context.agents import with_chosen_model, without_tool
+from shared.core.context.tools import LOOK_AT_PICTURE
 from shared.core.session.artifacts import Artifact, digest_prefix
 from shared.core.session.backoff import backoff_from_json
 from shared.core.session.client_payloads import message_payload, notice_payload
@@ -555,7 +557,8 @@ def view_from(
 def config_of(row: Record | Mapping[str, Any]) -> Mapping[str, Any]:
     """The agent's, as it holds in this conversation."""
     config = with_chosen_model(row["agent_config"], row["model"])
-    return without_tool(config, "ask_human") if row["nobody_comes"] else config
+    useless = {"ask_human": row["nobody_comes"], LOOK_AT_PICTURE.name: row["no_pictures"]}
+    return reduce(without_tool, [name for name in useless if useless[name]], config)
 
 
 def _with_the_message(

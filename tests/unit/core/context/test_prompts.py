@@ -61,6 +61,7 @@ PROMPTS = {
         )
     ),
     "flush": flush_instruction(),
+    "flush_first": flush_instruction(has_notes=False),
     "notes_by_calls": f"{note_rules(by_lines=False)}\n=====\n{note_task(SOURCE, KNOWN)}",
     "notes_by_lines": f"{note_rules(by_lines=True)}\n=====\n{note_task(SOURCE)}",
     "summary_first": "\n=====\n".join(summary_request(SOURCE, Ledger())),

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from shared.core.context.tools import affordable
+import pytest
+
+from shared.adapters.models.token_counter import VocabularyCounter
+from shared.bootstrap.from_settings import BUILT_IN_TOOLS
+from shared.core.context.tools import affordable, useful_tools
 from shared.core.values.model import ToolSpec
 from shared.core.values.tokens import by_script, estimate_tools
+from tests.bench.prompts import prompts
 
 NAMES = ("calculate", "delegate", "mcp_files_read", "recall", "save_memory")
 TOOLS = tuple(ToolSpec(name=name, description="Does a thing. " * 20, input_schema={}) for name in NAMES)
@@ -32,3 +37,19 @@ def test_a_small_window_is_offered_memory_first_and_tools_of_others_last() -> No
 
 def test_nothing_is_offered_where_nothing_fits() -> None:
     assert affordable(TOOLS, 0, by_script) == ()
+
+
+@pytest.mark.parametrize(
+    ("notes", "without"), [(False, {"search_memory", "update_memory", "forget_memory"}), (True, set())]
+)
+def test_tools_that_work_on_notes_are_offered_once_there_are_some(notes: bool, without: set[str]) -> None:
+    left = useful_tools(BUILT_IN_TOOLS, has_notes=notes)
+    assert [tool for tool in BUILT_IN_TOOLS if tool.name not in without] == list(left)
+
+
+def test_what_stands_in_every_request_is_bounded() -> None:
+    """Counted as `python -m tests.bench.prompts` does; longer words need a reason."""
+    count = VocabularyCounter().count_tokens
+    size = {name: count(prompts()[f"fixed prefix {name}"]) for name in ("at first", "in all")}
+    assert size["at first"] <= 900
+    assert size["in all"] <= 1_120

@@ -74,7 +74,9 @@ async def wish(store: Store, context: ToolContext = CONTEXT, **arguments: Any) -
 
 async def test_a_wish_is_kept_by_the_persons_clock_and_its_time_told_back() -> None:
     store = Store()
-    assert await wish(store) == "Set for 2026-11-22 09:00 (America/Lima). Tell the person that time."
+    assert (await wish(store)).startswith(
+        "Set for 2026-11-22 09:00 (America/Lima). Tell the person that time"
+    )
     assert store.kept == [
         NewReminder(
             key="1:3:t1", party_id=2, session_id=1, address_id=4, text="call Anna",
