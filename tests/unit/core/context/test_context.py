@@ -16,6 +16,7 @@ from shared.core.context.prompts import default_layers, flush_instruction
 from shared.core.overflow.overflow_recovery import Shrunk, fit
 from shared.core.session.artifacts import artifact_of, excerpt
 from shared.core.session.presets import preset
+from shared.core.session.pruning import PruneDecision, with_decisions
 from shared.core.session.session import Compaction, Entry, Note, View
 from shared.core.values.errors import ContextBudgetExceeded
 from shared.core.values.messages import Text, Thinking, ToolResult, ToolUse, text_of
@@ -80,6 +81,16 @@ def test_the_prefix_stays_the_same_between_the_tool_rounds_of_a_turn() -> None:
     assert after.messages[: len(before.messages)] == before.messages
     assert after.messages[-2].blocks[0] == think
     assert (max(after.cache_at), after.behind_mark) == (len(after.messages) - 1, 0)
+
+
+def test_marks_stand_before_what_the_newest_batch_changed_and_before_what_the_next_one_may_change() -> None:
+    log = [e for turn in range(1, 9) for e in tool_turn(turn, "x" * 900, seq=4 * turn)]
+    cleared = [PruneDecision(seq=e.seq, form="clear") for e in log if e.author == "tool"]
+    asked = entry(99, 9, "And?")
+    once = with_decisions(with_decisions(log, cleared[:2]), cleared[2:4])
+    assert build(view([*once, asked], open_turn=9)).cache_at == (9, 17, 31)
+    later = with_decisions(once, ())
+    assert build(view([*later, asked], open_turn=9)).cache_at == (16, 17, 31)
 
 
 def test_thinking_of_finished_turns_is_not_sent_and_not_counted() -> None:
