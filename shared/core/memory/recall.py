@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Literal, NamedTuple
 
-from shared.core.values.searching import words_of
+from shared.core.context.question import Author, Question
+from shared.core.values.searching import normalised, words_of
 from shared.core.values.secrets_filter import redact
 
 Lane = Literal["said", "note", "knowledge"]
@@ -17,21 +19,34 @@ Count = Callable[[str], int]
 
 K1, B = 1.2, 0.4
 """Of BM25: how soon a repeated word stops to count, and how much a long passage is held against itself."""
-NEIGHBOUR = 0.4
+NEIGHBOUR = 0.5
 """What a passage gets of the one beside it; of the next but one half as much."""
 NEIGHBOURS = 2
 SITTING_PRIOR, SITTING_BEST = 0.3, 3
 """How much it counts that others said in the same sitting are good, too: the mean of so many best."""
-SPEAKER_PRIOR = 0.1
+ANSWER = 0.3
+"""What a passage gets more of a question beside it that the other side asked."""
+MORE_WORDS = 0.2
+"""How much each further word of the question adds that a passage has, too."""
+SPEAKER_PRIOR = 0.5
+"""How much it counts that the one has said it whose words the question is about."""
 NOTE_HIT = 0.5
 NOTE_TURNS = 2
 """A note of more turns than this says too little about where its words were said."""
-LEAST_STRENGTH, LEAST_WEIGHT = 0.12, 2.5
-"""How much of the question's weight the best passage must carry, as a share and in all: below that,
-nothing is worth recalling."""
-OF_RAREST = 0.7
-LEAST_SHARE = 0.1
-"""Of the best score: what is worse is left out."""
+LEAST_STRENGTH = 0.12
+"""How much of the question's weight the best passage must carry, and more where words of the question were
+never said: below that, nothing is worth recalling."""
+FEW_PASSAGES = 20
+"""In fewer, the frequencies of words tell nothing yet: they are weighed as if there were so many."""
+UNASKED, RARE = 1.4, 0.3
+"""What merely tells something must find a passage that is worth so many of the rarest words there can be, and
+holds a rare one: of 1,000 passages not more than 1,000 to this power have it."""
+LEAST_OF_WORDS, LEAST_SHARE = 0.1, 0.2
+"""Of the best passage's words, and of its score: what has less is left out."""
+LENGTH, LENGTH_CHARS = 0.05, 60
+"""How much it counts that of two passages as good the shorter one leaves more room for others."""
+CALLED, CALLED_SHARE = 3, 0.3
+"""So often, and in so many of its mentions, a name must be called before it is taken for the other's."""
 CHARS_PER_TOKEN_MOST = 8
 """Longer words than these say nothing that is worth recalling."""
 NOTE_MARK = "[note] "
@@ -83,15 +98,10 @@ class Frequencies:
         return max(1.0, self.terms / max(1, self.passages))
 
     @property
-    def least_weight(self) -> float:
-        """What few passages can hold is little: there, most of one rare word is enough."""
-        return min(LEAST_WEIGHT, OF_RAREST * math.log(1 + (max(1, self.passages) - 0.5) / 1.5))
-
-    @property
     def weights(self) -> tuple[float, ...]:
         """Of each word: the rarer, the heavier; one that occurs nowhere is the rarest."""
         return tuple(
-            math.log(1 + (max(self.passages, number) - number + 0.5) / (number + 0.5))
+            math.log(1 + (max(self.passages, number, FEW_PASSAGES) - number + 0.5) / (number + 0.5))
             for number in self.with_word
         )
 
@@ -102,6 +112,10 @@ class Search:
 
     found: tuple[Found, ...] = ()
     frequencies: Mapping[Lane, Frequencies] = field(default_factory=dict)
+    words: tuple[str, ...] = ()
+    """Of the question, those that count: `hits` and `with_word` are in their order."""
+    names: Mapping[str, str] = field(default_factory=dict)
+    """Of the person and of the assistant, by author."""
 
 
 class Ranked(NamedTuple):
@@ -124,19 +138,31 @@ class Recalled:
 NOTHING_RECALLED = Recalled()
 
 
-def ranked(search: Search, question: str) -> tuple[Ranked, ...]:
+def ranked(search: Search, question: Question) -> tuple[Ranked, ...]:
     """The passages from the best to the last that is worth anything; newer ones first where all is equal."""
     found = [passage for passage in search.found if passage.lane in search.frequencies]
-    own = _own_scores(found, search.frequencies)
+    named = _named(search, found, question.text)
+    weights = {lane: _without(named, of.weights) for lane, of in search.frequencies.items()}
+    own = _own_scores(found, search.frequencies, weights)
+    scores: _Scores = {}
     lanes = {lane: [at for at, passage in enumerate(found) if passage.lane == lane] for lane in _LANES}
-    if not _worth_it(search.frequencies, lanes, own):
-        return ()
-    scores = _said(found, lanes, own, question)
-    for lane in ("note", "knowledge"):
-        best_of = max((own[at] for at in lanes[lane]), default=0.0)
-        scores.update({at: own[at] / best_of for at in lanes[lane] if best_of})
+    for lane, of in search.frequencies.items():
+        best = max((own[at] for at in lanes[lane]), default=0.0)
+        if not _answers(best, of, weights[lane]):
+            continue
+        if not question.asks and not _calls_back(found, lanes[lane], own, of, question):
+            continue
+        if lane == "said":
+            scores.update(_said(found, lanes, own, _about(named, question)))
+        else:
+            scores.update({at: own[at] / best for at in lanes[lane]})
+    scores = {at: score / (len(found[at].text) + LENGTH_CHARS) ** LENGTH for at, score in scores.items()}
     least = LEAST_SHARE * max(scores.values(), default=0.0)
-    kept = [Ranked(found[at], score) for at, score in scores.items() if score > least]
+    kept = [
+        Ranked(found[at], score)
+        for at, score in scores.items()
+        if score > least and not _repeats(found[at], question)
+    ]
     kept.sort(key=_place)
     kept.sort(key=_worth, reverse=True)
     return tuple(kept)
@@ -155,53 +181,114 @@ def _worth(item: Ranked) -> tuple[float, datetime]:
     return (round(item.score, 9), item.passage.at)
 
 
-def _own_scores(found: Sequence[Found], frequencies: Mapping[Lane, Frequencies]) -> list[float]:
-    """BM25 of each passage by itself."""
-    weights = {lane: of.weights for lane, of in frequencies.items()}
+def _named(search: Search, found: Sequence[Found], question: str) -> dict[int, Author]:
+    """By the place of a word among the question's: the one whose name it is. It tells who, not what."""
+    written = {word.casefold(): word for word in _WORD.findall(question) if not word[0].islower()}
+    known = [(author, set(words_of(search.names.get(author, "")))) for author in _SIDES]
+    named: dict[int, Author] = {}
+    for at, word in enumerate(search.words):
+        if word in written:
+            bearers = [author for author, names in known if word in names]
+            named[at] = bearers[0] if bearers else _called(found, at, written[word])
+    return {at: bearer for at, bearer in named.items() if bearer}
+
+
+_WORD = re.compile(r"[^\W\d_]+")
+_SIDES: tuple[Author, ...] = ("person", "assistant")
+
+
+def _called(found: Sequence[Found], at: int, name: str) -> Author:
+    """The side that the other one calls by this name: "Hi Ada!", "Thank you, Ada."."""
+    spoken = re.compile(rf"{re.escape(name)}\s*[,.!?]")
+    said, called = dict.fromkeys(_SIDES, 0), dict.fromkeys(_SIDES, 0)
+    for passage in found:
+        if passage.hits and passage.hits[at] and passage.author in said:
+            said[passage.author] += 1
+            if match := spoken.search(passage.text):
+                before = passage.text[: match.start()].rstrip()
+                called[passage.author] += before[-1:] in ",.!?" or " " not in before
+    for caller, other in (_SIDES, _SIDES[::-1]):
+        if called[caller] >= max(CALLED, CALLED_SHARE * said[caller], 10 * called[other]):
+            return other
+    return ""
+
+
+def _without(named: Mapping[int, Author], weights: Sequence[float]) -> tuple[float, ...]:
+    if len(named) == len(weights):
+        return tuple(weights)
+    return tuple(0.0 if at in named else weight for at, weight in enumerate(weights))
+
+
+def _about(named: Mapping[int, Author], question: Question) -> Author:
+    sides = set(named.values())
+    if not sides:
+        return question.about
+    return sides.pop() if len(sides) == 1 else ""
+
+
+def _own_scores(
+    found: Sequence[Found], frequencies: Mapping[Lane, Frequencies], weights: Mapping[Lane, Sequence[float]]
+) -> list[float]:
+    """BM25 of each passage by itself, and more for each further word of the question."""
     lengths = {lane: K1 * B / of.mean_terms for lane, of in frequencies.items()}
     own: list[float] = []
     for passage in found:
-        score = 0.0
+        score, words = 0.0, 0
         if passage.hits:
             long = K1 * (1 - B) + lengths[passage.lane] * passage.terms
             for weight, often in zip(weights[passage.lane], passage.hits, strict=True):
-                if often:
+                if often and weight:
                     score += weight * often * (K1 + 1) / (often + long)
-        own.append(score)
+                    words += 1
+        own.append(score * (1 + MORE_WORDS * max(0, words - 1)))
     return own
 
 
-def _worth_it(
-    frequencies: Mapping[Lane, Frequencies], lanes: Mapping[Lane, Sequence[int]], own: Sequence[float]
+def _answers(best: float, of: Frequencies, weights: Sequence[float]) -> bool:
+    """Whether the best passage carries enough of what was asked."""
+    heard = sum(map(bool, of.with_word)) / max(1, len(of.with_word))
+    return best > 0 and best * heard >= LEAST_STRENGTH * sum(weights)
+
+
+def _calls_back(
+    found: Sequence[Found], lane: Sequence[int], own: Sequence[float], of: Frequencies, told: Question
 ) -> bool:
-    """Whether any passage carries enough of what was asked."""
-    for lane, of in frequencies.items():
-        whole = sum(of.weights)
-        best = max((own[at] for at in lanes[lane]), default=0.0)
-        if whole and best >= max(of.least_weight, LEAST_STRENGTH * whole):
-            return True
-    return False
+    """Whether what was told unasked has a rare word in common with a passage, and enough besides."""
+    passages = max(of.passages, FEW_PASSAGES)
+    rare = [at for at, number in enumerate(of.with_word) if 0 < number <= passages**RARE]
+    return any(
+        own[at] >= UNASKED * math.log(1 + passages)
+        and any(found[at].hits[word] for word in rare)
+        and not _repeats(found[at], told)
+        for at in lane
+        if found[at].hits
+    )
+
+
+def _repeats(passage: Found, question: Question) -> bool:
+    """Whether a passage says nothing but what the question itself says."""
+    return len(passage.text) <= len(question.text) and normalised(passage.text) in normalised(question.text)
 
 
 def _said(
-    found: Sequence[Found], lanes: Mapping[Lane, Sequence[int]], own: Sequence[float], question: str
+    found: Sequence[Found], lanes: Mapping[Lane, Sequence[int]], own: Sequence[float], about: Author
 ) -> _Scores:
     """Between 0 and about 2: words, neighbours, notes that point there, the speaker, the sitting."""
-    scores = _scaled(_smoothed(found, lanes["said"], own))
+    scores = _scaled(_smoothed(found, lanes["said"], own, about))
+    scores = {at: score for at, score in scores.items() if score > LEAST_OF_WORDS}
     hits = _note_hits(found, lanes["note"], own)
     if hits:
         for at in scores:
             scores[at] += NOTE_HIT * hits.get((found[at].owner, found[at].turn), 0.0)
-    asked = _speaker_asked_about({found[at].speaker for at in scores}, question)
-    best = max(scores.values(), default=0.0)
-    if asked:
+    if about:
+        best = max(scores.values(), default=0.0)
         for at in scores:
-            scores[at] += SPEAKER_PRIOR * best * (found[at].speaker == asked)
+            scores[at] += SPEAKER_PRIOR * best * (found[at].author == about)
     return _with_sittings(found, _scaled(scores))
 
 
-def _smoothed(found: Sequence[Found], said: Sequence[int], own: Sequence[float]) -> _Scores:
-    """Each with what those beside it give; without those that have nothing and get nothing."""
+def _smoothed(found: Sequence[Found], said: Sequence[int], own: Sequence[float], about: Author) -> _Scores:
+    """Each with what those beside it give; the pieces of one message give each other nothing."""
     places: defaultdict[int, dict[int, int]] = defaultdict(dict)
     for at in said:
         places[found[at].owner][found[at].number] = at
@@ -214,9 +301,19 @@ def _smoothed(found: Sequence[Found], said: Sequence[int], own: Sequence[float])
         mine = places[passage.owner]
         for apart, share in _BESIDE:
             beside = mine.get(passage.number + apart)
-            if beside is not None and found[beside].sitting == passage.sitting:
-                smooth[beside] += share * score
+            if beside is None:
+                continue
+            other = found[beside]
+            if other.sitting != passage.sitting or other.seq == passage.seq:
+                continue
+            if apart == 1 and about in ("", other.author) and _is_answered(passage, other):
+                share += ANSWER
+            smooth[beside] += share * score
     return {at: score for at, score in smooth.items() if score > 0}
+
+
+def _is_answered(passage: Found, by: Found) -> bool:
+    return passage.author != by.author and passage.text.rstrip().endswith(("?", "？", "؟"))
 
 
 _BESIDE = tuple((apart, NEIGHBOUR / abs(apart)) for apart in range(-NEIGHBOURS, NEIGHBOURS + 1) if apart)
@@ -249,13 +346,6 @@ def _note_hits(
     return hits
 
 
-def _speaker_asked_about(names: Iterable[str], question: str) -> str:
-    """The one speaker whose name is in the question; '' when it names none, or several."""
-    words = set(words_of(question))
-    named = {name for name in names if name and words & set(words_of(name))}
-    return named.pop() if len(named) == 1 else ""
-
-
 def _scaled(scores: _Scores) -> _Scores:
     best = max(scores.values(), default=0.0)
     return {at: score / best if best else 0.0 for at, score in scores.items()}
@@ -264,15 +354,20 @@ def _scaled(scores: _Scores) -> _Scores:
 def packed(items: Iterable[Ranked], *, limit_tokens: int, count: Count, session_id: int) -> tuple[Found, ...]:
     """The best passages that fit, in the order in which they are shown."""
     taken: list[Found] = []
+    said: list[str] = []
     days: set[str] = set()
     left = limit_tokens
     for item in items:
         if len(item.passage.text) > left * CHARS_PER_TOKEN_MOST:
             continue  # as most of them, once the best are taken: counting costs more than all else
+        words = f" {normalised(item.passage.text)} "
+        if any(words in other for other in said):
+            continue
         line, day = shown(item.passage, session_id=session_id), day_of(item.passage)
         cost = count(line) + 1 + (0 if day in days else count(day) + 2)
         if cost <= left:
             taken.append(item.passage)
+            said.append(words)
             days.add(day)
             left -= cost
     return tuple(sorted(taken, key=_by_time))

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from typing import Any, Protocol
 
+from shared.core.context.question import Question, read_question
 from shared.core.context.recall_query import (
     RECALL,
     RECALLS_PER_TURN,
     RESULT_TOKENS,
     RecallQuery,
-    question_dictionary,
-    question_words,
 )
 from shared.core.memory.recall import Found, Search, packed, ranked, rendered
 from shared.ports import TokenCounter, ToolContext, ToolFailed, ToolSpec
@@ -48,20 +48,21 @@ class RecallTool:
                 f"recall was used {RECALLS_PER_TURN} times for this message, which is the most. "
                 "Answer with what you have, or say what you could not find."
             )
-        question = str(arguments.get("query") or "").strip()[:QUERY_CHARS]
+        asked_for = str(arguments.get("query") or "").strip()[:QUERY_CHARS]
         if artifact := str(arguments.get("artifact") or "").strip():
             return await self._artifacts.read(
-                artifact, offset=arguments.get("offset"), find=question, session_id=context.session_id
+                artifact, offset=arguments.get("offset"), find=asked_for, session_id=context.session_id
             )
         if arguments.get("offset") is not None:
             raise ToolFailed("`offset` is a place in a long text: give its id as `artifact`.")
+        question = replace(read_question(asked_for), asks=True)
         query = _query(arguments, question, context, last_seq)
         found = await self._found(query, question, context)
         if not found:
             return "Nothing was found. Try other words, names or dates."
         return rendered(found, session_id=context.session_id)
 
-    async def _found(self, query: RecallQuery, question: str, context: ToolContext) -> tuple[Found, ...]:
+    async def _found(self, query: RecallQuery, question: Question, context: ToolContext) -> tuple[Found, ...]:
         count = self._counter.count_tokens
         if query.words:
             items = ranked(await self._store.search(query), question)
@@ -77,21 +78,22 @@ class RecallTool:
         return tuple(taken)
 
 
-def _query(arguments: Mapping[str, Any], question: str, context: ToolContext, last_seq: int) -> RecallQuery:
+def _query(
+    arguments: Mapping[str, Any], question: Question, context: ToolContext, last_seq: int
+) -> RecallQuery:
     after, before = _day(arguments, "after"), _day(arguments, "before")
     if after and before and after >= before:
         raise ToolFailed("`after` must be an earlier day than `before`.")
     first, last = _range(arguments.get("seq_range"), last_seq)
-    words = question_words(question)
-    if not words and not (after or before or first):
+    if not question.words and not (after or before or first):
         raise ToolFailed(
             "`query` is empty: give words to look for, a day, a range of messages, or the id of an artifact."
         )
     return RecallQuery(
         session_id=context.session_id,
         base_turn=None if context.flush_id is not None else context.base_turn,
-        words=words,
-        dictionary=question_dictionary(question),
+        words=question.words,
+        dictionary=question.dictionary,
         automatic=False,
         after=after,
         before=before,

@@ -7,7 +7,8 @@ from typing import Protocol
 import structlog
 
 from shared.core.context.memory import CORE_CANDIDATES
-from shared.core.context.recall_query import RecallQuery, question_dictionary, question_words
+from shared.core.context.question import Question, read_question
+from shared.core.context.recall_query import RecallQuery
 from shared.core.memory.recall import NOTHING_RECALLED, Recalled, Search, packed, ranked, rendered
 from shared.core.session.session import View
 from shared.core.session.turns import Claim
@@ -44,15 +45,14 @@ class Retriever:
         others = others or len(claim.view.notes) >= CORE_CANDIDATES
         if limit == 0 or not (claim.recallable or others):
             return NOTHING_RECALLED
-        question = _newest_words(view)
-        words = question_words(question)
-        if not words:
+        question = read_question(_newest_words(view))
+        if not question.words:
             return NOTHING_RECALLED
         query = RecallQuery(
             session_id=claim.session_id,
             base_turn=view.base_turn,
-            words=words,
-            dictionary=question_dictionary(question),
+            words=question.words,
+            dictionary=question.dictionary,
             turn=claim.turn,
             known_notes=known,
         )
@@ -63,7 +63,7 @@ class Retriever:
             return NOTHING_RECALLED
         return self._recalled(search, question, limit, claim.session_id)
 
-    def _recalled(self, search: Search, question: str, limit: int, session_id: int) -> Recalled:
+    def _recalled(self, search: Search, question: Question, limit: int, session_id: int) -> Recalled:
         count = self._requests.counter.count_tokens
         items = ranked(search, question)
 

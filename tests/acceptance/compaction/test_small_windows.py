@@ -14,7 +14,8 @@ import pytest
 
 from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.core.context.prompts import SILENT
-from shared.core.context.recall_query import RecallQuery, question_dictionary, question_words
+from shared.core.context.question import read_question
+from shared.core.context.recall_query import RecallQuery
 from shared.core.memory.recall import packed, ranked, rendered
 from tests.kit.app_driver import Visit, running_app, settings_for, visit
 from tests.kit.fakes.messages_api.harness import RunningFake
@@ -146,24 +147,6 @@ async def test_where_no_model_can_make_notes_code_makes_them_from_the_record(
         assert await guest.one("SELECT count(*) FROM flushes WHERE outcome = 'saved'") > 0
 
 
-async def test_a_late_flush_without_a_model_takes_the_items_that_stand_for_its_turns(
-    database_url: str, redis_url: str, provider: RunningFake, tmp_path: Path
-) -> None:
-    await provider.reset()
-    refusal = {"match": {"kind": "flush"}, "times": -1, "action": {"status": 400, "message": "Not now."}}
-    await provider.script([refusal])
-    plain = without_tools(tmp_path, provider.base_url)
-    async with app_with(database_url, redis_url, provider, **plain) as guest:
-        await talk(guest, 20)
-        assert await base(guest) > 10
-        await provider.script([{**refusal, "action": {"text": "What a lovely conversation!"}}])
-        await all_is_read(guest)
-        row = await guest.app.pool.fetchrow("SELECT * FROM notes WHERE text = $1", FACTS[10])
-        assert row is not None
-        assert (row["kind"], row["authority"]) == ("decision", "person"), "no digest knows of decisions"
-        assert (row["from_turn"], row["through_turn"]) == (10, 10)
-
-
 async def test_a_small_flush_that_fails_leaves_the_cursor_and_reads_the_turns_later(
     database_url: str, redis_url: str, provider: RunningFake
 ) -> None:
@@ -222,11 +205,11 @@ async def all_is_read_of(guest: Visit) -> None:
 async def recalled(guest: Visit, fact: str) -> str:
     """What a question brings back within 2,000 tokens."""
     question = fact.replace("The code of", "What is the code of").partition(" is ")
-    asked = f"{question[0]} is {question[2].partition(' is ')[0]}?"
+    asked = read_question(f"{question[0]} is {question[2].partition(' is ')[0]}?")
     turn = await guest.one("SELECT base_turn FROM sessions WHERE id = $1", guest.session_id)
     query = RecallQuery(
-        session_id=guest.session_id, base_turn=turn, words=question_words(asked),
-        dictionary=question_dictionary(asked), turn=turn + 1, known_notes=(),
+        session_id=guest.session_id, base_turn=turn, words=asked.words,
+        dictionary=asked.dictionary, turn=turn + 1, known_notes=(),
     )  # fmt: skip
     found = ranked(await guest.app.stores.recall.search(query), asked)
     count = guest.app.counter.count_tokens

@@ -1,4 +1,4 @@
-"""Conversations with questions whose answers are known: from a LoCoMo file, or made up."""
+"""Conversations with questions whose answers are known: from a LoCoMo or a BEAM file, or made up."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+UNANSWERABLE = "abstention"
+"""Of questions to which the conversation holds no answer."""
 CATEGORIES = {1: "multi_hop", 2: "temporal", 3: "open_domain", 4: "single_hop", 5: "adversarial"}
 _EVIDENCE = re.compile(r"D:?(\d+):(\d+)")
 
@@ -49,11 +51,34 @@ class Conversation:
     facts: tuple[Fact, ...] = ()
 
 
-def locomo(path: Path) -> list[Conversation]:
-    return [_conversation(raw) for raw in json.loads(path.read_text(encoding="utf-8"))]
+def conversations(path: Path) -> list[Conversation]:
+    """A LoCoMo file is a list, of talks between two named people; BEAM's are talks with an assistant."""
+    raw = json.loads(path.read_text(encoding="utf-8"))
+    if isinstance(raw, list):
+        return [_locomo(talk) for talk in raw]
+    return [_beam(talk) for talk in raw["conversations"]]
 
 
-def _conversation(raw: Mapping[str, Any]) -> Conversation:
+def _beam(raw: Mapping[str, Any]) -> Conversation:
+    said = tuple(
+        Said(
+            id=message["id"], by_person=message["by"] == "person", text=message["text"],
+            at=datetime.fromisoformat(message["at"]),
+        )
+        for message in raw["said"]
+    )  # fmt: skip
+    known = {message.id for message in said}
+    asked = tuple(
+        Question(
+            text=item["question"], category=item["category"], answer=str(item["answer"]),
+            evidence=tuple(dict.fromkeys(place for place in item["evidence"] if place in known)),
+        )
+        for item in raw["questions"]
+    )  # fmt: skip
+    return Conversation(name=raw["name"], person="", assistant="", said=said, questions=asked)
+
+
+def _locomo(raw: Mapping[str, Any]) -> Conversation:
     talk = raw["conversation"]
     said = tuple(_said(talk))
     known = {message.id for message in said}

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import random
 import statistics
 import time
 from collections import defaultdict
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import asyncpg
@@ -13,7 +15,8 @@ import asyncpg
 from shared.adapters.models.token_counter import VocabularyCounter
 from shared.adapters.postgres.memory.recall import PostgresRecall
 from shared.core.compaction.digest import digest
-from shared.core.context.recall_query import RecallQuery, question_dictionary, question_words
+from shared.core.context.question import read_question
+from shared.core.context.recall_query import RecallQuery
 from shared.core.memory.recall import Ranked, Search, packed, ranked, rendered
 from shared.core.session.ledger import Ledger
 from shared.core.session.session import Entry
@@ -21,12 +24,15 @@ from shared.core.session.summary import render_summary
 from shared.core.values.messages import Text
 from shared.core.values.searching import searchable
 from tests.bench.policies.reach import COMMON, stem
-from tests.bench.recall.data import Conversation, Question
+from tests.bench.recall.data import UNANSWERABLE, Conversation, Question
 from tests.bench.recall.storing import Stored, make_searchable, note_facts, store
 
 Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
-BUDGETS = (500, 1_000, 2_000, 4_000)
+BUDGETS = (500, 1_200, 2_000, 4_000)
+SHIPPED_TOKENS = 1_200
 DIGEST_TOKENS, RECALL_TOKENS = 1_000, 2_000
+ELSEWHERE = 40
+"""So many questions of other conversations are asked in each: nothing here answers them."""
 QUESTIONS_TIMED = 200
 _JUDGED = ("multi_hop", "single_hop")
 """Whose answers stand word for word in the talk."""
@@ -39,15 +45,13 @@ SELECT number, text FROM passages
 
 
 async def quality(pool: Pool, talks: Sequence[Conversation]) -> dict[str, Any]:
-    found = await _quality(pool, talks, notes=False)
+    """As shipped, where nobody has a name; then with names where the data has them, and with notes."""
+    nameless = [replace(talk, name=f"{talk.name}-nameless", person="", assistant="") for talk in talks]
+    found = await _quality(pool, nameless, notes=False)
+    if any(talk.person for talk in talks):
+        found["with_names"] = await _quality(pool, talks, notes=False)
     if any(talk.facts for talk in talks):
-        again = [
-            Conversation(
-                name=f"{talk.name}-noted", person=talk.person, assistant=talk.assistant, said=talk.said,
-                questions=talk.questions, facts=talk.facts,
-            )
-            for talk in talks
-        ]  # fmt: skip
+        again = [replace(talk, name=f"{talk.name}-noted") for talk in talks]
         found["with_notes"] = await _quality(pool, again, notes=True)
     return found
 
@@ -55,8 +59,11 @@ async def quality(pool: Pool, talks: Sequence[Conversation]) -> dict[str, Any]:
 async def _quality(pool: Pool, talks: Sequence[Conversation], *, notes: bool) -> dict[str, Any]:
     count = VocabularyCounter().count_tokens
     at_10: defaultdict[str, list[float]] = defaultdict(list)
+    any_at_10: list[float] = []
     within: defaultdict[int, list[float]] = defaultdict(list)
+    recalled: list[int] = []
     survived: list[bool] = []
+    silent: defaultdict[str, list[float]] = defaultdict(list)
     for talk in talks:
         stored = await store(pool, talk)
         if notes:
@@ -65,37 +72,52 @@ async def _quality(pool: Pool, talks: Sequence[Conversation], *, notes: bool) ->
         summary = _content(_digest(talk, count))
         everything = _content(" ".join(message.text for message in talk.said))
         for question in talk.questions:
-            items = ranked(await _search(pool, stored, question), question.text)
+            items = await _ranked(pool, stored, question)
+            if question.category == UNANSWERABLE:
+                silent["abstention"].append(not items)
+                continue
+            judged = question.category != "adversarial"
             if question.evidence:
                 at_10[question.category].append(_share(question, stored, _first(items, 10)))
+            if question.evidence and judged:
+                any_at_10.append(at_10[question.category][-1] > 0)
             for budget in BUDGETS:
-                if question.evidence and question.category != "adversarial":
+                if question.evidence and judged:
                     chosen = packed(items, limit_tokens=budget, count=count, session_id=stored.session_id)
                     seqs = {passage.seq for passage in chosen if passage.lane == "said"}
                     within[budget].append(_share(question, stored, seqs))
+                    if budget == SHIPPED_TOKENS:
+                        recalled.append(count(rendered(chosen, session_id=stored.session_id)))
             answer = _content(question.answer)
             if question.category in _JUDGED and answer and answer <= everything:
                 chosen = packed(items, limit_tokens=RECALL_TOKENS, count=count, session_id=stored.session_id)
                 text = rendered(chosen, session_id=stored.session_id)
                 survived.append(answer <= summary | _content(text))
+        for question in _asked_elsewhere(talk, talks):
+            silent["abstention_elsewhere"].append(not await _ranked(pool, stored, question))
     asked = [share for category, shares in at_10.items() if category != "adversarial" for share in shares]
     return {
         "recall_at_10": _mean(asked),
-        **{f"recall_at_10_{category}": _mean(shares) for category, shares in sorted(at_10.items())},
+        "any_at_10": _mean(any_at_10),
         **{f"within_{budget}": _mean(shares) for budget, shares in within.items()},
-        "survival": _mean([float(whole) for whole in survived]),
+        **{name: _mean(shares) for name, shares in sorted(silent.items())},
+        "tokens": round(_mean(recalled)),
+        **{f"recall_at_10_{category}": _mean(shares) for category, shares in sorted(at_10.items())},
+        **({"survival": _mean(survived), "answers_judged": len(survived)} if survived else {}),
         "questions": len(asked),
-        "answers_judged": len(survived),
     }
+
+
+def _asked_elsewhere(talk: Conversation, talks: Sequence[Conversation]) -> list[Question]:
+    """Questions that another conversation answers; the same ones each time."""
+    others = [asked for other in talks if other is not talk for asked in other.questions if asked.evidence]
+    return random.Random(talk.said[0].text).sample(others, min(ELSEWHERE, len(others)))
 
 
 async def speed(pool: Pool, talk: Conversation) -> dict[str, Any]:
     """Milliseconds of the statement and of the ranking, each question after all have been asked once."""
     number = len(talk.said)
-    talk = Conversation(
-        name=f"{talk.name}-{number}", person=talk.person, assistant=talk.assistant, said=talk.said,
-        questions=talk.questions[:QUESTIONS_TIMED],
-    )  # fmt: skip
+    talk = replace(talk, name=f"{talk.name}-{number}", questions=talk.questions[:QUESTIONS_TIMED])
     stored = await store(pool, talk)
     await make_searchable(pool, stored.session_id)
     await pool.execute("VACUUM ANALYZE", timeout=120)
@@ -108,7 +130,7 @@ async def speed(pool: Pool, talk: Conversation) -> dict[str, Any]:
             began = time.perf_counter()
             search = await _search(pool, stored, question)
             cpu = time.process_time()
-            items = ranked(search, question.text)
+            items = ranked(search, read_question(question.text))
             if timed:
                 ranking.append((time.process_time() - cpu) * 1000)
                 whole.append((time.perf_counter() - began) * 1000)
@@ -148,12 +170,17 @@ async def _floor(pool: Pool, stored: Stored, question: Question) -> float:
     return (time.perf_counter() - began) * 1000
 
 
+async def _ranked(pool: Pool, stored: Stored, question: Question) -> tuple[Ranked, ...]:
+    return ranked(await _search(pool, stored, question), read_question(question.text))
+
+
 async def _search(pool: Pool, stored: Stored, question: Question) -> Search:
+    asked = read_question(question.text)
     query = RecallQuery(
         session_id=stored.session_id,
         base_turn=stored.last_turn,
-        words=question_words(question.text),
-        dictionary=question_dictionary(question.text),
+        words=asked.words,
+        dictionary=asked.dictionary,
     )
     return await PostgresRecall(pool).search(query)
 

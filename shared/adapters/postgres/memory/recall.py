@@ -9,6 +9,7 @@ import asyncpg
 
 from shared.adapters.postgres.db.pool import store_method
 from shared.adapters.postgres.memory.recall_sql import ASKED_BEFORE, BETWEEN, SEARCH
+from shared.core.context.agents import ASSISTANT
 from shared.core.context.recall_query import RECALL, RecallQuery
 from shared.core.memory.recall import Found, Frequencies, Lane, Search
 from shared.core.values.searching import DICTIONARIES
@@ -59,7 +60,8 @@ def _search(known: Mapping[str, Any], rows: Sequence[asyncpg.Record]) -> Search:
         mine = [passage for passage in found if passage.lane == lane]
         if mine:
             frequencies[lane] = _frequencies(known["lanes"].get(lane), known, mine)
-    return Search(found=found, frequencies=frequencies)
+    names = {"assistant": ASSISTANT} | {of: name for of, name in known["names"].items() if name}
+    return Search(found=found, frequencies=frequencies, words=tuple(known["words"]), names=names)
 
 
 def _frequencies(

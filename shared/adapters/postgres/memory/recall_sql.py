@@ -28,7 +28,8 @@ AND NOT ($7 AND EXISTS (SELECT FROM pins x WHERE x.session_id = p.session_id AND
 
 _WHO = f"""
 WITH me AS MATERIALIZED (
-  SELECT s.id, s.agent_id, s.party_id, a.name AS scope,
+  SELECT s.id, s.agent_id, s.party_id, a.name AS scope, a.config ->> 'name' AS assistant,
+         (SELECT p.display_name FROM parties p WHERE p.id = s.party_id AND p.kind = 'person') AS person,
          (SELECT t.claimed_at FROM turns t WHERE t.session_id = s.id AND t.turn_no = $6) AS known_by,
          (SELECT max(l.created_at) FROM links l
            WHERE l.session_id = s.id AND l.active AND l.kind IN ('new', 'separator')) AS anew
@@ -61,7 +62,7 @@ SELECT next_seq - 1 AS last_seq,
 """
 
 SEARCH = f"""{_WHO}, w AS MATERIALIZED (
-  SELECT row_number() OVER (ORDER BY x.n) - 1 AS n,
+  SELECT row_number() OVER (ORDER BY x.n) - 1 AS n, x.word,
          (SELECT array_agg(DISTINCT f) FROM unnest($5::text[]) AS d,
                  unnest(tsvector_to_array(to_tsvector(d::regconfig, x.word))) AS f) AS forms
     FROM unnest($3::text[]) WITH ORDINALITY AS x(word, n)
@@ -100,6 +101,8 @@ SEARCH = f"""{_WHO}, w AS MATERIALIZED (
 ), known AS (
   SELECT jsonb_build_object(
     'forms', (SELECT coalesce(jsonb_agg(forms ORDER BY n), '[]') FROM w),
+    'words', (SELECT coalesce(jsonb_agg(word ORDER BY n), '[]') FROM w),
+    'names', (SELECT jsonb_build_object('person', person, 'assistant', assistant) FROM me),
     'notes', (SELECT count(*) FROM me JOIN notes n ON n.party_id IN (SELECT party_family(me.party_id))
                  AND n.scope = me.scope),
     'lanes', (SELECT coalesce(jsonb_object_agg(l.lane, jsonb_build_object(

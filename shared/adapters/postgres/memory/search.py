@@ -12,7 +12,7 @@ import asyncpg
 
 from shared.adapters.postgres.db.pool import store_method
 from shared.adapters.postgres.memory import search_sql as sql
-from shared.core.context.recall_query import question_dictionary
+from shared.core.context.question import question_dictionary
 from shared.core.memory.search import (
     HITS_PER_PAGE,
     MessageHit,

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.core.context.recall_query import question_dictionary, question_words
-from shared.core.memory.recall import OF_FILES, Found, Frequencies, Search, packed, ranked, rendered
-from shared.core.values.searching import PIECE_CHARS, dictionary_of, pieces, searchable
+from shared.core.context.question import read_question
+from shared.core.memory.recall import OF_FILES, Found, Frequencies, Ranked, Search, packed, ranked, rendered
+from shared.core.values.searching import PIECE_CHARS, pieces, searchable
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -32,7 +33,7 @@ def count(text: str) -> int:
 
 
 def numbers(answer: Search, question: str = "Which harbour?") -> list[int]:
-    return [item.passage.number for item in ranked(answer, question)]
+    return [item.passage.number for item in ranked(answer, read_question(question))]
 
 
 def test_the_rarer_word_wins() -> None:
@@ -50,7 +51,23 @@ def test_another_sitting_is_no_neighbour() -> None:
 
 
 def test_the_newer_of_two_equals_comes_first() -> None:
-    assert numbers(search(found(1, (1, 0)), found(50, (1, 0)))) == [50, 1]
+    assert numbers(search(found(10, (1, 0)), found(50, (1, 0)))) == [50, 10]
+
+
+def test_the_pieces_of_one_message_do_not_raise_each_other() -> None:
+    pieces_of_one = [found(number, (0, 1), seq=5, part=number) for number in (5, 6, 7)]
+    ranks = ranked(search(found(1, (1, 0)), *pieces_of_one), read_question("Which harbour?"))
+    scores = {item.passage.number: item.score for item in ranks}
+    assert scores[6] == scores[5] == scores[7]
+    others = [found(number, (0, 1)) for number in (5, 6, 7)]
+    ranks = ranked(search(found(1, (1, 0)), *others), read_question("Which harbour?"))
+    scores = {item.passage.number: item.score for item in ranks}
+    assert scores[6] > scores[5]
+
+
+def test_what_answers_a_question_is_better_than_what_stands_before_it() -> None:
+    asked = found(5, (1, 0), author="assistant", text="Which harbour do they like best?")
+    assert numbers(search(found(4, (0, 0)), asked, found(6, (0, 0)))) == [5, 6, 4]
 
 
 def test_words_that_everybody_uses_recall_nothing() -> None:
@@ -59,17 +76,71 @@ def test_words_that_everybody_uses_recall_nothing() -> None:
 
 def test_a_note_that_fits_lifts_where_it_was_made() -> None:
     note = found(7, (1, 1), lane="note", owner=7, turn=20, through_turn=20, session=1)
-    ranks = ranked(search(found(1, (1, 0), turn=1), found(50, (1, 0), turn=20), note), "Which harbour?")
+    ranks = ranked(
+        search(found(1, (1, 0), turn=1), found(50, (1, 0), turn=20), note), read_question("Which harbour?")
+    )
     said = [item.passage.number for item in ranks if item.passage.lane == "said"]
     assert said == [50, 1]
 
 
-def test_the_speaker_who_is_asked_about_comes_first() -> None:
-    ranks = numbers(
-        search(found(1, (1, 0), speaker="Ada"), found(50, (1, 0), speaker="Bo")),
-        "Which harbour does Ada like?",
-    )
-    assert ranks == [1, 50]
+def both_sides(**names: str) -> Search:
+    both = search(found(10, (1, 0)), found(50, (1, 0), author="assistant"))
+    return replace(both, words=("harbour", "ada"), names=names)
+
+
+def test_the_one_whose_name_is_asked_about_comes_first() -> None:
+    assert numbers(both_sides(person="Ada"), "Which harbour does Ada like?") == [10, 50]
+    assert numbers(both_sides(assistant="Ada"), "Which harbour does Ada like?") == [50, 10]
+    assert numbers(both_sides(person="Bo"), "Which harbour does Ada like?") == [50, 10]
+
+
+def test_who_is_called_by_a_name_bears_it() -> None:
+    greetings = [
+        found(number, (0, 1), author="assistant", text="Good to hear from you, Ada!", sitting=number)
+        for number in (70, 80, 90)
+    ]
+    past = search(found(10, (1, 0)), found(50, (1, 0), author="assistant"), *greetings)
+    ranks = numbers(replace(past, words=("harbour", "ada")), "Which harbour does Ada like?")
+    assert ranks == [10, 50]
+
+
+def test_my_words_are_the_persons_and_what_you_told_the_assistants() -> None:
+    assert numbers(both_sides(), "Which harbour is my favourite?") == [10, 50]
+    assert numbers(both_sides(), "Which harbour did you recommend?") == [50, 10]
+
+
+def test_a_statement_recalls_only_what_is_rare() -> None:
+    common = search(found(1, (0, 1)), with_word=(3, 40))
+    assert numbers(common, "Which harbour?") == [1]
+    assert numbers(common, "I was at the harbour.") == []
+    rare = search(found(1, (1, 1), terms=4), with_word=(1, 2))
+    assert numbers(rare, "I was at the harbour.") == [1]
+
+
+def test_a_question_about_what_was_never_said_recalls_nothing() -> None:
+    heard = search(found(1, (0, 0, 0, 1)), with_word=(0, 0, 0, 90))
+    assert numbers(heard, "Which violin, which cello, which flute?") == []
+
+
+def test_few_notes_are_enough_to_find_one() -> None:
+    note = found(7, (1, 0), lane="note", owner=7)
+    assert numbers(search(note, with_word=(1, 0), number=1), "Which harbour?") == [7]
+
+
+def test_what_is_far_behind_the_best_is_left_out() -> None:
+    assert numbers(search(found(1, (3, 3), terms=4), found(50, (0, 1), terms=60), with_word=(2, 200))) == [1]
+
+
+def test_the_same_words_are_shown_once() -> None:
+    said = [
+        "We sail on Sunday at nine.",
+        "we sail on sunday, at nine",
+        "On Sunday at nine.",
+        "We sail on Monday.",
+    ]
+    items = [Ranked(found(number, (1, 0), text=text), 1.0) for number, text in enumerate(said, start=1)]
+    shown = packed(items, limit_tokens=500, count=count, session_id=1)
+    assert [passage.number for passage in shown] == [1, 4]
 
 
 passages = st.lists(
@@ -88,7 +159,12 @@ def test_the_same_passages_give_the_same_text_in_the_order_of_time(
     shuffled = list(given_passages)
     chance.shuffle(shuffled)  # type: ignore[attr-defined]
     texts = [
-        packed(ranked(search(*some), "Which harbour?"), limit_tokens=limit, count=count, session_id=1)
+        packed(
+            ranked(search(*some), read_question("Which harbour?")),
+            limit_tokens=limit,
+            count=count,
+            session_id=1,
+        )
         for some in (given_passages, shuffled)
     ]
     assert texts[0] == texts[1]
@@ -117,15 +193,3 @@ def test_pieces_are_short_and_lose_no_word(text: str) -> None:
     parts = pieces(text)
     assert all(0 < len(part) <= PIECE_CHARS for part in parts)
     assert "".join("".join(parts).split()) == "".join(text.split())
-
-
-def test_a_question_is_asked_in_its_language() -> None:
-    assert question_dictionary("Wann war ich in Rom?") == "german"
-    assert question_dictionary("When did I go to Rome?") == "english"
-    assert question_dictionary("Где мой ключ?") == "russian"
-    assert dictionary_of("Rom") == "english"
-
-
-def test_a_greeting_asks_for_nothing_and_questions_come_first() -> None:
-    assert question_words("Hello! Thanks.") == ()
-    assert question_words("I was in town. Where is my umbrella?")[:2] == ("where", "is")

@@ -13,7 +13,9 @@ from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.memory.knowledge import PostgresKnowledge
 from shared.adapters.postgres.memory.recall import PostgresRecall
 from shared.adapters.postgres.memory.recall_index import PostgresRecallIndex
-from shared.core.context.recall_query import RecallQuery, question_dictionary, question_words
+from shared.core.context.agents import ASSISTANT
+from shared.core.context.question import read_question
+from shared.core.context.recall_query import RecallQuery
 from shared.core.memory.knowledge import Passage
 from shared.core.memory.recall import ranked
 from tests.bench.recall.data import Conversation, Said
@@ -57,13 +59,14 @@ async def talked(pool: asyncpg.Pool[asyncpg.Record]) -> Stored:
 
 
 async def best(pool: asyncpg.Pool[asyncpg.Record], stored: Stored, question: str, **more: Any) -> list[str]:
+    asked = read_question(question)
     query = RecallQuery(
         **{
-            "session_id": stored.session_id, "base_turn": stored.last_turn, "words": question_words(question),
-            "dictionary": question_dictionary(question), **more,
+            "session_id": stored.session_id, "base_turn": stored.last_turn, "words": asked.words,
+            "dictionary": asked.dictionary, **more,
         }
     )  # fmt: skip
-    return [item.passage.text for item in ranked(await PostgresRecall(pool).search(query), question)]
+    return [item.passage.text for item in ranked(await PostgresRecall(pool).search(query), asked)]
 
 
 @pytest.mark.parametrize(
@@ -80,6 +83,19 @@ async def test_a_message_is_found_in_its_own_language(
     pool: asyncpg.Pool[asyncpg.Record], talked: Stored, question: str, line: int
 ) -> None:
     assert LINES[line] in (await best(pool, talked, question))[:2]
+
+
+async def test_the_names_of_both_sides_are_those_of_now(
+    pool: asyncpg.Pool[asyncpg.Record], talked: Stored
+) -> None:
+    query = RecallQuery(session_id=talked.session_id, base_turn=talked.last_turn, words=("invoice",))
+    assert (await PostgresRecall(pool).search(query)).names == {"person": "Ada", "assistant": "Robin"}
+    await pool.execute("UPDATE parties SET display_name = 'Ada Lovelace'")
+    await pool.execute("UPDATE agents SET config = '{}'")
+    named = {"person": "Ada Lovelace", "assistant": ASSISTANT}
+    assert (await PostgresRecall(pool).search(query)).names == named
+    await pool.execute("UPDATE parties SET kind = 'group'")
+    assert (await PostgresRecall(pool).search(query)).names == {"assistant": ASSISTANT}
 
 
 async def test_what_came_back_by_an_undo_is_live_and_not_found(
@@ -181,10 +197,8 @@ async def test_an_agents_files_are_found_with_their_heading(
     ]
     passages.append(Passage(heading="Returns › Deadlines", text="Goods may be sent back for thirty days."))
     await PostgresKnowledge(pool).replace(agent, "shop.md", sha256=b"1" * 32, passages=passages)
-    question = "How many days until goods must be sent back?"
-    query = RecallQuery(
-        session_id=talked.session_id, base_turn=0, words=question_words(question), dictionary="english"
-    )
+    question = read_question("How many days until goods must be sent back?")
+    query = RecallQuery(session_id=talked.session_id, base_turn=0, words=question.words, dictionary="english")
     found = ranked(await PostgresRecall(pool).search(query), question)
     assert (found[0].passage.path, found[0].passage.heading) == ("shop.md", "Returns › Deadlines")
 

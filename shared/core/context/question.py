@@ -1,0 +1,194 @@
+"""What a message asks of the past: its words and their language, whose words it is about, whether it asks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from shared.core.values.searching import PLAIN, dictionary_of, words_of
+
+QUESTION_WORDS = 32
+"""A pasted page asks no more than this many words can."""
+_ABOUT = 6
+"""So many words after "you" may stand what the assistant is said to have told."""
+_QUESTION = re.compile(r"[^.!?。！？؟\n]*[?？؟]")
+
+
+def _by_dictionary(**words: str) -> dict[str, tuple[str, ...]]:
+    return {dictionary: tuple(of.split()) for dictionary, of in words.items()}
+
+
+_INTERROGATIVES = _by_dictionary(
+    english="who what when where which why how whose",
+    german="wer was wann wo welche welcher welches warum wie",
+    french="qui que quoi quand où quel quelle pourquoi comment",
+    spanish="quién qué cuándo dónde cuál cómo",
+    italian="chi che cosa quando dove quale perché come",
+    portuguese="quem que quando onde qual como porque",
+    dutch="wie wat wanneer waar welke waarom hoe",
+    russian="кто что когда где какой какая почему как",
+)
+_SMALL_WORDS = _by_dictionary(
+    english="did does was were has have would could the is my",
+    german="hat habe hast ist wurde der das ich mein",
+    french="est le les ai avons mon ma",
+    spanish="por el los es está mi",
+    italian="il gli è ho hai mi mio",
+    portuguese="os é está foi meu",
+    dutch="het een is heeft mijn",
+    russian="это мой моя я",
+)
+_FIRST_PERSON = _by_dictionary(
+    english="i my me mine myself we our ours us",
+    german="ich mein meine meinen meinem meiner meines mir mich wir unser unsere unseren unserem uns",
+    french="je j mon ma mes moi nous notre nos",
+    spanish="yo mi mis mí me nosotros nosotras nuestro nuestra nuestros nuestras nos",
+    italian="io mio mia miei mie mi ho noi nostro nostra nostri nostre",
+    portuguese="eu meu minha meus minhas me mim nós nosso nossa nossos nossas",
+    dutch="ik mijn mij me wij ons onze",
+    russian="я мой моя моё мое мои моего моей моих мою меня мне мной мы наш наша наше наши нас нам",
+)
+_SECOND_PERSON = _by_dictionary(
+    english="you your yours",
+    german="du dein deine deinen deinem deiner dir dich",
+    french="tu vous ton ta tes toi te votre vos",
+    spanish="tú tu tus te has usted",
+    italian="tu tuo tua tuoi tue ti hai avevi",
+    portuguese="você tu teu tua teus tuas",
+    dutch="jij je jouw u uw",
+    russian="ты вы твой твоя твоё твои тебя тебе ваш ваша ваше ваши вас вам",
+)
+_REQUESTS = _by_dictionary(
+    english="can could will would should",
+    german="kannst könntest würdest",
+    french="peux pourrais pouvez pourriez",
+    spanish="puedes podrías puede podría",
+    italian="puoi potresti",
+    portuguese="pode poderia podes",
+    dutch="kan kun kunt zou",
+    russian="можешь можете могла мог",
+)
+"""Beside "you", they ask for something new."""
+_TOLD = _by_dictionary(
+    english="tell told recommend suggest advis say said mention propos explain",
+    german="gesagt sagtest erzähl empfohlen empfahlst vorgeschlagen geraten erwähn erklär",
+    french="dit recommand conseill suggér propos expliqu mentionn",
+    spanish="dij dicho recomend suger aconsej mencion propus propuest explic",
+    italian="dett consiglia suggeri raccomanda propost spiega menziona",
+    portuguese="disse recomend suger aconselh mencion propôs explic",
+    dutch="gezegd verteld aangeraden aanbevolen voorgesteld genoemd uitgelegd",
+    russian="сказал говорил рекомендовал порекомендовал посоветовал советовал предложил объяснил упом",
+)
+"""How words begin that say what somebody has told."""
+_TOLD_BY_YOU = re.compile(r"(?:recomend|dij|diss|suger|aconsej|aconselh|mencion|explic|propus)\w{0,3}ste")
+_SMALL_TALK = """
+ok okay okey yes yeah yep no nope sure really know mean think lol please thanks thank thx hello hi hey bye
+ja nein danke dankeschön bitte hallo tschüss oui non merci salut bonjour bonsoir mdr sí gracias hola adiós
+ciao grazie prego sì obrigado obrigada olá não tchau valeu bedankt dankjewel dank hoi doei nee
+nie dzięki dziękuję cześć hej спасибо привет пока да нет ага ок окей ладно хорошо пожалуйста
+дякую привіт добре гаразд teşekkür teşekkürler ederim sağ ol evet hayır tamam merhaba selam
+terima kasih makasih tidak oke cảm ơn vâng شكرا شكراً شكرًا مرحبا نعم حسنا حسناً تمام أوكي
+مرسی ممنون ممنونم سلام باشه متشکرم اوکی תודה שלום בסדר אוקיי סבבה धन्यवाद शुक्रिया नमस्ते ठीक है ओके
+"""
+_SMALL_TALK_WORDS = frozenset(words_of(_SMALL_TALK))
+_UNSPACED_SMALL_TALK = re.compile(
+    r"(?<!\w)(?:谢谢你?们?|謝謝你?們?|多谢|多謝|感谢|感謝|你好|您好|再见|再見|好的?|是的|不客气|不客氣|嗯+|对的?|對的?|行"
+    "|ありがとう(?:ございます|ございました)?|どうも|こんにちは|おはよう|こんばんは|はい|いいえ|わかりました|了解(?:です)?|なるほど"
+    "|감사합니다|감사해요|고마워요?|고맙습니다|안녕하세요|안녕|네+|예|아니요|알겠습니다|알겠어요?|오케이|그래요?|좋아요?"
+    r")(?!\w)"
+)
+_LAUGHTER = re.compile(
+    r"a?(?:h[aeiou]|j[aei]|х[аеи]|rs|wk|k|w|ה|ח|ه|خ|ハ|は|哈|呵|笑|하|호|히|ᄏ|ᄒ){2,}\w?|笑"
+)
+_SUBJECTS = frozenset(words_of("i we ich wir je j nous yo io ho noi eu nós ik wij я мы"))
+
+Author = Literal["person", "assistant", ""]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    text: str
+    words: tuple[str, ...]
+    """Different ones, those of its questions first; none for a greeting, thanks or laughter."""
+    dictionary: str = PLAIN
+    """Whose small words do not count."""
+    about: Author = ""
+    """Whose words it is about: "my" the person's, "you told me" the assistant's."""
+    asks: bool = True
+    """False for what only tells something, or asks how the assistant is."""
+
+
+def read_question(text: str) -> Question:
+    asked = " ".join(_QUESTION.findall(text))
+    asked = asked if _telling_words(asked) else ""
+    dictionary = question_dictionary(text)
+    spoken = tuple(words_of(asked or text))
+    told = _is_told(spoken, dictionary)
+    about: Author = "assistant" if told else _about(spoken, dictionary)
+    return Question(
+        text=text,
+        words=_telling_words(asked, text),
+        dictionary=dictionary,
+        about=about,
+        asks=(told or about != "assistant") and bool(asked or _begins_to_ask(text, spoken, dictionary)),
+    )
+
+
+def question_dictionary(text: str) -> str:
+    """The language a question is asked in; its small words are few, so that how it asks decides."""
+    words = set(words_of(text))
+    asking = {
+        name: len(words.intersection(asked) | words.intersection(_SMALL_WORDS[name]))
+        for name, asked in _INTERROGATIVES.items()
+    }
+    best = max(asking, key=asking.__getitem__)
+    if asking[best] > sorted(asking.values())[-2]:
+        return best
+    return dictionary_of(text, least=1)
+
+
+def _telling_words(*texts: str) -> tuple[str, ...]:
+    words = dict.fromkeys(
+        word
+        for text in texts
+        for word in words_of(_UNSPACED_SMALL_TALK.sub(" ", text))
+        if word not in _SMALL_TALK_WORDS and not _LAUGHTER.fullmatch(word)
+    )
+    return tuple(words)[:QUESTION_WORDS]
+
+
+def _about(words: Sequence[str], dictionary: str) -> Author:
+    if _in(_FIRST_PERSON, dictionary, words):
+        return "person"
+    if not _in(_SECOND_PERSON, dictionary, words) or _in(_REQUESTS, dictionary, words):
+        return ""
+    return "assistant"
+
+
+def _is_told(words: Sequence[str], dictionary: str) -> bool:
+    """Whether somebody asks for what the assistant has said: "you told me", "hast du mir empfohlen"."""
+    told, you = _TOLD.get(dictionary), _SECOND_PERSON.get(dictionary, ())
+    if told is None:
+        return False
+    for at, word in enumerate(words):
+        if _TOLD_BY_YOU.fullmatch(word):
+            return True
+        if word not in you or (at and words[at - 1] in _REQUESTS[dictionary]):
+            continue
+        for other in words[at + 1 : at + 1 + _ABOUT]:
+            if other in _SUBJECTS:
+                break
+            if other.startswith(told):
+                return True
+    return False
+
+
+def _begins_to_ask(text: str, words: Sequence[str], dictionary: str) -> bool:
+    """As people write who leave out the mark: "where did I put the keys"."""
+    return text.rstrip()[-1:].isalnum() and _in(_INTERROGATIVES, dictionary, words[:1])
+
+
+def _in(lists: Mapping[str, Sequence[str]], dictionary: str, words: Sequence[str]) -> bool:
+    return any(word in words for word in lists.get(dictionary, ()))

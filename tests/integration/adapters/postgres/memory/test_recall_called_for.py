@@ -1,0 +1,127 @@
+"""A long talk of small talk and a few facts: chat calls nothing back, a question finds its fact, once."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+
+import asyncpg
+import pytest
+
+from shared.adapters.postgres.db.pool import open_pool
+from shared.adapters.postgres.memory.recall import PostgresRecall
+from shared.core.context.question import read_question
+from shared.core.context.recall_query import RecallQuery
+from shared.core.memory.recall import packed, ranked, rendered
+from tests.bench.recall.data import Conversation, Said
+from tests.bench.recall.storing import Stored, make_searchable, store
+
+SMALL_TALK_TURNS = 66
+FIRES_AT_MOST = 0.10
+OPENED = ("Good morning!", "Hi again.", "Hey there!", "Guess who is back.", "Good evening!", "Hello!")
+TOLD = (
+    "I just had a {meal}.", "The {meal} was really {mood}.", "What a {mood} day.", "Work was {mood} today.",
+    "I feel a bit {mood}.", "It is {weather} outside.", "I might take a nap later.", "I am half asleep.",
+    "We are going out tonight.", "I should go to bed soon.", "Nothing special happened.", "Time flies.",
+)  # fmt: skip
+ASKED = ("How was your day?", "What do you think?", "How are you?", "And you?", "How do you like that?")
+CLOSED = (
+    "Thanks, that is kind.", "Haha, good one!", "Ok, see you later.", "Cool.", "lol", "Sounds good to me.",
+    "You are right.", "Fair enough.", "Bye for now!", "Good night!",
+)  # fmt: skip
+ANSWERED = (
+    "That sounds {mood}.", "Enjoy your {meal}!", "I hope it stays {mood}.", "Tell me more when you like.",
+    "It can be {weather} this time of the year.", "Sleep well!", "I am glad to hear that.",
+)  # fmt: skip
+WORDS = {
+    "meal": ("coffee", "sandwich", "soup", "breakfast", "snack"),
+    "mood": ("good", "long", "tired", "nice", "happy", "quiet", "strange"),
+    "weather": ("raining", "sunny", "windy", "cold", "grey"),
+}
+FACTS = {
+    "What is the name of my dentist?": "My dentist is called Doctor Abernathy, on Quince Street.",
+    "Where did I hide the spare key?": "I hid the spare key in the birdhouse behind the shed.",
+    "which train do I take to Leipzig": "I always take the train at 6:42 to Leipzig.",
+    "What is my cousin allergic to?": "My cousin Imre is allergic to walnuts and celery.",
+}
+
+
+def small_talk(chance: random.Random, kinds: tuple[tuple[str, ...], ...]) -> str:
+    sentence = chance.choice(chance.choice(kinds))
+    return sentence.format(**{kind: chance.choice(of) for kind, of in WORDS.items()})
+
+
+def long_talk(chance: random.Random) -> Conversation:
+    begun = datetime(2026, 3, 1, 12, tzinfo=UTC)
+    mine = [small_talk(chance, (OPENED, TOLD, TOLD, ASKED, CLOSED)) for _ in range(240)]
+    for place, fact in zip(chance.sample(range(200), len(FACTS)), FACTS.values(), strict=True):
+        mine[place] = fact
+        mine[place + 7] = fact.upper()
+    said = []
+    for turn, text in enumerate(mine):
+        at = begun + timedelta(minutes=50 * turn)
+        answer = small_talk(chance, (ANSWERED,))
+        said += [
+            Said(id=f"m{turn}", by_person=True, text=text, at=at),
+            Said(id=f"a{turn}", by_person=False, text=answer, at=at + timedelta(seconds=20)),
+        ]
+    return Conversation(name="chatter", person="", assistant="", said=tuple(said), questions=())
+
+
+@pytest.fixture
+async def pool(database_url: str) -> AsyncIterator[asyncpg.Pool[asyncpg.Record]]:
+    pool = await open_pool(database_url)
+    yield pool
+    await pool.close()
+
+
+@pytest.fixture
+async def chatted(pool: asyncpg.Pool[asyncpg.Record]) -> Stored:
+    stored = await store(pool, long_talk(random.Random(21)))
+    await make_searchable(pool, stored.session_id)
+    return stored
+
+
+async def recalled(pool: asyncpg.Pool[asyncpg.Record], stored: Stored, text: str) -> list[str]:
+    """The sentences that the turn would be shown."""
+    question = read_question(text)
+    if not question.words:
+        return []
+    query = RecallQuery(
+        session_id=stored.session_id, base_turn=stored.last_turn, words=question.words,
+        dictionary=question.dictionary,
+    )  # fmt: skip
+    items = ranked(await PostgresRecall(pool).search(query), question)
+    chosen = packed(
+        items, limit_tokens=1_200, count=lambda text: len(text) // 4 + 1, session_id=stored.session_id
+    )
+    lines = rendered(chosen, session_id=stored.session_id).splitlines()
+    said = [line.split(": ", 1)[1] for line in lines if line.startswith("[")]
+    return [sentence.strip(" .!?").casefold() for line in said for sentence in re.split(r"(?<=[.!?]) ", line)]
+
+
+async def test_small_talk_calls_nothing_back(pool: asyncpg.Pool[asyncpg.Record], chatted: Stored) -> None:
+    chance = random.Random(66)
+    turns = [small_talk(chance, (OPENED, TOLD, TOLD, ASKED, CLOSED)) for _ in range(SMALL_TALK_TURNS)]
+    shown = {text: await recalled(pool, chatted, text) for text in turns}
+    fired = [text for text in turns if shown[text]]
+    assert len(fired) <= FIRES_AT_MOST * SMALL_TALK_TURNS, fired
+    assert all(len(set(sentences)) == len(sentences) for sentences in shown.values())
+
+
+@pytest.mark.parametrize("question", FACTS)
+async def test_a_question_finds_its_fact_and_shows_it_once(
+    pool: asyncpg.Pool[asyncpg.Record], chatted: Stored, question: str
+) -> None:
+    sentences = await recalled(pool, chatted, question)
+    assert sentences.count(FACTS[question].strip(".").casefold()) == 1
+    assert len(set(sentences)) == len(sentences)
+
+
+async def test_a_statement_about_something_rare_calls_it_back(
+    pool: asyncpg.Pool[asyncpg.Record], chatted: Stored
+) -> None:
+    shown = await recalled(pool, chatted, "Imre ate celery by mistake.")
+    assert "my cousin imre is allergic to walnuts and celery" in shown
