@@ -147,6 +147,24 @@ async def test_where_no_model_can_make_notes_code_makes_them_from_the_record(
         assert await guest.one("SELECT count(*) FROM flushes WHERE outcome = 'saved'") > 0
 
 
+async def test_a_late_flush_without_a_model_takes_the_items_that_stand_for_its_turns(
+    database_url: str, redis_url: str, provider: RunningFake, tmp_path: Path
+) -> None:
+    await provider.reset()
+    refusal = {"match": {"kind": "flush"}, "times": -1, "action": {"status": 400, "message": "Not now."}}
+    await provider.script([refusal])
+    plain = without_tools(tmp_path, provider.base_url)
+    async with app_with(database_url, redis_url, provider, **plain) as guest:
+        await talk(guest, 20)
+        assert await base(guest) > 10
+        await provider.script([{**refusal, "action": {"text": "What a lovely conversation!"}}])
+        await all_is_read(guest)
+        row = await guest.app.pool.fetchrow("SELECT * FROM notes WHERE text = $1", FACTS[10])
+        assert row is not None
+        assert (row["kind"], row["authority"]) == ("decision", "person"), "no digest knows of decisions"
+        assert (row["from_turn"], row["through_turn"]) == (10, 10)
+
+
 async def test_a_small_flush_that_fails_leaves_the_cursor_and_reads_the_turns_later(
     database_url: str, redis_url: str, provider: RunningFake
 ) -> None:
