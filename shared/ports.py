@@ -39,6 +39,8 @@ class ModelRequest:
     tools: tuple[ToolSpec, ...] = ()
     max_output_tokens: int = 8192
     cache_at: tuple[int, ...] = ()
+    behind_mark: int = 0
+    """Blocks at the end of the last of these messages that belong to this call alone."""
     cache_long: bool = False
     """Whether the provider shall keep the prefix for an hour instead of five minutes."""
     pictures: Mapping[int, PictureContent] = field(default_factory=dict)

@@ -71,14 +71,19 @@ def _mark(
         block for part, block in zip(request.system, system, strict=True) if part.cache and block is not None
     ]
     newest = sorted({at for at in request.cache_at if 0 <= at < len(messages)}, reverse=True)
-    ends = [_markable(messages[at]["content"]) for at in newest[:_MAX_MESSAGE_BREAKPOINTS]]
+    ends = [
+        _markable(messages[at]["content"], but=0 if place else request.behind_mark)
+        for place, at in enumerate(newest[:_MAX_MESSAGE_BREAKPOINTS])
+    ]
     wanted = [*parts[-1:], *(end for end in ends if end is not None), *tools[-1:], *reversed(parts[:-1])]
     for block in wanted[:MAX_BREAKPOINTS]:
         block["cache_control"] = dict(_HOUR_MARK if request.cache_long else _MARK)
 
 
-def _markable(content: Sequence[Json]) -> Json | None:
-    return next((block for block in reversed(content) if block["type"] in _MARKABLE), None)
+def _markable(content: Sequence[Json], *, but: int) -> Json | None:
+    """The last block that takes a mark, the last `but` aside."""
+    stable = content[: len(content) - but]
+    return next((block for block in reversed(stable) if block["type"] in _MARKABLE), None)
 
 
 def _system(part: SystemPart) -> Json | None:

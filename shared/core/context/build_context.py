@@ -40,7 +40,7 @@ from shared.core.values.model import SystemPart, ToolSpec
 from shared.core.values.tokens import by_script, estimate_blocks, estimate_system, estimate_tools
 from shared.core.values.ttl_cache import recent
 
-RENDERER_VERSION = 9
+RENDERER_VERSION = 10
 """Raised whenever the same state would give other bytes than before, so that a replay can tell."""
 
 _TOKENS: Callable[[Entry], int] = attrgetter("tokens")
@@ -60,6 +60,8 @@ class BuiltContext:
     messages: tuple[Message, ...]
     cache_at: tuple[int, ...]
     """Indices of messages that end a stable prefix."""
+    behind_mark: int
+    """Blocks at the end of the last of them that belong to this call alone."""
     parts: Mapping[Part, int]
     """Estimated tokens of each part, in the counter's own unit (before a model's factor)."""
     fixed: int
@@ -120,6 +122,7 @@ def build_context(
             has_background=bool(background),
             ghost=bool(instruction),
         ),
+        behind_mark=int(bool(newest) and messages[-1].blocks[-1] == Text(text=newest)),
         parts=parts,
         fixed=parts["system"] + parts["tools"] + core,
         estimate=sum(parts.values()),
@@ -327,19 +330,12 @@ def _ends_of_settled(
 def _cache_marks(
     messages: Sequence[Message], settled: Sequence[int], *, has_background: bool, ghost: bool
 ) -> tuple[int, ...]:
-    """End of the summary's message, ends of what pruning leaves alone, end of the newest stored turn.
+    """End of the summary's message, ends of what pruning leaves alone, the newest words or results.
 
-    Where there is room, a step within the provider's look-back, too.
+    Where there is room, a step within the provider's look-back, too. A ghost's instruction is said once: the
+    mark stands before it.
     """
-    last = len(messages) - 1
-    # Results before words belong to an earlier turn that died: then the newest words are volatile still.
-    in_tool_rounds = (
-        last >= 0
-        and not ghost
-        and isinstance(messages[last].blocks[0], ToolResult)
-        and all(isinstance(block, ToolResult | Image) for block in messages[last].blocks)
-    )
-    end = last if in_tool_rounds else last - 1
+    end = len(messages) - 1 - ghost
     if end < 0:
         return ()
     marks = {end, *(at for at in settled if at < end)}

@@ -23,7 +23,7 @@ from shared.core.session.summary import LedgerPatch, Unreadable, parse_ledger_pa
 from shared.core.session.summary_formats import form_of
 from shared.core.session.summary_rules import SUMMARY_SCHEMA
 from shared.core.values.language import language_of
-from shared.core.values.messages import Message, Text, text_message
+from shared.core.values.messages import Text, text_message
 from shared.ports import ModelRequest, SystemPart
 
 _WORDS_PER_TOKEN = 0.7
@@ -50,7 +50,7 @@ class SummaryTask:
 
     def build_request(self, model: str, *, room: int) -> ModelRequest:
         if self.prefix is not None:
-            return replace(self.prefix, messages=_behind(self.prefix.messages, self.user))
+            return _behind(self.prefix, self.user)
         return ModelRequest(
             model=model,
             system=(SystemPart(text=self.system),),
@@ -152,12 +152,14 @@ class SummaryTasks:
         return of_text if form.is_text else of_patch
 
 
-def _behind(messages: tuple[Message, ...], words: str) -> tuple[Message, ...]:
+def _behind(prefix: ModelRequest, words: str) -> ModelRequest:
     """As the last message of the user; where the person has just spoken, in the same message."""
-    if messages and messages[-1].role == "user":
-        last = messages[-1]
-        return (*messages[:-1], replace(last, blocks=(*last.blocks, Text(text=words))))
-    return (*messages, text_message("user", words))
+    messages = prefix.messages
+    if not messages or messages[-1].role != "user":
+        return replace(prefix, messages=(*messages, text_message("user", words)))
+    last = replace(messages[-1], blocks=(*messages[-1].blocks, Text(text=words)))
+    is_marked = len(messages) - 1 in prefix.cache_at
+    return replace(prefix, messages=(*messages[:-1], last), behind_mark=prefix.behind_mark + int(is_marked))
 
 
 def _language(source: str) -> str | None:

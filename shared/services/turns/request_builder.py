@@ -421,6 +421,7 @@ def _request(
         tools=tools,
         max_output_tokens=max_output,
         cache_at=built.cache_at,
+        behind_mark=built.behind_mark,
         cache_long=cache_long,
         about=about,
     )

@@ -64,6 +64,7 @@ def rebuild_with_parts(stored: StoredTurn, *, count: Count) -> RebuiltRequest:
         tools=tools,
         max_output_tokens=recipe["max"],
         cache_at=built.cache_at,
+        behind_mark=built.behind_mark,
         cache_long=bool(recipe.get("hour")),
     )
     return RebuiltRequest(request=request, view=view, policy=policy, recall=recall)

@@ -244,7 +244,10 @@ def test_a13_the_prefix_is_the_same_from_turn_to_turn_and_the_clock_behind_it() 
     second = built(view(later, open_turn=8), runtime_facts="It is Tuesday.")
     assert second.messages[: len(first.messages) - 1] == first.messages[:-1]
     assert second.system == first.system
-    assert "Monday" not in sent(first.messages[: max(first.cache_at) + 1])
+    assert (max(first.cache_at), first.behind_mark) == (len(first.messages) - 1, 1)
+    newest = first.messages[-1].blocks
+    assert newest[:-1] == second.messages[len(first.messages) - 1].blocks, "what is marked stays as it was"
+    assert "Monday" not in sent(first.messages[:-1]) + str(newest[:-1])
 
 
 async def test_a13_a_spending_cap_stops_kindly(

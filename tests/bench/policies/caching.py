@@ -83,15 +83,15 @@ class ProviderCache:
             pieces.append((chained, size))
             if part.cache:
                 marks.append(len(pieces) - 1)
-        marked = set(built.cache_at)
+        last = max(built.cache_at, default=-1)
         for index, message in enumerate(built.messages):
             size += MESSAGE_OVERHEAD
             for block in message.blocks:
                 key = hash((message.role, *_identity(block)))
                 chained, size = hash((chained, key)), size + self._size(key, block)
                 pieces.append((chained, size))
-            if index in marked:
-                marks.append(len(pieces) - 1)
+            if index in built.cache_at:
+                marks.append(len(pieces) - 1 - (built.behind_mark if index == last else 0))
         return pieces, marks
 
     def _text(self, text: str) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
 from shared.core.context.build_context import BuiltContext
@@ -155,7 +155,10 @@ class Judge:
 
     def volatile_is_last(self, built: BuiltContext, volatile: str) -> None:
         last = max(built.cache_at, default=-1)
-        early = text_of_request(built.messages[: last + 1]) + "".join(part.text for part in built.system)
+        stable = list(built.messages[: last + 1])
+        if built.behind_mark:
+            stable[-1] = replace(stable[-1], blocks=stable[-1].blocks[: -built.behind_mark])
+        early = text_of_request(stable) + "".join(part.text for part in built.system)
         self.holds("pure_and_stable", volatile not in early, "volatile words stand before a cache mark")
 
     def ours_alone(self, built: BuiltContext, *, summary: bool, pins: int) -> None:

@@ -129,6 +129,13 @@ def test_a_mark_never_lands_on_a_thinking_block() -> None:
     assert "cache_control" not in sent["messages"][1]["content"][1]
 
 
+def test_what_is_said_in_one_call_alone_stands_behind_the_last_mark() -> None:
+    words = Message(role="user", blocks=(Text(text="What is it?"), Text(text="It is Friday.")))
+    sent = body(ABLE, "Hi", text_message("assistant", "Hello"), words, cache_at=(0, 2), behind_mark=1)
+    assert ["cache_control" in block for block in sent["messages"][2]["content"]] == [True, False]
+    assert "cache_control" in sent["messages"][0]["content"][0]
+
+
 @pytest.mark.parametrize("card", [ABLE, MODEST])
 def test_there_is_no_sampling_setting(card: ModelCard) -> None:
     assert not {"temperature", "top_p", "top_k"} & set(body(card, "Hello"))

@@ -61,7 +61,15 @@ def test_the_clock_stands_behind_the_persons_newest_words_and_nowhere_else() -> 
     assert text_of(made.messages[-1].blocks) == (
         "and now?\n\n<runtime_facts>\nIt is Friday.\n</runtime_facts>"
     )
-    assert max(made.cache_at) == len(made.messages) - 2
+    assert (max(made.cache_at), made.behind_mark) == (len(made.messages) - 1, 1), (
+        "the mark is behind the words"
+    )
+    assert build(view(LIVE, open_turn=6)).behind_mark == 0
+
+
+def test_an_instruction_stands_behind_the_last_mark() -> None:
+    made = build(view(LIVE, open_turn=None), instruction="Save what matters.")
+    assert (max(made.cache_at), made.behind_mark) == (len(made.messages) - 2, 0)
 
 
 def test_the_prefix_stays_the_same_between_the_tool_rounds_of_a_turn() -> None:
@@ -72,7 +80,7 @@ def test_the_prefix_stays_the_same_between_the_tool_rounds_of_a_turn() -> None:
     after = build(view([*LIVE, call, result], open_turn=6), runtime_facts="now")
     assert after.messages[: len(before.messages)] == before.messages
     assert after.messages[-2].blocks[0] == think
-    assert max(after.cache_at) == len(after.messages) - 1
+    assert (max(after.cache_at), after.behind_mark) == (len(after.messages) - 1, 0)
 
 
 def test_marks_stand_before_what_the_newest_batch_changed_and_before_what_the_next_one_may_change() -> None:

@@ -9,7 +9,7 @@ from shared.core.context.build_context import build_context
 from shared.core.context.prompts import OUR_TAGS, default_layers
 from shared.core.overflow.overflow_recovery import fit
 from shared.core.session.presets import preset
-from shared.core.values.messages import Image, ToolUse
+from shared.core.values.messages import Image, ToolUse, text_of
 from tests.kit.builders import entry, exchange, exchanges, view, words
 
 CALL = ToolUse(id="a", name="f", input={})
@@ -23,7 +23,8 @@ def test_the_clock_stands_behind_the_last_mark_also_after_a_turn_that_died_in_a_
     built = build_context(
         state, policy=preset("steady"), system=default_layers(), runtime_facts="It is Monday.", count=words
     )
-    assert max(built.cache_at) < len(built.messages) - 1
+    assert (max(built.cache_at), built.behind_mark) == (len(built.messages) - 1, 1)
+    assert "Monday" in text_of(built.messages[-1].blocks[-1:])
 
 
 def test_a_turn_that_died_in_a_tool_is_unanswered_when_room_is_short() -> None:
