@@ -88,9 +88,9 @@ def test_marks_stand_before_what_the_newest_batch_changed_and_before_what_the_ne
     cleared = [PruneDecision(seq=e.seq, form="clear") for e in log if e.author == "tool"]
     asked = entry(99, 9, "And?")
     once = with_decisions(with_decisions(log, cleared[:2]), cleared[2:4])
-    assert build(view([*once, asked], open_turn=9)).cache_at == (9, 17, 31)
+    assert build(view([*once, asked], open_turn=9)).cache_at == (9, 17, 32)
     later = with_decisions(once, ())
-    assert build(view([*later, asked], open_turn=9)).cache_at == (16, 17, 31)
+    assert build(view([*later, asked], open_turn=9)).cache_at == (17, 32)
 
 
 def test_thinking_of_finished_turns_is_not_sent_and_not_counted() -> None:
