@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, tzinfo
 
 from shared.core.context.prompts import OUR_TAGS
+from shared.core.session.ledger import Ledger
 from shared.core.session.session import Entry, answered, turns_of
 from shared.core.values.messages import Block, Image, Text, ToolResult, ToolUse, text_of
 from shared.core.values.secrets_filter import redact
@@ -93,6 +94,16 @@ def source_lines(source_text: str) -> tuple[SourceLine, ...]:
             last = found[-1]
             found[-1] = SourceLine(seq=last.seq, author=last.author, text=f"{last.text}\n{line}")
     return tuple(found)
+
+
+def with_days(ledger: Ledger, entries: Iterable[Entry], zone: tzinfo) -> Ledger:
+    """Each item with the day on which the newest of its sources was said, where that is among the entries."""
+    days = {entry.seq: entry.at.astimezone(zone).date().isoformat() for entry in entries}
+    items = (
+        replace(item, day=max((days[seq] for seq in item.sources if seq in days), default=item.day))
+        for item in ledger.items
+    )
+    return replace(ledger, items=tuple(items))
 
 
 def source_dates(source_text: str) -> tuple[str, ...]:

@@ -95,7 +95,7 @@ def build_context(
     `zone` is the person's: by its clock the first message of each day tells the day; None tells no days.
     """
     system_parts = _system_parts(system, known.block)
-    background, late_pins = background_of(view), pins_since(view)
+    background, late_pins = background_of(view, zone), pins_since(view, zone)
     volatile = volatile_block(
         runtime_facts=defused(runtime_facts), recall=defused(recall, keep_fences=recall.startswith(FENCE))
     )
@@ -211,10 +211,11 @@ def fading(entries: Iterable[Entry], policy: ContextPolicy, count: Count) -> int
     return faded
 
 
-def quoted(entry: Entry) -> str:
-    """An entry as a line of a record, `[#12] person: words`; its words cannot begin another."""
+def quoted(entry: Entry, zone: tzinfo | None = None) -> str:
+    """A line of a record, `[#12] person (2026-11-20): words`; its words cannot begin another."""
     words = defused(plain_words(entry.blocks), foreign=entry.author != "person").replace("[#", "(#")
-    return f"[#{entry.seq}] {entry.author}: {words}"
+    day = "" if zone is None else f" ({entry.at.astimezone(zone):%Y-%m-%d})"
+    return f"[#{entry.seq}] {entry.author}{day}: {words}"
 
 
 def plain_words(blocks: Iterable[Block]) -> str:
@@ -255,24 +256,24 @@ def _system_parts(layers: SystemLayers, notes: str) -> tuple[SystemPart, ...]:
     return (rules, SystemPart(text=notes, cache=True)) if notes else (rules,)
 
 
-def background_of(view: View) -> tuple[str, ...]:
+def background_of(view: View, zone: tzinfo | None = None) -> tuple[str, ...]:
     """What stands in for hidden turns: the summary, then pins word for word."""
     head = view.head
     summary = ""
     if head is not None and head.summary_text.strip():
         text = defused(head.summary_text.strip())
         summary = summary_block(text, through_seq=head.through_seq, form=head.ledger.form)
-    pins = _pins(view, late=False)
+    pins = _pins(view, zone, late=False)
     return tuple(text for text in (summary, pins) if text)
 
 
-def pins_since(view: View) -> str:
+def pins_since(view: View, zone: tzinfo | None = None) -> str:
     """Hidden messages that were pinned after the prefix of this cycle had been sent."""
-    return _pins(view, late=True)
+    return _pins(view, zone, late=True)
 
 
-def _pins(view: View, *, late: bool) -> str:
-    chosen = "\n\n".join(quoted(entry) for entry in view.pins if is_late_pin(entry, view) == late)
+def _pins(view: View, zone: tzinfo | None, *, late: bool) -> str:
+    chosen = "\n\n".join(quoted(entry, zone) for entry in view.pins if is_late_pin(entry, view) == late)
     return pins_block(chosen) if chosen else ""
 
 

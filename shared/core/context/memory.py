@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import unicodedata
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, tzinfo
 from typing import Any, get_args
@@ -97,7 +97,7 @@ def _event_date(raw: object) -> str | None:
     try:
         date.fromisoformat(padded)
     except ValueError as error:
-        raise BadNote(f"{text!r} is no date: write 2026-05-31, 2026-05 or 2026.") from error
+        raise BadNote(f"{text!r} is no date: write YYYY-MM-DD, YYYY-MM or YYYY.") from error
     return text
 
 
@@ -185,6 +185,16 @@ def authority_of(
         return "tool" if borrowed & telling else "person"
     from_others = bool(borrowed & telling) or len(borrowed) >= max(1, _BORROWED_AT * len(unsaid))
     return "tool" if tools_used or from_others else "assistant"
+
+
+def likely_source(text: str, said: Sequence[str]) -> int | None:
+    """The place of the text that a note was taken from: the newest with most of its telling words."""
+    wanted = _stems(text) - _OF_THE_GENRE
+    shared = [len(wanted & _stems(words)) for words in said]
+    best = max(shared, default=0)
+    if not best or best < _SAID_AT * len(wanted):
+        return None
+    return max(place for place, number in enumerate(shared) if number == best)
 
 
 def _stems_of_all(texts: Iterable[str]) -> set[str]:

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from shared.core.context.build_context import background_of, shown_entry, told_through
-from shared.core.context.prompts import PINS_TAG, SUMMARY_TAG, volatile_block
+from shared.core.context.build_context import shown_entry, told_through
+from shared.core.context.prompts import NOTES_OPENED, PINS_TAG, SUMMARY_TAG, volatile_block
 from shared.core.context.untrusted_text import FENCE, defused
 from shared.core.session.policy import ContextPolicy
 from shared.core.session.session import Entry, View
@@ -164,11 +164,11 @@ def _messages(
 ) -> Iterator[Piece]:
     log = _ViewBlocks(blocks=[one for entry in view.entries for one in _expected(entry, view, policy)])
     matched = [[log.take(block) for block in message.blocks] for message in messages]
-    background, next_unsent = background_of(view), 0
+    next_unsent = 0
     for number, (message, places) in enumerate(zip(messages, matched, strict=True)):
         for block, place in zip(message.blocks, places, strict=True):
             if place is None:
-                yield _ours(block, message, number, background, volatile)
+                yield _ours(block, message, number, volatile)
                 continue
             while next_unsent < place:
                 yield from _if_unsent(log.blocks[next_unsent])
@@ -217,14 +217,14 @@ def _sent(one: _Expected, block: Block, message: Message, number: int) -> Piece:
     )  # fmt: skip
 
 
-def _ours(block: Block, message: Message, number: int, background: Sequence[str], volatile: str) -> Piece:
+def _ours(block: Block, message: Message, number: int, volatile: str) -> Piece:
     """What no entry says: the summary, pins, what was recalled, a mark that mends the request."""
     words = _words(block)
     source: Source = "program"
-    if words == volatile:
+    if (volatile and words.endswith(volatile)) or words.startswith(NOTES_OPENED):
         source = "memory"
-    elif words in background:
-        source = "pins" if words.startswith(f"<{PINS_TAG}>") else "summary"
+    elif words.startswith(f"<{PINS_TAG}>"):
+        source = "pins"
     elif number == 0 and words.startswith((f"<{SUMMARY_TAG}", f"<{SECTIONS_TAG}")):
         source = "summary"
     elif isinstance(block, ToolResult | ToolUse):

@@ -23,6 +23,8 @@ class LedgerItem:
     author: str = "person"
     closed: str | None = None
     """Why the item left, or None while it stands."""
+    day: str = ""
+    """On which the newest of its sources was said, by the person's clock; empty where nobody knows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +72,7 @@ def ledger_to_json(ledger: Ledger) -> dict[str, Any]:
                 "sources": list(item.sources),
                 "author": item.author,
                 "closed": item.closed,
+                **({"day": item.day} if item.day else {}),
             }
             for item in ledger.items
         ],
@@ -104,6 +107,7 @@ def ledger_from_json(raw: Mapping[str, Any]) -> Ledger:
                 sources=tuple(item.get("sources", ())),
                 author=item.get("author", "person"),
                 closed=item.get("closed"),
+                day=item.get("day", ""),
             )
             for item in raw.get("items", ())
         ),

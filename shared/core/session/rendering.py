@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
 from shared.core.session.ledger import ItemKind, Ledger, LedgerItem, Section, Topic
@@ -73,9 +75,9 @@ def render_summary(ledger: Ledger) -> str:
     if ledger.narrative.strip():
         parts.append(ledger.narrative.strip())
     for kind, heading in _HEADINGS:
-        lines = [_line(item) for item in ledger.items if item.kind == kind and item.closed is None]
-        if lines:
-            parts.append("\n".join((f"## {heading}", *lines)))
+        items = [item for item in ledger.items if item.kind == kind and item.closed is None]
+        if items:
+            parts.append("\n".join((f"## {heading}", *_by_day(items))))
     if form_of(ledger.form).is_text:
         return "\n\n".join(parts)
     if hints := [_hint(topic) for topic in ledger.topics if topic.label]:
@@ -273,6 +275,14 @@ def _by_need(items: Sequence[LedgerItem]) -> list[LedgerItem]:
 
 def _section(section: Section) -> str:
     return f"## {section.heading}\n{section.text}" if section.heading else section.text
+
+
+def _by_day(items: Sequence[LedgerItem]) -> Iterator[str]:
+    """The lines of items under the days on which they were said; those of no known day come first."""
+    for day, told in groupby(sorted(items, key=attrgetter("day")), key=attrgetter("day")):
+        if day:
+            yield f"### {day}"
+        yield from map(_line, told)
 
 
 def _line(item: LedgerItem) -> str:

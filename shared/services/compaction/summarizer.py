@@ -17,7 +17,7 @@ from shared.core.compaction.digest import digest
 from shared.core.compaction.merging import in_groups, joined, shortly
 from shared.core.compaction.plan import CompactionPlan
 from shared.core.compaction.summary_filters import may_be_quoted
-from shared.core.compaction.transcript_lines import MESSAGE_TOKENS, render_source
+from shared.core.compaction.transcript_lines import MESSAGE_TOKENS, render_source, with_days
 from shared.core.context.topics import topics_of
 from shared.core.session.ledger import Ledger
 from shared.core.session.rendering import fit_ledger, render_summary
@@ -293,7 +293,8 @@ class Summariser:
     def _build_result(self, writing: SummaryDraft, ledger: Ledger, started: float) -> SummaryResult:
         plan = writing.plan
         topics = topics_of(plan.entries, plan.former.topics)
-        ledger = fit_ledger(replace(ledger, topics=topics), plan.summary_limit, self._counter.count_tokens)
+        ledger = with_days(replace(ledger, topics=topics), plan.entries, plan.zone)
+        ledger = fit_ledger(ledger, plan.summary_limit, self._counter.count_tokens)
         if not writing.digested and not may_be_quoted(render_summary(ledger)):
             ledger = self._write_digest(writing, plan.entries, plan.former)
             writing.verdicts.clear()

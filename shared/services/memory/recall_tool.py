@@ -109,10 +109,10 @@ def _day(arguments: Mapping[str, Any], name: str) -> datetime | None:
         return None
     text = str(given).strip()
     try:
-        moment = datetime.fromisoformat(text) if len(text) > len("2026-01-31") else _midnight(text)
+        moment = datetime.fromisoformat(text) if len(text) > len("YYYY-MM-DD") else _midnight(text)
         return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     except (ValueError, OverflowError):
-        raise ToolFailed(f"`{name}` is {text[:40]!r}; write a day as 2026-01-31.") from None
+        raise ToolFailed(f"`{name}` is {text[:40]!r}; write a day as YYYY-MM-DD.") from None
 
 
 def _midnight(text: str) -> datetime:

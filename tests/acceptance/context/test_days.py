@@ -16,6 +16,9 @@ BEGAN = datetime(2026, 10, 12, 23, 30, tzinfo=BERLIN)
 """An hour later it is another day by the person's clock, and the same one by UTC."""
 DAYS = 21
 """Clocks are turned back on 25 October."""
+TURNED_BACK = 13
+"""That evening: half past midnight is the 26th by the person's clock, and still the 25th by UTC."""
+DOG = "Bertil the terrier limps since breakfast."
 
 
 async def sent(provider: RunningFake, kind: str) -> list[dict[str, Any]]:
@@ -31,11 +34,17 @@ def words(body: dict[str, Any]) -> list[str]:
     return [" ".join(block["text"] for block in message["content"]) for message in body["messages"]]
 
 
+def saves_of_a_flush(text: str) -> dict[str, Any]:
+    call = {"name": "save_memory", "input": {"text": text, "kind": "fact"}}
+    return {"match": {"kind": "flush"}, "times": 1, "action": {"tool_use": [call]}}
+
+
 async def three_weeks(guest: Visit) -> None:
     """A message every evening, and on Sundays one after midnight, each at its time."""
     for day in range(DAYS):
         for hours in (0, 1) if day % 7 == 6 else (0,):
-            await guest.ask(f"Evening {day}, part {hours}: my exam is tomorrow.")
+            said = f" {DOG}" if (day, hours) == (TURNED_BACK, 1) else ""
+            await guest.ask(f"Evening {day}, part {hours}: my exam is tomorrow.{said}")
             turn = await guest.one("SELECT max(turn_no) FROM turns")
             at = BEGAN + timedelta(days=day, hours=hours)
             async with guest.app.pool.acquire() as connection, connection.transaction():
@@ -70,6 +79,9 @@ async def test_three_weeks_of_days_stand_in_the_request_and_in_what_is_summarise
         second = (await sent(provider, "chat"))[-1]
         assert told(second) == told(first)
         assert words(second)[: len(words(first)) - 1] == words(first)[:-1]
+        await provider.script([saves_of_a_flush(DOG)])
+        seq = await later.one("SELECT min(seq) FROM entries WHERE blocks::text LIKE '%terrier%'")
+        await app.commands.run(session_id=guest.session_id, address_id=None, name="pin", args=f"m{seq}")
         asked_for = asyncio.create_task(
             app.commands.run(session_id=guest.session_id, address_id=None, name="compact", args="--force")
         )
@@ -84,3 +96,8 @@ async def test_three_weeks_of_days_stand_in_the_request_and_in_what_is_summarise
         said = str(asked["messages"])
         assert '"tomorrow"' in str(asked)
         assert [f"{BEGAN:%Y-%m-%d}" in said, f"{BEGAN + timedelta(days=9):%Y-%m-%d}" in said] == [True, True]
+        await later.ask("How is the dog?")
+        body = (await sent(provider, "chat"))[-1]
+        assert f"- {DOG} (said 2026-10-26)" in str(body["system"])
+        assert f"[#{seq}] person (2026-10-26): Evening 13" in str(body["messages"][0])
+        assert "### 2026-1" in await later.one("SELECT summary_text FROM links ORDER BY id DESC LIMIT 1")

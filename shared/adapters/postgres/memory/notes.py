@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any, TypeAlias
 
 import asyncpg
@@ -18,6 +19,7 @@ from shared.core.context.memory import (
     authority_of,
     core_line,
     gist_of,
+    likely_source,
     near_gists,
     note_hash,
 )
@@ -272,12 +274,12 @@ async def _refused(connection: Connection, twin: Record, source: NoteSource) -> 
 async def _insert(
     connection: Connection, note: NewNote, source: NoteSource, *, tainted: bool = False
 ) -> KeptNote:
-    authority, seqs = await _provenance(connection, note, source, tainted=tainted)
+    authority, seqs, said_at = await _provenance(connection, note, source, tainted=tainted)
     row = await connection.fetchrow(
         sql.INSERT, source.party_id, source.scope, note.kind, note.text, note.subject, note.importance,
         note_hash(note.text), authority, source.session_id, source.from_turn, source.through_turn,
         source.flush_id, note.durability, note.event_date, seqs, list(gist_of(note.text)),
-        _key(note, source),
+        _key(note, source), said_at,
     )  # fmt: skip
     if row is None:
         raise LeaseLost(f"what session {source.session_id} would keep was forgotten meanwhile")
@@ -286,12 +288,15 @@ async def _insert(
 
 async def _provenance(
     connection: Connection, note: NewNote, source: NoteSource, *, tainted: bool
-) -> tuple[str, list[int]]:
-    """Who vouches for it, and which of the person's messages it was taken from."""
+) -> tuple[str, list[int], datetime | None]:
+    """Who vouches for it, which of the person's messages it was taken from, and when it was said.
+
+    A flush may save what was said days ago: the day of a note is that of its words.
+    """
     if source.by_operator:
-        return "operator", []
+        return "operator", [], None
     if source.by_person or source.from_turn is None:
-        return "person", []
+        return "person", [], None
     turns = (source.session_id, source.from_turn, source.through_turn)
     tools_used = await connection.fetchval(
         sql.TOOLS_USED, *turns, sorted(MEMORY_TOOLS), SEARCH_MEMORY.name, source.party_id, source.scope
@@ -299,15 +304,19 @@ async def _provenance(
     readable = [entry_from(row) for row in await connection.fetch(sql.READABLE, *turns)]
     mine = [entry for entry in readable if entry.turn >= source.from_turn]
     words = heard(readable)
+    own = [entry for entry in mine if entry.author == "person"]
+    said = [own_words(entry.blocks) for entry in own]
     authority = authority_of(
         note.text,
-        [own_words(entry.blocks) for entry in mine if entry.author == "person"],
+        said,
         tools_used=tainted or tools_used or any(looked_up(entry.blocks) for entry in mine),
         before=words.own,
         foreign=(*words.foreign, *source.shown),
     )
-    seqs = [entry.seq for entry in mine if entry.author == "person"]
-    return authority, [] if source.flush_id is not None else seqs
+    place = likely_source(note.text, said)
+    newest = mine[-1].at if mine else None
+    said_at = newest if place is None else own[place].at
+    return authority, [] if source.flush_id is not None else [entry.seq for entry in own], said_at
 
 
 async def _revived(

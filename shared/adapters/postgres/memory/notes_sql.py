@@ -85,8 +85,10 @@ SELECT EXISTS (SELECT FROM turn_steps t WHERE t.session_id = $1 AND t.turn_no BE
 
 INSERT = f"""
 INSERT INTO notes AS n (party_id, scope, kind, text, subject, importance, hash, authority, session_id, from_turn,
-                        through_turn, flush_id, durability, event_date, source_seqs, gist, call_key)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)
+                        through_turn, flush_id, durability, event_date, source_seqs, gist, call_key,
+                        observed_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17,
+        coalesce($18, now()))
 RETURNING {_COLUMNS}
 """
 
