@@ -74,12 +74,12 @@ class IdealMind:
 
     def _summary(self, body: Json, words: str) -> str:
         if asks_for_text(words):
-            headings = HEADING.findall(words)
+            headings = HEADING.findall(everything_in(body))
             told = [f"- {fact.sentence}" for fact in self._seen(body)]
             told = (
                 _within(MOST_WORDS.search(words), told) if told else [_newest_sentence(source_lines(words))]
             )
-            return "\n".join((*headings[1:2], *told))
+            return "\n".join((*headings[-4:-3], *told))
         record = FORMER.search(everything_in(body))
         new = [fact for fact in self._seen(body) if record is None or not holds(record[0], fact.literal)]
         lines = _transcript(body, words)
