@@ -40,7 +40,7 @@ from shared.core.values.model import SystemPart, ToolSpec
 from shared.core.values.tokens import by_script, estimate_blocks, estimate_system, estimate_tools
 from shared.core.values.ttl_cache import recent
 
-RENDERER_VERSION = 10
+RENDERER_VERSION = 11
 """Raised whenever the same state would give other bytes than before, so that a replay can tell."""
 
 _TOKENS: Callable[[Entry], int] = attrgetter("tokens")
