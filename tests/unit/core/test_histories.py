@@ -109,9 +109,9 @@ def _nothing(*_: Any, **__: Any) -> Any:
     return ()
 
 
-def _unstable() -> Callable[[Any], tuple[str, ...]]:
+def _unstable() -> Callable[..., tuple[str, ...]]:
     numbers = count(1)
-    return lambda view: (f"number {next(numbers)}",)
+    return lambda *_: (f"number {next(numbers)}",)
 
 
 def _clears_every_result(entries: Sequence[Entry], *_: Any, **__: Any) -> tuple[PruneDecision, ...]:
