@@ -467,6 +467,9 @@ class Flusher:
             .restrict_to(FLUSH_TOOLS)
             .run(call, context=context)
         )
+        if isinstance(ran.fault, StorageUnavailable):
+            # What cannot be stored now is not passed over: these turns are read again.
+            raise ran.fault
         if foreign := foreign_part(call.name, ran.result.text):
             ghost.shown += (foreign,)
         ghost.saved += ran.status == "done" and ran.result.text.startswith(("Saved", "Changed"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol, TypeVar
 
@@ -55,6 +55,8 @@ class ToolCallResult:
     status: StepOutcome
     images: tuple[Image, ...] = ()
     files: tuple[Text, ...] = ()
+    fault: Exception | None = None
+    """What no tool foresees, such as a database that is away."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,9 +183,9 @@ class Toolbox:
             return _failed(call, cap_output(str(error), find_output_cap(tool)))
         except TimeoutError:
             return _failed(call, f"{call.name} took longer than {tool.timeout_seconds:g} seconds.")
-        except Exception:
+        except Exception as error:
             log.exception("tool_failed", tool=call.name, session_id=context.session_id, turn=context.turn)
-            return _failed(call, f"{call.name} failed.")
+            return replace(_failed(call, f"{call.name} failed."), fault=error)
 
     async def _ran(self, call: ToolUse, tool: Tool, output: object, context: ToolContext) -> ToolCallResult:
         text = output.text if isinstance(output, ToolOutput) else output

@@ -10,8 +10,10 @@ from typing import Any
 import asyncpg
 import pytest
 
+from shared.adapters.postgres.memory.notes import PostgresNotes
 from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.adapters.redis.announcer import RedisAnnouncer
+from shared.core.values.errors import StorageUnavailable
 from shared.ports import DASHBOARD
 from tests.kit.app_driver import Visit, running_app, settings_for, visit
 from tests.kit.fakes.messages_api.harness import RunningFake
@@ -133,6 +135,28 @@ async def test_a_failed_flush_lets_the_compaction_go_on_and_is_made_up_for_from_
         await guest.one("SELECT from_turn FROM flushes WHERE threshold = 'late' AND outcome = 'saved'") == 1
     )
     assert await guest.one("SELECT count(*) FROM entries WHERE author = 'person'") == 12
+
+
+async def test_a_note_that_cannot_be_stored_is_asked_for_again(
+    guest: Visit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save, away = PostgresNotes.save, iter([True])
+
+    async def save_when_back(self: PostgresNotes, *given: Any, **named: Any) -> Any:
+        if next(away, False):
+            raise StorageUnavailable("the database is away")
+        return await save(self, *given, **named)
+
+    monkeypatch.setattr(PostgresNotes, "save", save_when_back)
+    await talk_until(guest, "SELECT count(*) FROM jobs WHERE kind = 'flush' OR kind = 'compact'")
+    await guest.run_due_jobs()
+    assert next(away, None) is None, "a note was to be stored"
+    assert await guest.one("SELECT flushed_turn FROM sessions") == 0
+    assert await guest.one("SELECT count(*) FROM jobs WHERE state = 'due'") >= 1
+    await everything_is_due(guest)
+    await guest.run_due_jobs()
+    notes = [row["text"] for row in await guest.app.pool.fetch("SELECT text FROM notes")]
+    assert any(note in fact for note in notes for fact in FACTS), notes
 
 
 async def test_the_next_compaction_reads_what_an_earlier_one_hid_unread(
