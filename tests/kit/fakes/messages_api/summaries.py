@@ -14,6 +14,7 @@ HISTORY = re.compile(r"<(user|assistant|tool)>(.*?)</\1>", re.DOTALL)
 EARLIER = re.compile(r"<((?:earlier_summary|part_\d+)_\w+)>\n(.*?)\n</\1>", re.DOTALL)
 HEADING = re.compile(r"^## .+$", re.MULTILINE)
 MOST_WORDS = re.compile(r"at most (\d+) words\. ")
+CUT = " …"
 MAX_ITEMS = 12
 MAX_ITEM_CHARS = 300
 MAX_NARRATIVE_WORDS = 100
@@ -54,7 +55,7 @@ class _Item:
 
 
 def summary_json(instruction: str, messages: list[Json]) -> str:
-    lines = source_lines(instruction) or _from_messages(messages)
+    lines = _in_full(source_lines(instruction), messages) or _from_messages(messages)
     chosen = _chosen(lines)
     add = [
         {
@@ -117,6 +118,19 @@ def source_lines(text: str) -> list[SourceLine]:
         elif goes_on:
             last = found[-1]
             found[-1] = SourceLine(seq=last.seq, author=last.author, text=f"{last.text}\n{raw.strip()}")
+    return found
+
+
+def _in_full(lines: list[SourceLine], messages: list[Json]) -> list[SourceLine]:
+    """Behind the chat itself a line is told by its first words: the rest stands above."""
+    if not any(line.text.endswith(CUT) for line in lines):
+        return lines
+    above = [" ".join(line.text.split()) for line in _from_messages(messages)]
+    found = []
+    for line in lines:
+        begun = line.text.removesuffix(CUT)
+        whole = (text[text.index(begun) :] for text in above if line.text != begun and begun in text)
+        found.append(SourceLine(seq=line.seq, author=line.author, text=next(whole, line.text)))
     return found
 
 
