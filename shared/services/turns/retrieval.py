@@ -20,7 +20,7 @@ from shared.services.turns.request_builder import RequestBuilder
 log = structlog.get_logger(__name__)
 
 SHORT_TOKENS = 300
-"""What is left of it when the request has to be made smaller."""
+"""What a message that asks nothing is reminded of, and what is left when the request has to be smaller."""
 
 
 class RecallStore(Protocol):
@@ -71,7 +71,8 @@ class Retriever:
             chosen = packed(items, limit_tokens=tokens, count=count, session_id=session_id)
             return rendered(chosen, session_id=session_id)
 
-        return Recalled(text=text(limit), short=text(min(limit, SHORT_TOKENS)))
+        short = text(min(limit, SHORT_TOKENS))
+        return Recalled(text=text(limit) if question.asks else short, short=short)
 
 
 def _newest_words(view: View) -> str:
