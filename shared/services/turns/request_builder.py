@@ -491,11 +491,11 @@ def build_recipe(prepared: PreparedRequest, view: View) -> dict[str, Any]:
         "tools": bool(prepared.request.tools),
         "max": prepared.request.max_output_tokens,
         "facts": prepared.runtime_facts,
-        "zone": prepared.zone,
     }
+    if prepared.zone != "UTC":
+        recipe["zone"] = prepared.zone
     if sent.pins:
-        recipe["pins"] = [entry.seq for entry in sent.pins if not is_late_pin(entry, sent)]
-        recipe["late_pins"] = [entry.seq for entry in sent.pins if is_late_pin(entry, sent)]
+        recipe |= _recipe_of_pins(sent)
     if any(map(_PINNED, sent.entries)):
         recipe["pinned"] = [entry.seq for entry in sent.entries if entry.pinned]
     if pruned := [entry for entry in sent.entries if entry.pruned]:
@@ -504,8 +504,6 @@ def build_recipe(prepared: PreparedRequest, view: View) -> dict[str, Any]:
             recipe["shown"] = shown
         if batch := [entry.seq for entry in pruned if entry.pruned_now]:
             recipe["batch"] = batch[0]
-    if sent.frozen is not None:
-        recipe["frozen"] = True
     if prepared.known.ids:
         recipe["notes"] = list(prepared.known.ids)
     if prepared.known.since:
@@ -522,6 +520,12 @@ def build_recipe(prepared: PreparedRequest, view: View) -> dict[str, Any]:
             "step": prepared.hidden_at_once,
         }
     return recipe
+
+
+def _recipe_of_pins(sent: View) -> dict[str, Any]:
+    late = [entry.seq for entry in sent.pins if is_late_pin(entry, sent)]
+    early = [entry.seq for entry in sent.pins if entry.seq not in late]
+    return {"pins": early, "late_pins": late} | ({} if sent.frozen is None else {"frozen": True})
 
 
 def to_ranges(numbers: Sequence[int]) -> list[list[int]]:

@@ -81,7 +81,7 @@ def _context(
     since: str,
 ) -> BuiltContext:
     fixed = recipe.get("fit", {}).get("fixed", 0)
-    zone = ZoneInfo(recipe["zone"]) if "zone" in recipe else None
+    zone = ZoneInfo(recipe.get("zone", "UTC"))
 
     def build(shown: View) -> BuiltContext:
         made = build_context(
