@@ -29,7 +29,6 @@ from tests.bench.rate import DELTAS, Talker
 from tests.kit.deployment.processes import Process
 from tests.kit.free_ports import free_port
 
-PAUSE_SECONDS = 0.02
 SYLLABLES = ("ba", "den", "fir", "go", "lun", "mar", "ni", "os", "pel", "ra", "sto", "ti", "ulm", "ve", "wik")
 TICKS = os.sysconf("SC_CLK_TCK")
 SERVERS = {"postgres": "postgres", "valkey-server": "valkey"}
@@ -102,7 +101,6 @@ async def _talk(say: Say, words: Iterator[str], turns: int) -> list[float]:
         began = time.perf_counter()
         await say(next(words))
         waits.append((time.perf_counter() - began) * 1_000)
-        await asyncio.sleep(PAUSE_SECONDS)
     return waits
 
 

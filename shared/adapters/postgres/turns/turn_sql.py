@@ -230,9 +230,13 @@ def frozen_prefix(agent: str) -> str:
     """Of a session `s` and its agent by name: what the last request began with, null where it begins anew.
 
     It does so after a compaction and its undo, when the provider's cache has expired, and at once when a note
-    that it showed was forgotten or erased, or is another person's by now.
+    that it showed was forgotten or erased, or is another person's by now. Whoever has neither notes nor pins
+    is not asked for: nothing stands there.
     """
-    return f"""(SELECT jsonb_build_object('block', coalesce(p.body, ''), 'notes', sent.known,
+    return f"""CASE WHEN EXISTS (SELECT FROM pins WHERE pins.session_id = s.id)
+           OR EXISTS (SELECT FROM party_family(s.party_id) AS family(id)
+                        JOIN notes n ON n.party_id = family.id) THEN
+       (SELECT jsonb_build_object('block', coalesce(p.body, ''), 'notes', sent.known,
                  'pins', coalesce(sent.plan -> 'pins', '[]'),
                  'ended', (SELECT jsonb_agg({_NOTE} ORDER BY n.id) FROM notes n
                             WHERE n.id = ANY (sent.known)
@@ -248,10 +252,9 @@ def frozen_prefix(agent: str) -> str:
            AND sent.renderer_version = {RENDERER_VERSION}
            AND (sent.plan ? 'hour' OR sent.created_at > now() - interval '{SHORT_LIFE.seconds} s')
            AND (p.sha256 IS NULL) = (sent.known = '{{}}')
-           AND cardinality(sent.known) = (
-             SELECT count(*) FROM notes n
-              WHERE n.id = ANY (sent.known) AND n.scope = {agent} AND n.forgotten_at IS NULL
-                AND n.party_id IN (SELECT party_family(s.party_id)))) AS frozen"""
+           AND (sent.known = '{{}}' OR cardinality(sent.known) = (
+             SELECT count(*) FROM party_family(s.party_id) AS family(id) JOIN notes n ON n.party_id = family.id
+              WHERE n.id = ANY (sent.known) AND n.scope = {agent} AND n.forgotten_at IS NULL))) END AS frozen"""
 
 
 RECALLABLE = """(
