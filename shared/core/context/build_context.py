@@ -323,8 +323,8 @@ def _ends_of_settled(
     ids = {result.tool_use_id for blocks in firsts for result in tool_results(blocks)[:1]}
     return tuple(
         index - 1
-        for index, message in enumerate(messages)
-        if index and ids and any(result.tool_use_id in ids for result in tool_results(message.blocks))
+        for index, message in enumerate(messages if ids else ())
+        if index and any(result.tool_use_id in ids for result in tool_results(message.blocks))
     )
 
 

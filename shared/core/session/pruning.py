@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, floor
+from operator import attrgetter
 
 from shared.core.session.budget import ContextBudget
 from shared.core.session.policy import ContextPolicy
@@ -21,6 +22,7 @@ results are not trimmed; they stay whole until they are old enough to be cleared
 READ_PRICE, WRITE_PRICE, LONG_WRITE_PRICE = 0.1, 1.25, 2.0
 """Of a token that the provider reads from its cache, or writes to it for five minutes or an hour; the price
 of one that is neither is 1."""
+_NEWLY = attrgetter("pruned_now")
 _STRENGTH: dict[PruneForm | None, int] = {None: 0, "trim": 1, "duplicate": 2, "clear": 3, "hide": 4}
 
 
@@ -117,6 +119,8 @@ def clearing_suffices(
 
 def with_decisions(entries: Sequence[Entry], decisions: Sequence[PruneDecision]) -> tuple[Entry, ...]:
     """The entries as they are shown once the decisions hold, which are then the newest batch."""
+    if not decisions and not any(map(_NEWLY, entries)):
+        return tuple(entries)
     made = {decision.seq: decision for decision in decisions}
     return tuple(_decided(entry, made.get(entry.seq)) for entry in entries)
 
@@ -129,7 +133,7 @@ def _decided(entry: Entry, decision: PruneDecision | None) -> Entry:
 
 def places_to_change(entries: Sequence[Entry], policy: ContextPolicy) -> tuple[int, ...]:
     """Where the newest batch begins and the next one may: the oldest result that will change, used or not."""
-    newest = next((i for i, entry in enumerate(entries) if entry.pruned_now), None)
+    newest = next((i for i, is_new in enumerate(map(_NEWLY, entries)) if is_new), None)
     if policy.prune_rule != "calls" or not _has_results(entries):
         return () if newest is None else (newest,)
     uses = _uses(entries)

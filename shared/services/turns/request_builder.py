@@ -171,10 +171,11 @@ class RequestBuilder:
 
         A model that writes the summaries, too, saves memory with them; an early flush would read all twice.
         """
-        policy = self.resolve_policy(agent_config)
-        if policy.flush_with_summary and card.name == self.summary_model:
-            policy = replace(policy, flush_threshold=0)
-        return policy if "images" in card.capabilities else replace(policy, picture_turns=0)
+        return _policy_as(
+            self.resolve_policy(agent_config),
+            summarises=card.name == self.summary_model,
+            sees="images" in card.capabilities,
+        )
 
     def recall_limit(self, agent_config: Mapping[str, Any], window: int) -> int:
         """The most estimated tokens that a turn is reminded of: the agent's own number, else the policy's."""
@@ -475,6 +476,13 @@ def _policy_text(policy: ContextPolicy) -> str:
     # How a result was shown is stored with its decision: the rules of tools are not needed again.
     values = {name: value for name, value in asdict(_plain(policy)).items() if name != "prune_rules"}
     return json.dumps(values, ensure_ascii=False)
+
+
+@lru_cache(256)
+def _policy_as(policy: ContextPolicy, *, summarises: bool, sees: bool) -> ContextPolicy:
+    if policy.flush_with_summary and summarises:
+        policy = replace(policy, flush_threshold=0)
+    return policy if sees else replace(policy, picture_turns=0)
 
 
 def _plain(policy: ContextPolicy) -> ContextPolicy:
