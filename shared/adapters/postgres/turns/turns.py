@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
 from datetime import datetime
 from functools import reduce
@@ -30,7 +31,7 @@ from shared.core.session.artifacts import Artifact, digest_prefix
 from shared.core.session.backoff import backoff_from_json
 from shared.core.session.client_payloads import message_payload, notice_payload
 from shared.core.session.events import Accepted, Inbound, InboxReceipt
-from shared.core.session.session import Entry, View
+from shared.core.session.session import Entry, FrozenPrefix, View
 from shared.core.session.turns import (
     AnswerStored,
     Caps,
@@ -49,6 +50,7 @@ from shared.core.values.errors import (
     EvertalkError,
     LeaseLost,
     SessionMoved,
+    StorageUnavailable,
     UnknownSession,
     cap_reached,
 )
@@ -152,7 +154,7 @@ class PostgresTurns:
             repeated=False,
             at_ms=int(row["opened_at"].timestamp() * 1000),
         )
-        return accepted, claim
+        return accepted, await self._with_frozen(claim, row)
 
     async def _why_not(self, inbound: Inbound) -> EvertalkError:
         moved = await self._pool.fetchval(turn_sql.GOES_ON_ELSEWHERE, inbound.session_id, inbound.address_id)
@@ -192,7 +194,23 @@ class PostgresTurns:
         if row["head"] is not None and row["head_link"] is None:
             # It waited for the commit of a compaction: the row is of now, what it leads to is of before.
             told = {**told, "head_link": await self._link(row["head"])}
-        return _claim_from(told, worker_id)
+        return await self._with_frozen(_claim_from(told, worker_id), told)
+
+    async def _with_frozen(self, claim: Claim, row: Record | Mapping[str, Any]) -> Claim:
+        """With what its last request began with, if notes or pins may stand there.
+
+        The turn is claimed by now: where this cannot be read, its request begins anew.
+        """
+        if not (claim.view.notes or row["has_pins"]):
+            return claim
+        with suppress(StorageUnavailable):
+            frozen = await self._load_frozen(claim.session_id, claim.view.base_turn, row["head"])
+            return replace(claim, view=replace(claim.view, frozen=frozen))
+        return claim
+
+    @store_method
+    async def _load_frozen(self, session_id: int, base_turn: int, head: int | None) -> FrozenPrefix | None:
+        return frozen_from_json(await self._pool.fetchval(turn_sql.FROZEN, session_id, base_turn, head))
 
     async def _link(self, link_id: int) -> Any:
         return await self._pool.fetchval(turn_sql.LINK, link_id)
@@ -533,7 +551,7 @@ async def described(
 def view_from(
     row: Record | Mapping[str, Any], entries: Sequence[Entry] = (), *, open_turn: int | None
 ) -> View:
-    """A view from a session's row with `head_link`, `notes` and `frozen` beside it."""
+    """A view from a session's row with `head_link`, `notes` and, if it was asked for, `frozen` beside it."""
     base = row["base_turn"]
     return View(
         session_id=row["id"],
@@ -545,7 +563,7 @@ def view_from(
         entries=tuple(entry for entry in entries if entry.turn > base),
         pins=tuple(entry for entry in entries if entry.turn <= base),
         notes=notes_from_json(row["notes"]),
-        frozen=frozen_from_json(row["frozen"]),
+        frozen=frozen_from_json(row.get("frozen")),
         context_tokens=row["context_tokens"],
         open_turn=open_turn,
         hold_compaction=row["hold_compaction"],
