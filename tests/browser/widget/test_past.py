@@ -266,6 +266,7 @@ def test_axe_finds_nothing_among_days_gaps_and_dates(desk: Desk, stub: Stub, the
     stub.recall(stub.only(), 100)
     stub.newest = 50
     page.reload()
+    expect(log(page).locator(".day").first).to_be_attached()
     stub.broken = True
     to_the_top(page)
     expect(log(page).get_by_role("button", name="Try again")).to_be_visible()
