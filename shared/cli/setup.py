@@ -199,7 +199,7 @@ def _dollars(text: str) -> str:
     except InvalidOperation:
         raise ValueError("Please write an amount with a dot, such as 5 or 2.50.") from None
     if not amount.is_finite() or amount < 0:
-        raise ValueError("The amount must be 0 or more; with 0, only the demo answers.")
+        raise ValueError("The amount must be 0 or more.")
     return f"{amount:.2f}"
 
 

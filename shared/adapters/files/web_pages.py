@@ -55,7 +55,7 @@ _PICTURES = frozenset({"image/jpeg", "image/png", "image/webp", "image/gif"})
 
 FETCH_URL = ToolSpec(
     name="fetch_url",
-    description=("Read a public web page, PDF, text or picture by its address; no searching, no logins."),
+    description="Read a public web page, PDF, text or picture by its address; no searching, no logins.",
     input_schema={
         "type": "object",
         "properties": {"url": {"type": "string", "maxLength": MOST_URL_CHARS}},

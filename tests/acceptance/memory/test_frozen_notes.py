@@ -15,8 +15,10 @@ from shared.adapters.models.token_counter import VocabularyCounter
 from shared.adapters.models.wire import request_body
 from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.adapters.postgres.turns.replays import PostgresReplays
+from shared.adapters.postgres.turns.turns import PostgresTurns
 from shared.core.context.notes import NewNote, NoteSource
 from shared.core.context.prompts import NEWER_NOTES
+from shared.core.values.errors import StorageUnavailable
 from shared.services.turns.request_replay import rebuild_request
 from tests.kit.app_driver import Visit, running_app, settings_for, visit
 from tests.kit.fakes.messages_api.harness import RunningFake
@@ -255,3 +257,21 @@ async def test_one_saved_note_writes_no_more_than_the_turn_itself(
     usage = [one for one in await provider.requests() if one["kind"] == "chat"][-1]["usage"]
     assert usage["cache_creation_input_tokens"] < 150
     assert usage["cache_read_input_tokens"] > 0.9 * context
+
+
+async def test_where_the_prefix_cannot_be_read_the_turn_is_answered_with_all_notes(
+    guest: Visit, provider: RunningFake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    async def away(self: PostgresTurns, session_id: int, base_turn: int, head: int | None) -> None:
+        asked.append(session_id)
+        raise StorageUnavailable("the database is away")
+
+    await guest.ask("Good evening.")
+    await note(guest, "Ada keeps eleven hives.")
+    monkeypatch.setattr(PostgresTurns, "_load_frozen", away)
+    await guest.ask("And now?")
+    assert asked == [guest.session_id]
+    assert "Ada keeps eleven hives." in json.dumps((await sent(provider))["system"])
+    assert await guest.one("SELECT bool_and(state = 'answered') FROM turns")

@@ -12,6 +12,7 @@ from shared.core.memory.recall import Found, Frequencies, Search
 from shared.services.turns.request_builder import RequestBuilder
 from shared.services.turns.retrieval import SHORT_TOKENS, Retriever
 from tests.kit.builders import claim_of, entry, view
+from tests.kit.model_makers import WordCounter
 
 LIMIT = 1_200
 WORDS = "we rowed " * 30
@@ -36,11 +37,7 @@ class Harbours:
 
 class Requests:
     timezone = "UTC"
-
-    class counter:  # noqa: N801 - as the builder has it
-        @staticmethod
-        def count_tokens(text: str) -> int:
-            return len(text) // 4
+    counter = WordCounter()
 
     def recall_limit(self, agent_config: Any, window: int) -> int:
         return LIMIT
