@@ -37,7 +37,7 @@ log = structlog.get_logger(__name__)
 
 REMIND_ME = ToolSpec(
     name="remind_me",
-    description=("Remind the person later, once or repeatedly, if they ask for it."),
+    description="Remind the person later, once or repeatedly, if they ask for it.",
     input_schema={
         "type": "object",
         "properties": {
