@@ -218,7 +218,7 @@ async def _counted(app: App, redis: Redis, whole: WholeTurns, turns: int) -> dic
 
 
 def _kind(query: str) -> str:
-    if "typeinfo" in query:
+    if "typeinfo" in query or "'jit'" in query:
         return "introspection"  # what the driver asks once per connection is no part of a turn
     return "reset" if "UNLISTEN" in query or "RESET ALL" in query else "statement"
 

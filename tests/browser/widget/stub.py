@@ -217,6 +217,8 @@ class Stub:
         self.hold_pages = threading.Event()
         """Set: pages are answered at once."""
         self.hold_pages.set()
+        self.hold_welcome = threading.Event()
+        self.hold_welcome.set()
         self.renamed = ""
         """The session that all go on in, after a `/link`."""
         self.broken = False
@@ -660,6 +662,8 @@ class Stub:
         }
         if session in self.people.values():
             welcome["identified"] = next(name for name, one in self.people.items() if one is session)
+        while not self.hold_welcome.is_set():
+            await asyncio.sleep(0.02)
         await socket.send_json(welcome)
         session.sockets.append(socket)
         return session

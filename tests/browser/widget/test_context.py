@@ -45,6 +45,15 @@ def talk(page: Page, count: int) -> None:
         expect(page.get_by_role("button", name="Stop answering")).to_be_hidden()
 
 
+def test_commands_are_offered_to_who_types_before_they_are_known(desk: Desk, stub: Stub) -> None:
+    stub.hold_welcome.clear()
+    page = desk.chat()
+    page.get_by_role("textbox", name="Message").press_sequentially("/hel")
+    expect(page.get_by_role("option")).to_have_count(0)
+    stub.hold_welcome.set()
+    expect(page.get_by_role("option")).to_contain_text(["/help"])
+
+
 def test_enter_completes_a_part_and_runs_only_the_whole(desk: Desk, stub: Stub) -> None:
     page = desk.chat()
     expect(page.locator(".gauge")).to_be_visible()

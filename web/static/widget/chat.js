@@ -170,8 +170,10 @@ export class Chat {
     this.chat.take(frame);
     if (session && session !== this.chat.session) this.later((one) => one.moved(this));
     this.sheet?.changed(frame);
-    if (joined) this.flush();
-    else if (frame?.t === "welcome") this.files?.go();
+    if (joined) {
+      this.composer.offer();
+      this.flush();
+    } else if (frame?.t === "welcome") this.files?.go();
     if (frame?.t === "ack") this.store.drop(frame.cid);
     // A command is answered later; of an opinion this is all.
     if (/^(ack|error)$/.test(frame?.t) && this.asked.get(frame.cid)?.t === "feedback") this.asked.delete(frame.cid);

@@ -44,7 +44,7 @@ export function composer(tools) {
   let popup = null;
   let called = false;
 
-  /** The list of commands comes with the first slash. */
+  /** The list of commands comes with the first slash, or once the commands are known. */
   function offer() {
     if (popup) return popup.update();
     if (called || input.value[0] !== "/") return;
@@ -95,7 +95,7 @@ export function composer(tools) {
   input.value = tools.store.get("draft");
   queueMicrotask(changed);
   return {
-    node, input, keep, grow, clip, changed, submit: () => submit(new Event("submit")),
+    node, input, keep, grow, clip, changed, offer, submit: () => submit(new Event("submit")),
     /** @param {boolean} busy */
     busy: (busy) => { stop.hidden = !busy; },
   };
