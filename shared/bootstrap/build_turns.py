@@ -97,8 +97,8 @@ def _build_toolbox(base: Foundation, requests: RequestBuilder, more: Sequence[To
     artifacts = ArtifactReader(stores.turns, base.counter)
     handover = AskHumanTool(stores.handovers, base.announcer, crash_point=base.crash_point)
     plain: list[Tool] = [
-        *build_memory_tools(stores.notes, base.crash_point),
-        RecallTool(stores.recall, artifacts, base.counter),
+        *build_memory_tools(stores.notes, base.crash_point, home=settings.timezone),
+        RecallTool(stores.recall, artifacts, base.counter, home=settings.timezone),
         CurrentTimeTool(base.clock, home=settings.timezone),
         CalculatorTool(),
         FetchUrl(),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, tzinfo
 
 from shared.core.session.artifacts import READER
 from shared.core.values.model import ToolSpec
@@ -60,3 +60,5 @@ class RecallQuery:
     before: datetime | None = None
     from_seq: int | None = None
     through_seq: int | None = None
+    zone: tzinfo = UTC
+    """The person's, by whose days what is found is told."""

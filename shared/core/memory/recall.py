@@ -7,7 +7,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Literal, NamedTuple
 
 from shared.core.context.question import Author, Question
@@ -392,7 +392,7 @@ def _by_time(passage: Found) -> tuple[bool, float, str, int, str, int]:
 
 
 def day_of(passage: Found) -> str:
-    return OF_FILES if passage.lane == "knowledge" else f"{passage.at.astimezone(UTC):%Y-%m-%d}"
+    return OF_FILES if passage.lane == "knowledge" else f"{passage.at:%Y-%m-%d}"
 
 
 def note_line(text: str) -> str:

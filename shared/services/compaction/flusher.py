@@ -461,6 +461,7 @@ class Flusher:
             flush_id=ticket.id,
             shown=ghost.shown,
             agent_config=state.agent_config,
+            timezone=state.timezone,
         )
         ran = (
             await self._toolbox.for_agent(state.agent_config)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from datetime import tzinfo
 from typing import Any, Protocol
 
 from shared.core.compaction.provenance import FROM_A_TOOL
@@ -20,6 +21,7 @@ from shared.core.context.memory import (
 from shared.core.context.memory_tools import FORGET_MEMORY, SAVE_MEMORY, SEARCH_MEMORY, UPDATE_MEMORY
 from shared.core.context.notes import SHORT_ID, KeptNote, NewNote, NoteResult, NotesFound, NoteSource
 from shared.core.values.errors import LeaseLost
+from shared.core.values.local_time import resolve_zone
 from shared.ports import Tool, ToolContext, ToolFailed, ToolSpec
 from shared.runtime.crash_points import CrashPoint
 
@@ -40,11 +42,14 @@ class NoteToolStore(Protocol):
     ) -> NotesFound: ...
 
 
-def build_memory_tools(store: NoteToolStore, crash_point: CrashPoint) -> tuple[Tool, ...]:
-    """All four; a repeated call is recognised by its key, so that each may run again after a crash."""
+def build_memory_tools(store: NoteToolStore, crash_point: CrashPoint, *, home: str) -> tuple[Tool, ...]:
+    """All four; a repeated call is recognised by its key, so that each may run again after a crash.
+
+    `home` is the deployment's zone, for people whose own is not known.
+    """
     return (
         SaveMemoryTool(store, crash_point),
-        SearchMemoryTool(store),
+        SearchMemoryTool(store, home),
         UpdateMemoryTool(store, crash_point),
         ForgetMemoryTool(store),
     )
@@ -123,8 +128,9 @@ class SearchMemoryTool:
     idempotent = True
     timeout_seconds = 10.0
 
-    def __init__(self, store: NoteToolStore) -> None:
+    def __init__(self, store: NoteToolStore, home: str) -> None:
         self._store = store
+        self._home = home
 
     async def run(self, arguments: Mapping[str, Any], *, context: ToolContext) -> str:
         query = str(arguments.get("query") or "")[:300]
@@ -134,11 +140,14 @@ class SearchMemoryTool:
             return "No note says anything about this." if stems else "There are no notes yet."
         more = found.total - len(found.notes)
         tail = [f"… and {more} more; other words narrow it down."] if more > 0 else []
-        return "\n".join([*map(_line, found.notes), *tail])
+        zone = resolve_zone(context.timezone, self._home)
+        return "\n".join([*(_line(note, zone) for note in found.notes), *tail])
 
 
-def _line(note: KeptNote) -> str:
-    dates = f"{note.observed_at:%Y-%m-%d}" + (f", about {note.event_date}" if note.event_date else "")
+def _line(note: KeptNote, zone: tzinfo) -> str:
+    dates = f"{note.observed_at.astimezone(zone):%Y-%m-%d}" + (
+        f", about {note.event_date}" if note.event_date else ""
+    )
     mark = FROM_A_TOOL if note.authority == "tool" else ""
     return f"[{note.short_id}] ({note.kind}, {dates}{mark}) {note.text}"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, date, datetime
+from datetime import date, datetime, tzinfo
 from typing import Any, Protocol
 
 from shared.core.context.question import Question, read_question
@@ -15,6 +15,7 @@ from shared.core.context.recall_query import (
     RecallQuery,
 )
 from shared.core.memory.recall import Found, Search, packed, ranked, rendered
+from shared.core.values.local_time import resolve_zone
 from shared.ports import TokenCounter, ToolContext, ToolFailed, ToolSpec
 from shared.services.turns.artifacts import ArtifactReader
 
@@ -34,10 +35,14 @@ class RecallTool:
     idempotent = True
     timeout_seconds = 10.0
 
-    def __init__(self, store: RecallToolStore, artifacts: ArtifactReader, counter: TokenCounter) -> None:
+    def __init__(
+        self, store: RecallToolStore, artifacts: ArtifactReader, counter: TokenCounter, *, home: str
+    ) -> None:
+        """`home` is the deployment's zone, for people whose own is not known."""
         self._store = store
         self._artifacts = artifacts
         self._counter = counter
+        self._home = home
 
     async def run(self, arguments: Mapping[str, Any], *, context: ToolContext) -> str:
         last_seq, asked = await self._store.count_earlier_calls(
@@ -56,7 +61,7 @@ class RecallTool:
         if arguments.get("offset") is not None:
             raise ToolFailed("`offset` is a place in a long text: give its id as `artifact`.")
         question = replace(read_question(asked_for), asks=True)
-        query = _query(arguments, question, context, last_seq)
+        query = _query(arguments, question, context, last_seq, resolve_zone(context.timezone, self._home))
         found = await self._found(query, question, context)
         if not found:
             return "Nothing was found. Try other words, names or dates."
@@ -79,9 +84,9 @@ class RecallTool:
 
 
 def _query(
-    arguments: Mapping[str, Any], question: Question, context: ToolContext, last_seq: int
+    arguments: Mapping[str, Any], question: Question, context: ToolContext, last_seq: int, zone: tzinfo
 ) -> RecallQuery:
-    after, before = _day(arguments, "after"), _day(arguments, "before")
+    after, before = _day(arguments, "after", zone), _day(arguments, "before", zone)
     if after and before and after >= before:
         raise ToolFailed("`after` must be an earlier day than `before`.")
     first, last = _range(arguments.get("seq_range"), last_seq)
@@ -99,25 +104,23 @@ def _query(
         before=before,
         from_seq=first,
         through_seq=last,
+        zone=zone,
     )
 
 
-def _day(arguments: Mapping[str, Any], name: str) -> datetime | None:
+def _day(arguments: Mapping[str, Any], name: str, zone: tzinfo) -> datetime | None:
     """The beginning of a day, or a moment; `before` names the first day that is not looked at any more."""
     given = arguments.get(name)
     if given in (None, ""):
         return None
     text = str(given).strip()
     try:
-        moment = datetime.fromisoformat(text) if len(text) > len("YYYY-MM-DD") else _midnight(text)
-        return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        if len(text) <= len("YYYY-MM-DD"):
+            text = f"{date.fromisoformat(text)}T00:00"  # a day, which may also be written as 20260215
+        moment = datetime.fromisoformat(text)
+        return moment if moment.tzinfo else moment.replace(tzinfo=zone)
     except (ValueError, OverflowError):
         raise ToolFailed(f"`{name}` is {text[:40]!r}; write a day as YYYY-MM-DD.") from None
-
-
-def _midnight(text: str) -> datetime:
-    day = date.fromisoformat(text)
-    return datetime(day.year, day.month, day.day, tzinfo=UTC)
 
 
 def _range(given: Any, last_seq: int) -> tuple[int | None, int | None]:

@@ -55,6 +55,7 @@ class Retriever:
             dictionary=question.dictionary,
             turn=claim.turn,
             known_notes=known,
+            zone=zone,
         )
         try:
             search = await self._store.search(query)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import tzinfo
 from typing import Any
 
 import asyncpg
@@ -29,13 +30,13 @@ class PostgresRecall:
     async def search(self, query: RecallQuery) -> Search:
         """Candidates and their neighbours, each with how often the question's words are in it."""
         rows = await self._pool.fetch(SEARCH, *_arguments(query), timeout=SEARCH_SECONDS)
-        return _search(rows[0]["known"], rows)
+        return _search(rows[0]["known"], rows, query.zone)
 
     @store_method
     async def load_range(self, query: RecallQuery) -> list[Found]:
         """The first passages of a time or a range, in their order."""
         rows = await self._pool.fetch(BETWEEN, *_arguments(query), timeout=SEARCH_SECONDS)
-        return [_found(row, lambda _: ()) for row in rows]
+        return [_found(row, lambda _: (), query.zone) for row in rows]
 
     @store_method
     async def count_earlier_calls(self, session_id: int, turn: int, call_id: str) -> tuple[int, int]:
@@ -52,9 +53,9 @@ def _arguments(query: RecallQuery) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-def _search(known: Mapping[str, Any], rows: Sequence[asyncpg.Record]) -> Search:
+def _search(known: Mapping[str, Any], rows: Sequence[asyncpg.Record], zone: tzinfo) -> Search:
     hits_of = _reader(known["forms"])
-    found = tuple([_found(row, hits_of) for row in rows if row["lane"] is not None])
+    found = tuple([_found(row, hits_of, zone) for row in rows if row["lane"] is not None])
     frequencies: dict[Lane, Frequencies] = {}
     for lane in LANES:
         mine = [passage for passage in found if passage.lane == lane]
@@ -82,10 +83,11 @@ def _frequencies(
     )
 
 
-def _found(row: asyncpg.Record, hits_of: Callable[[str], tuple[int, ...]]) -> Found:
+def _found(row: asyncpg.Record, hits_of: Callable[[str], tuple[int, ...]], zone: tzinfo) -> Found:
     """The columns stand in the order of the fields, with the words where their number goes."""
     _, lane, owner, number, at, text, terms, vector, *rest = row
-    return Found(lane, owner, number, at, text, terms, hits_of(vector) if vector else (), *rest)
+    hits = hits_of(vector) if vector else ()
+    return Found(lane, owner, number, at.astimezone(zone), text, terms, hits, *rest)
 
 
 def _reader(forms: Sequence[Sequence[str]]) -> Callable[[str], tuple[int, ...]]:
