@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from shared.adapters.models.anthropic import AnthropicModel
 from shared.adapters.models.breaker import BreakerState
 from shared.adapters.models.catalog import (
     UNKNOWN_MAX_OUTPUT,
@@ -23,6 +22,7 @@ from shared.adapters.models.error_mapping import ModelOverloaded
 from shared.adapters.models.limits import NarrowedWindow
 from shared.adapters.models.offline import OFFLINE_MODEL, PIECE_SECONDS, WINDOW, OfflineModel
 from shared.adapters.models.provider import ANTHROPIC_URL, Provider
+from shared.adapters.models.remote import RemoteModel
 from shared.adapters.models.timeouts import Patience
 from shared.adapters.models.wire import request_body
 from shared.config.settings import Settings
@@ -115,14 +115,14 @@ class Models:
     async def body(self, request: ModelRequest) -> Mapping[str, Any]:
         """The JSON that is sent for it, to be looked at; the offline model would be sent the same."""
         route = self._route(request.model)
-        if route is not None and isinstance(route.model, AnthropicModel):
+        if route is not None and isinstance(route.model, RemoteModel):
             return await route.model.body(request)
         return {**request_body(request, await self.load_card(request.model), request.model), "stream": True}
 
     async def is_listed(self, model: str) -> bool | None:
         """Whether its provider's list of models has it; None where there is no such list."""
         route = self._route(model)
-        if route is None or not isinstance(route.model, AnthropicModel):
+        if route is None or not isinstance(route.model, RemoteModel):
             return None
         return await route.model.is_listed()
 
@@ -138,7 +138,7 @@ class Models:
 
     async def _load(self) -> None:
         route = self._route(self.chat)
-        if route is None or not isinstance(route.model, AnthropicModel):
+        if route is None or not isinstance(route.model, RemoteModel):
             return
         try:
             await route.model.load()
@@ -158,7 +158,7 @@ class Models:
 
     def narrowed(self) -> tuple[NarrowedWindow, ...]:
         """Models that take less than they should, as their refusals say."""
-        asked = [route.model for route in self._routes.values() if isinstance(route.model, AnthropicModel)]
+        asked = [route.model for route in self._routes.values() if isinstance(route.model, RemoteModel)]
         return tuple(found for found in (model.narrowed() for model in asked) if found is not None)
 
     def take_answered(self) -> tuple[str, ...]:
@@ -336,8 +336,8 @@ class _Desk:
     opened: dict[tuple[str, str], Provider] = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list)
 
-    def model(self, entry: ModelEntry) -> AnthropicModel:
-        return AnthropicModel(entry, self._provider(entry), self.counter, patience=self.patience)
+    def model(self, entry: ModelEntry) -> RemoteModel:
+        return RemoteModel(entry, self._provider(entry), self.counter, patience=self.patience)
 
     def _provider(self, entry: ModelEntry) -> Provider:
         url = entry.base_url or self.base_url

@@ -60,7 +60,7 @@ class _Call:
     aborted: list[Usage] = field(default_factory=list)
 
 
-class AnthropicModel:
+class RemoteModel:
     def __init__(
         self,
         entry: ModelEntry,

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from shared.adapters.models import ModelEntry, Patience, anthropic
-from shared.adapters.models.anthropic import AnthropicModel
+from shared.adapters.models import ModelEntry, Patience
 from shared.adapters.models.error_mapping import ModelOverloaded, ModelUnknown
 from shared.adapters.models.limits import NarrowedWindow
 from shared.adapters.models.provider import Provider
+from shared.adapters.models.remote import RemoteModel
 from shared.core.values.errors import (
     ModelBusy,
     ModelRefusedAccount,
@@ -46,18 +46,18 @@ async def fake(process: RunningFake) -> RunningFake:
     return process
 
 
-Opener = Callable[..., AnthropicModel]
+Opener = Callable[..., RemoteModel]
 
 
 @pytest.fixture
 async def opened(fake: RunningFake) -> AsyncIterator[Opener]:
     """Makes models at the fake; what was opened is closed."""
-    made: list[AnthropicModel] = []
+    made: list[RemoteModel] = []
 
-    def make(patience: Patience | None = None, *, key: str = "good-key", **entry: Any) -> AnthropicModel:
+    def make(patience: Patience | None = None, *, key: str = "good-key", **entry: Any) -> RemoteModel:
         provider = Provider(base_url=fake.base_url, api_key=key, clock=HandClock())
         named = ModelEntry(**{"name": CHAT, **entry})
-        made.append(AnthropicModel(named, provider, WordCounter(), patience=patience or impatient()))
+        made.append(RemoteModel(named, provider, WordCounter(), patience=patience or impatient()))
         return made[-1]
 
     yield make
@@ -271,7 +271,7 @@ async def test_a_slow_stream_with_life_in_it_is_left_alone(fake: RunningFake, op
 
 async def test_nobody_listening_is_a_model_that_is_unavailable(process: RunningFake) -> None:
     provider = Provider(base_url="http://127.0.0.1:9", api_key="key")
-    model = AnthropicModel(ModelEntry(name=CHAT), provider, WordCounter(), patience=impatient())
+    model = RemoteModel(ModelEntry(name=CHAT), provider, WordCounter(), patience=impatient())
     with pytest.raises(ModelUnavailable) as caught:
         await model.reply(asking("Hello"))
     assert caught.value.__cause__ is not None
@@ -287,7 +287,7 @@ async def test_a_server_that_speaks_something_else_is_unavailable() -> None:
     server = await asyncio.start_server(chatter, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     provider = Provider(base_url=f"http://127.0.0.1:{port}", api_key="key")
-    model = AnthropicModel(ModelEntry(name=CHAT), provider, WordCounter(), patience=impatient())
+    model = RemoteModel(ModelEntry(name=CHAT), provider, WordCounter(), patience=impatient())
     with pytest.raises(ModelUnavailable):
         await model.reply(asking("Hello"))
     await model.close()
@@ -347,7 +347,7 @@ async def test_five_failures_open_the_breaker_and_calls_fail_without_asking(
 async def test_an_empty_account_opens_the_breaker_until_a_probe_succeeds(fake: RunningFake) -> None:
     clock = HandClock()
     provider = Provider(base_url=fake.base_url, api_key="good-key", clock=clock)
-    model = AnthropicModel(ModelEntry(name=CHAT), provider, WordCounter(), patience=impatient())
+    model = RemoteModel(ModelEntry(name=CHAT), provider, WordCounter(), patience=impatient())
     await script(fake, {"status": 400, "reason": "credit"})
     for _ in range(3):
         with pytest.raises(ModelRefusedAccount):
@@ -367,7 +367,7 @@ async def test_a_wrong_key_is_a_refused_account(opened: Opener) -> None:
 
 async def test_a_missing_key_is_named_without_asking_anyone(fake: RunningFake) -> None:
     provider = Provider(base_url=fake.base_url, api_key=None, missing_key="LOCAL_KEY")
-    model = AnthropicModel(ModelEntry(name=CHAT), provider, WordCounter())
+    model = RemoteModel(ModelEntry(name=CHAT), provider, WordCounter())
     with pytest.raises(ModelRefusedAccount, match="LOCAL_KEY is not set"):
         await model.reply(asking("Hello"))
     assert (await model.load_card(CHAT)).window == 1_000_000
@@ -398,7 +398,7 @@ async def test_the_window_is_the_providers_own_and_the_table_stands_in(
 async def test_a_window_is_asked_once_a_day(fake: RunningFake) -> None:
     clock = HandClock()
     provider = Provider(base_url=fake.base_url, api_key="good-key", clock=clock)
-    model = AnthropicModel(ModelEntry(name=CHAT), provider, WordCounter())
+    model = RemoteModel(ModelEntry(name=CHAT), provider, WordCounter())
     await fake.set_window(CHAT, 300_000)
     assert (await model.load_card(CHAT)).window == 300_000
     await fake.set_window(CHAT, 400_000)
@@ -411,7 +411,7 @@ async def test_what_the_list_said_stands_while_it_does_not_answer() -> None:
     clock = HandClock()
     async with running_fake() as fake:
         provider = Provider(base_url=fake.base_url, api_key="key", clock=clock)
-        model = AnthropicModel(ModelEntry(name=CHAT), provider, WordCounter(), patience=impatient())
+        model = RemoteModel(ModelEntry(name=CHAT), provider, WordCounter(), patience=impatient())
         await fake.set_window(CHAT, 300_000)
         assert (await model.load_card(CHAT)).window == 300_000
     clock.now += 25 * 3_600
@@ -424,7 +424,7 @@ async def test_a_limit_named_in_refusals_of_several_conversations_holds_for_minu
 ) -> None:
     clock = HandClock()
     provider = Provider(base_url=fake.base_url, api_key="key", clock=clock)
-    model = AnthropicModel(ModelEntry(name=CHAT), provider, WordCounter(), patience=impatient())
+    model = RemoteModel(ModelEntry(name=CHAT), provider, WordCounter(), patience=impatient())
     assert (await model.load_card(CHAT)).window == 1_000_000
     message = "prompt is too long: 210000 tokens > 200000 maximum"
     await script(fake, {"status": 400, "message": message}, times=2)
@@ -443,9 +443,7 @@ async def test_a_limit_named_in_refusals_of_several_conversations_holds_for_minu
 
 
 async def test_a_number_too_small_for_a_window_is_not_taken_for_one(fake: RunningFake) -> None:
-    model = AnthropicModel(
-        ModelEntry(name=CHAT), Provider(base_url=fake.base_url, api_key="key"), WordCounter()
-    )
+    model = RemoteModel(ModelEntry(name=CHAT), Provider(base_url=fake.base_url, api_key="key"), WordCounter())
     await script(fake, {"status": 400, "message": "prompt is too long: 9 tokens > 8 maximum"})
     with pytest.raises(PromptTooLong):
         await model.reply(asking("Hi", model=CHAT))
@@ -496,7 +494,7 @@ async def test_a_hundred_turns_leave_no_connection_behind(fake: RunningFake, ope
 async def test_an_answer_without_an_end_is_given_up(
     fake: RunningFake, opened: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(anthropic, "MOST_CHARS", 500)
+    monkeypatch.setattr(remote, "MOST_CHARS", 500)
     await script(fake, {"text": "on and on " * 200}, times=-1)
     with pytest.raises(ModelUnavailable, match="no end") as caught:
         await opened().reply(asking("Hi"))
@@ -506,7 +504,7 @@ async def test_an_answer_without_an_end_is_given_up(
 async def test_a_list_that_makes_a_window_smaller_is_asked_again_in_a_minute(fake: RunningFake) -> None:
     clock = HandClock()
     provider = Provider(base_url=fake.base_url, api_key="key", clock=clock)
-    model = AnthropicModel(ModelEntry(name=CHAT), provider, WordCounter(), patience=impatient())
+    model = RemoteModel(ModelEntry(name=CHAT), provider, WordCounter(), patience=impatient())
     assert (await model.load_card(CHAT)).window == 1_000_000
     clock.now += 25 * 3_600
     await fake.set_window(CHAT, 3_000)
