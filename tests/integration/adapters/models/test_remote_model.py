@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from shared.adapters.models import ModelEntry, Patience
+from shared.adapters.models import ModelEntry, Patience, remote
 from shared.adapters.models.error_mapping import ModelOverloaded, ModelUnknown
 from shared.adapters.models.limits import NarrowedWindow
 from shared.adapters.models.provider import Provider
