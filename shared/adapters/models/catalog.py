@@ -25,8 +25,12 @@ Capability = Literal["cache", "tools", "thinking", "count_tokens", "json", "imag
 UNKNOWN_WINDOW = 8_192
 UNKNOWN_MAX_OUTPUT = 4_096
 ALL_CAPABILITIES = frozenset(get_args(Capability))
-MODEST_CAPABILITIES = frozenset({"tools"})
-"""What a server that speaks the Messages API can do at least, as far as we know."""
+Wire = Literal["messages", "openai"]
+MODEST_CAPABILITIES: Mapping[Wire, frozenset[str]] = {
+    "messages": frozenset({"tools"}),
+    "openai": frozenset({"tools", "json"}),
+}
+"""What a server of that API can do at least, as far as we know; what it refuses is not asked again."""
 CACHE_WRITE_FACTOR = 1.25
 
 _DATED = "2026-11"
@@ -50,6 +54,8 @@ class ModelEntry:
     """How Evertalk calls it."""
     model: str = ""
     """How its provider calls it; empty means the same."""
+    wire: Wire = "messages"
+    """Which API its server speaks: Anthropic's Messages or OpenAI's Chat Completions."""
     base_url: str | None = None
     key_env: str | None = None
     """The environment variable that holds its key. A foreign base URL never gets the usual key."""
@@ -130,7 +136,7 @@ def card_of(
     given = (entry.prices, *entry.later_prices) if entry.prices else ()
     prices = price_on(today or datetime.now(UTC).date(), given)
     prices = prices or (row.prices if row and not foreign else None)
-    usual = ALL_CAPABILITIES if row and not foreign else MODEST_CAPABILITIES
+    usual = ALL_CAPABILITIES if row and not foreign else MODEST_CAPABILITIES[entry.wire]
     longest = entry.max_output or max_output or (row.max_output if row else UNKNOWN_MAX_OUTPUT)
     return ModelCard(
         name=entry.name,
@@ -197,6 +203,7 @@ class ModelForm(ConfigSection):
 
     name: Annotated[str, Field(min_length=1)]
     model: str | None = None
+    wire: Wire = "messages"
     base_url: Annotated[str, Field(pattern=_ADDRESS)] | None = None
     key_env: str | None = None
     prices: Annotated[list[PriceForm], BeforeValidator(_as_list)] | None = None
@@ -219,8 +226,8 @@ def _entry(raw: Any, at: str) -> ModelEntry:
     if prices == [] or days != sorted(set(days)):
         raise ModelsFileBroken(f"{at}: prices must stand in the order of their days (`from`)")
     return ModelEntry(
-        name=form.name, model=form.model or "", base_url=(form.base_url or "").rstrip("/") or None,
-        key_env=form.key_env or None, window=form.window,
+        name=form.name, model=form.model or "", wire=form.wire,
+        base_url=(form.base_url or "").rstrip("/") or None, key_env=form.key_env or None, window=form.window,
         prices=prices[0] if prices else None, later_prices=tuple(prices or ())[1:],
         max_output=form.max_output, capabilities=form.capabilities,
         token_factor=form.token_factor, fallback=form.fallback or None,

@@ -1,4 +1,4 @@
-"""Reads what a provider's error means, in the wordings of all servers that speak the Messages API."""
+"""Reads what a provider's error means, in the wordings of all servers that speak one of the two APIs."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from shared.core.values.errors import (
     ContentRefused,
@@ -38,6 +39,11 @@ STATUS_OF_TYPE: Mapping[str, int] = {
     "api_error": 500,
     "timeout_error": 504,
     "overloaded_error": OVERLOADED,
+    # OpenAI and its likes, whose type may say less than their code
+    "context_length_exceeded": 400,
+    "insufficient_quota": 429,
+    "rate_limit_exceeded": 429,
+    "server_error": 500,
 }
 _N, _M = r"(?P<tokens>\d[\d,]*)", r"(?P<maximum>\d[\d,]*)"
 _TOO_LONG = tuple(
@@ -153,13 +159,24 @@ def read_refusal(
     words = words[:_MOST_READ_CHARS]
     codes = " ".join(str(error[name]) for name in ("code", "type") if error.get(name))
     return ProviderRefusal(
-        status=STATUS_OF_TYPE.get(kind, 500) if status < 400 else status,
+        status=_status_told(error) if status < 400 else status,
         kind=kind,
         message=storable(f"{words} ({codes})" if codes else words),
         retry_after_seconds=_retry_after(headers or {}),
         tokens=_whole(error.get("n_prompt_tokens")),
         maximum=_whole(error.get("n_ctx")),
     )
+
+
+def _status_told(error: Mapping[str, Any]) -> int:
+    """OpenRouter's code is the status itself; a gateway's is often text."""
+    for name in ("code", "type"):
+        told = str(error.get(name) or "")
+        if told in STATUS_OF_TYPE:
+            return STATUS_OF_TYPE[told]
+        if told.isascii() and told.isdigit() and 400 <= int(told) < 600:
+            return int(told)
+    return 500
 
 
 def error_of(refused: ProviderRefusal) -> ModelError:

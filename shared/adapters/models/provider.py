@@ -1,4 +1,4 @@
-"""One account at one server that speaks the Messages API: its connection, its breaker, its model list."""
+"""One account at one server: its connection, its breaker, its model list. Here it speaks the Messages API."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import asyncio
 import functools
 import importlib
 import logging
+import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from ssl import SSLContext
@@ -20,11 +21,12 @@ from shared.adapters.models.breaker import Breaker
 from shared.adapters.models.error_mapping import error_of, read_refusal
 from shared.adapters.models.limits import LARGEST_WINDOW, SMALLEST_WINDOW, ModelLimits
 from shared.adapters.models.stream_parser import Event
+from shared.adapters.models.wire import Json, counted_body, request_body
 from shared.core.values.errors import ModelError, ModelRefusedAccount, ModelUnavailable
+from shared.ports import ModelCard, ModelRequest
 from shared.runtime.gc_tuning import pause_gc
 
 if TYPE_CHECKING:
-    from anthropic import AsyncAnthropic, AsyncStream
     from anthropic._streaming import ServerSentEvent
 
 ANTHROPIC_URL = "https://api.anthropic.com"
@@ -41,11 +43,16 @@ _ENDS = (b"\n\n", b"\r\r", b"\r\n\r\n")
 _LONGEST_END = max(map(len, _ENDS))
 _LONGEST_EVENT_BYTES = 16 * 1024 * 1024
 _KEPT_SECONDS = 24 * 3_600.0
-_WINDOW_NAMES = ("max_input_tokens", "max_model_len", "context_length", "context_window")
-"""As the provider calls it, and as other servers of the same API do."""
+_WINDOW_NAMES = (
+    "max_input_tokens", "max_model_len", "context_length", "context_window", "loaded_context_length",
+    "max_context_length",
+)  # fmt: skip
+"""As providers and servers call it: Anthropic, vLLM, OpenRouter, Groq, LM Studio, Mistral."""
+_OUTPUT_NAMES = ("max_tokens", "max_output_tokens", "max_completion_tokens")
 _RETRY_UNKNOWN_SECONDS = 60.0
 _SHORTEST_OUTPUT = 256
 
+_SDK_ERRORS = {"anthropic": "AnthropicError", "openai": "OpenAIError"}
 _TROUBLE = (aiohttp.ClientError, TimeoutError, OSError, EOFError, ValueError, RuntimeError)
 """Below the SDK: sockets, TLS, bytes that are no text, and a session that was closed meanwhile."""
 
@@ -62,6 +69,10 @@ class ModelWindows:
 
 
 class Provider:
+    sdk = "anthropic"
+    version: Mapping[str, str] = {"anthropic-version": API_VERSION}
+    """Headers by which a model list is asked for."""
+
     def __init__(
         self,
         *,
@@ -81,7 +92,7 @@ class Provider:
         self._api_key = api_key or "none"
         self._missing_key = missing_key
         self._clock = clock
-        self._client: AsyncAnthropic | None = None
+        self._client: Any = None
         self.has_answered = True
         """Since it was asked last: a process that has just begun knows of no trouble."""
         self._windows: dict[str, tuple[float, ModelWindows]] = {}
@@ -92,20 +103,30 @@ class Provider:
         """Its name for operators; an address may hold a key."""
         return urlsplit(self.base_url).hostname or "provider"
 
+    def body(
+        self, request: ModelRequest, card: ModelCard, wire_name: str, *, thinking: bool, schema: bool
+    ) -> Json:
+        """What `open_stream` is given for it."""
+        return {**request_body(request, card, wire_name, thinking=thinking, schema=schema), "stream": True}
+
+    def narrows(self, wire_name: str, error: ModelError) -> bool:
+        """Whether the next body leaves out what this error is about."""
+        return False
+
     async def open_stream(self, body: Mapping[str, Any]) -> StreamReader:
         """Sends the request; the caller bounds the wait. Raises ModelErrors."""
         self._check_key()
         client = await self._connected()
         with translated():
-            stream = await client.messages.create(stream=True, **body)
+            stream = await client.messages.create(**body)
         return StreamReader(stream)
 
-    async def count_tokens(self, body: Mapping[str, Any]) -> int:
+    async def count_tokens(self, request: ModelRequest, card: ModelCard, wire_name: str) -> int:
         self._check_key()
         client = await self._connected()
         with translated():
-            counted = await client.messages.count_tokens(**body)
-        return counted.input_tokens
+            counted = await client.messages.count_tokens(**counted_body(request, card, wire_name))
+        return int(counted.input_tokens)
 
     async def windows(self, wire_name: str) -> ModelWindows:
         """From the model list, kept for a day; what was known stands through failures. Never raises.
@@ -152,49 +173,47 @@ class Provider:
                     await client.close()
 
     async def _ask_windows(self, wire_name: str) -> ModelWindows:
-        headers = {"Authorization": f"Bearer {self._api_key}", "anthropic-version": API_VERSION}
-        url = f"{self.base_url}/v1/models/{quote(wire_name, safe='')}"
+        status, told = await self._fetch(f"/v1/models/{quote(wire_name, safe='')}")
+        return ModelWindows(is_listed=False) if status == 404 else windows_in(told)
+
+    async def _fetch(self, path: str) -> tuple[int, object]:
+        """Status and JSON of what the server tells of models; 0 and None when it does not. Never raises."""
+        headers = {"Authorization": f"Bearer {self._api_key}", **self.version}
         timeout = aiohttp.ClientTimeout(total=WINDOW_SECONDS)
         try:
             async with (
                 aiohttp.ClientSession(timeout=timeout, trust_env=True) as session,
-                session.get(url, headers=headers, allow_redirects=False) as response,
+                session.get(f"{self.base_url}{path}", headers=headers, allow_redirects=False) as response,
             ):
-                if response.status == 404:
-                    return ModelWindows(is_listed=False)
-                told = await response.json(content_type=None) if response.status == 200 else None
+                status = response.status
+                return status, await response.json(content_type=None) if status == 200 else None
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             _log.debug("the model list of %s did not answer: %s", self.base_url, error)
-            return ModelWindows()
-        if not isinstance(told, Mapping):
-            return ModelWindows()
-        longest = _longest(told.get("max_tokens"))
-        window = next(filter(None, (_window(told.get(name)) for name in _WINDOW_NAMES)), None)
-        return ModelWindows(window=window, max_output=longest, is_listed=True)
+            return 0, None
 
     def _check_key(self) -> None:
         if self._missing_key:
             raise ModelRefusedAccount(f"{self._missing_key} is not set")
 
-    async def _connected(self) -> AsyncAnthropic:
+    async def _connected(self) -> Any:
         """The SDK is loaded here, by the warm-up of who talks with people, or at a worker's first call: it
         costs some 40 MB, which a worker at rest spares.
 
         In a thread: it takes seconds, and a process that does not beat meanwhile is taken for dead.
         """
         if self._client is None:
-            await asyncio.to_thread(_load_sdk)
+            await asyncio.to_thread(_load_sdk, self.sdk)
         if self._client is None:
-            from anthropic import AsyncAnthropic, DefaultAioHttpClient
-
-            self._client = AsyncAnthropic(
-                api_key=self._api_key,
-                base_url=self.base_url,
-                max_retries=0,
-                timeout=None,
-                http_client=DefaultAioHttpClient(verify=_trust()),
-            )
+            self._client = self._make_client()
         return self._client
+
+    def _make_client(self) -> Any:
+        from anthropic import AsyncAnthropic, DefaultAioHttpClient
+
+        transport = DefaultAioHttpClient(verify=trusted())
+        return AsyncAnthropic(
+            api_key=self._api_key, base_url=self.base_url, max_retries=0, timeout=None, http_client=transport
+        )
 
 
 class StreamReader:
@@ -203,13 +222,10 @@ class StreamReader:
     Whoever reads each piece as it comes wakes for a few letters, and has a screen drawn for them.
     """
 
-    def __init__(self, stream: AsyncStream[Any]) -> None:
-        # Of the SDK's own ways to its decoder none says what came together.
-        from anthropic._streaming import SSEDecoder
-
+    def __init__(self, stream: Any) -> None:
         self._stream = stream
         self._chunks = stream.response.aiter_bytes()
-        self._decoder = SSEDecoder()
+        self._decoder = self._make_decoder()
         self._begun = bytearray()
         """Of an event whose end has not come yet."""
         self._broken: ModelError | None = None
@@ -242,11 +258,22 @@ class StreamReader:
         if (seconds := self._look_at - self._loop.time()) > 0:
             await asyncio.sleep(seconds)
 
+    def _make_decoder(self) -> Any:
+        # Of the SDK's own ways to its decoder none says what came together.
+        from anthropic._streaming import SSEDecoder
+
+        return SSEDecoder()
+
+    def _events(self, sse: ServerSentEvent) -> Iterable[Event]:
+        """What one of the server's events is in the words of the Messages API. Raises ModelErrors."""
+        return (event_of(sse),)
+
     def _read(self, chunk: bytes | None) -> list[Event]:
         events: list[Event] = []
         try:
             with translated():
-                events.extend(map(_event, self._decoder.iter_bytes(iter((self._whole(chunk),)))))
+                for sse in self._decoder.iter_bytes(iter((self._whole(chunk),))):
+                    events.extend(self._events(sse))
         except ModelError as error:
             if not events:
                 raise
@@ -281,13 +308,13 @@ class StreamReader:
                     await self._stream.close()
 
 
-def _load_sdk() -> None:
+def _load_sdk(name: str) -> None:
     with pause_gc():
-        importlib.import_module("anthropic")
+        importlib.import_module(name)
 
 
 @functools.cache
-def _trust() -> SSLContext:
+def trusted() -> SSLContext:
     """Whose certificates count, read once: the list costs 45 ms, and each model has a client of its own."""
     import httpx2
 
@@ -295,7 +322,7 @@ def _trust() -> SSLContext:
 
 
 class translated:  # noqa: N801  reads as a word: `with translated():`
-    """Turns whatever the SDK and the transports below it raise into ModelErrors; nothing else runs inside."""
+    """Turns whatever an SDK and the transports below it raise into ModelErrors; nothing else runs inside."""
 
     def __enter__(self) -> None:
         pass
@@ -303,19 +330,21 @@ class translated:  # noqa: N801  reads as a word: `with translated():`
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         if error is None or isinstance(error, ModelError) or not isinstance(error, Exception):
             return
-        import anthropic
         import httpx2
 
-        if isinstance(error, anthropic.APIStatusError):
-            headers = error.response.headers
-            refused = read_refusal(error.status_code, error.body, message=error.message, headers=headers)
-            raise error_of(refused) from error
-        transport = (anthropic.AnthropicError, httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL)
-        if isinstance(error, (*transport, *_TROUBLE)):
+        for name, root in _SDK_ERRORS.items():
+            sdk = sys.modules.get(name)
+            if sdk is not None and isinstance(error, sdk.APIStatusError):
+                headers = error.response.headers
+                refused = read_refusal(error.status_code, error.body, message=error.message, headers=headers)
+                raise error_of(refused) from error
+            if sdk is not None and isinstance(error, getattr(sdk, root)):
+                raise ModelUnavailable(f"{type(error).__name__}: {error}") from error
+        if isinstance(error, (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL, *_TROUBLE)):
             raise ModelUnavailable(f"{type(error).__name__}: {error}") from error
 
 
-def _event(sse: ServerSentEvent) -> Event:
+def event_of(sse: ServerSentEvent) -> Event:
     """The event's JSON; an `error` event is raised as what its type stands for, whatever the HTTP status."""
     try:
         event = sse.json() if sse.data else {}
@@ -323,9 +352,18 @@ def _event(sse: ServerSentEvent) -> Event:
         raise ModelUnavailable("the stream held an event that is not JSON") from error
     if not isinstance(event, Mapping):
         raise ModelUnavailable("the stream held an event that is no object")
-    if sse.event == "error" or event.get("type") == "error":
+    if sse.event == "error" or event.get("type") == "error" or event.get("error"):
         raise error_of(read_refusal(200, event, message=sse.data))
     return event
+
+
+def windows_in(told: object) -> ModelWindows:
+    """What an entry of a model list says."""
+    if not isinstance(told, Mapping):
+        return ModelWindows()
+    window = next(filter(None, (_window(told.get(name)) for name in _WINDOW_NAMES)), None)
+    longest = next(filter(None, (_longest(told.get(name)) for name in _OUTPUT_NAMES)), None)
+    return ModelWindows(window=window, max_output=longest, is_listed=True)
 
 
 def _positive(value: object) -> int | None:

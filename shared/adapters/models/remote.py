@@ -1,4 +1,4 @@
-"""One model behind the Messages API: streams its answer, and tries again where that can help."""
+"""One model behind a server: streams its answer, and tries again where that can help."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from shared.adapters.models.plausible import is_possible, size_of
 from shared.adapters.models.provider import Provider, StreamReader
 from shared.adapters.models.stream_parser import BrokenAnswer, Reading, paired
 from shared.adapters.models.timeouts import Patience, Watch
-from shared.adapters.models.wire import Json, counted_body, request_body
+from shared.adapters.models.wire import Json
 from shared.core.values.errors import (
     ModelBusy,
     ModelError,
@@ -105,20 +105,17 @@ class RemoteModel:
         card = self._card()
         if "count_tokens" not in card.capabilities:
             return None
-        body = counted_body(request, card, self._entry.wire_name)
         try:
             async with asyncio.timeout(COUNT_SECONDS):
-                return await self._provider.count_tokens(body)
+                return await self._provider.count_tokens(request, card, self._entry.wire_name)
         except (ModelError, TimeoutError) as error:
             _log.info("counting tokens failed: %s", error)
             return None
 
     async def body(self, request: ModelRequest) -> Json:
         """What the provider is sent for it at the first attempt, with thinking and a schema."""
-        return {
-            **request_body(request, await self.load_card(request.model), self._entry.wire_name),
-            "stream": True,
-        }
+        card = await self.load_card(request.model)
+        return self._provider.body(request, card, self._entry.wire_name, thinking=True, schema=True)
 
     async def close(self) -> None:
         await self._provider.close()
@@ -214,7 +211,7 @@ class RemoteModel:
         if call.said:
             going_on = Message(role="assistant", blocks=call.said)
             request = replace(request, messages=(*request.messages, going_on))
-        return request_body(
+        return self._provider.body(
             request, self._card(), self._entry.wire_name, thinking=call.thinking, schema=call.schema
         )
 
@@ -286,6 +283,8 @@ class RemoteModel:
                 return seconds if seconds <= self._patience.longest_wait_seconds else None
             case ModelUnavailable():
                 return self._backoff(call, overloaded=isinstance(error, ModelOverloaded))
+            case _ if self._provider.narrows(self._entry.wire_name, error):
+                return 0.0
             case _ if call.thinking and is_about_thinking(error):
                 call.thinking = False
                 return 0.0

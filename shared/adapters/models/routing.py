@@ -21,6 +21,7 @@ from shared.adapters.models.catalog import (
 from shared.adapters.models.error_mapping import ModelOverloaded
 from shared.adapters.models.limits import NarrowedWindow
 from shared.adapters.models.offline import OFFLINE_MODEL, PIECE_SECONDS, WINDOW, OfflineModel
+from shared.adapters.models.openai_provider import OPENAI_KEY_NAME, OPENAI_URL, OpenAIProvider
 from shared.adapters.models.provider import ANTHROPIC_URL, Provider
 from shared.adapters.models.remote import RemoteModel
 from shared.adapters.models.timeouts import Patience
@@ -333,28 +334,32 @@ class _Desk:
     counter: TokenCounter
     patience: Patience
     clock: Callable[[], float]
-    opened: dict[tuple[str, str], Provider] = field(default_factory=dict)
+    opened: dict[tuple[str, str, type[Provider]], Provider] = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list)
 
     def model(self, entry: ModelEntry) -> RemoteModel:
         return RemoteModel(entry, self._provider(entry), self.counter, patience=self.patience)
 
     def _provider(self, entry: ModelEntry) -> Provider:
-        url = entry.base_url or self.base_url
-        which_key = entry.key_env or ("" if url != self.base_url else KEY_NAME)
-        found = self.opened.get((url, which_key))
+        usual, usual_key = self.base_url, KEY_NAME
+        if entry.wire == "openai":
+            usual, usual_key = OPENAI_URL, OPENAI_KEY_NAME
+        url = entry.base_url or usual
+        which_key = entry.key_env or ("" if url != usual else usual_key)
+        kind = OpenAIProvider if entry.wire == "openai" else Provider
+        found = self.opened.get((url, which_key, kind))
         if found is None:
-            found = self.opened[url, which_key] = self._opened(url, which_key)
+            found = self.opened[url, which_key, kind] = self._opened(url, which_key, kind)
         return found
 
-    def _opened(self, url: str, which_key: str) -> Provider:
+    def _opened(self, url: str, which_key: str, kind: type[Provider]) -> Provider:
         key = self.api_key if which_key == KEY_NAME else self.environ.get(which_key)
         needed = not key and not (which_key == KEY_NAME and url != ANTHROPIC_URL)
         missing = which_key if needed else ""
         if missing:
             self.remarks.append(f"{missing} is not set, so that models at {url} cannot be used.")
-        foreign = url not in (self.base_url, ANTHROPIC_URL)
-        return Provider(base_url=url, api_key=key, missing_key=missing, foreign=foreign, clock=self.clock)
+        foreign = kind is not Provider or url not in (self.base_url, ANTHROPIC_URL)
+        return kind(base_url=url, api_key=key, missing_key=missing, foreign=foreign, clock=self.clock)
 
 
 def _unknown(model: str) -> ModelCard:

@@ -1,0 +1,245 @@
+"""Turns a request into the JSON of Chat Completions, and the chunks of an answer into events of Messages.
+
+Servers agree on less than their documents say: ids, indexes and the end of an answer may be missing.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from shared.adapters.models.stream_parser import Event
+from shared.adapters.models.wire import Json
+from shared.core.values.messages import Block, Image, Message, Text, ToolResult, ToolUse
+from shared.ports import ModelCard, ModelRequest, PictureContent, ToolSpec
+
+SHORT_OUTPUT, LONG_OUTPUT = "max_tokens", "max_completion_tokens"
+"""Two names of one number: the first is understood everywhere but by OpenAI's newer models."""
+OPTIONAL = ("stream_options", "response_format")
+"""What a server may refuse and the request can do without."""
+_ID_CHARS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+_ID_LENGTH = 9
+"""Mistral takes ids of nine letters and digits and no others; everybody else takes these, too."""
+_OPEN, _CLOSE = "<think>", "</think>"
+"""Between them small servers hand out what a model thinks, at the beginning of what it says."""
+_REASONS: Mapping[str, str] = {
+    "stop": "end_turn",
+    "length": "max_tokens",
+    "tool_calls": "tool_use",
+    "function_call": "tool_use",
+    "content_filter": "refusal",
+}
+
+
+def completion_body(
+    request: ModelRequest, card: ModelCard, wire_name: str, *, schema: bool = True, output: str = SHORT_OUTPUT
+) -> Json:
+    """The body of a streamed call; its beginning stays the same byte for byte as a conversation grows."""
+    system = "\n\n".join(part.text for part in request.system if part.text.strip())
+    messages: list[Json] = [{"role": "system", "content": system}] if system else []
+    for message in request.messages:
+        messages += _messages(message, request, card)
+    body: Json = {"model": wire_name, "messages": messages}
+    tools = [_tool(tool) for tool in request.tools if tool.provider is None]
+    if tools and "tools" in card.capabilities:
+        body["tools"] = tools
+    body[output] = max(1, min(request.max_output_tokens, card.max_output))
+    if schema and request.json_schema is not None and "json" in card.capabilities:
+        named = {"name": "answer", "schema": dict(request.json_schema)}
+        body["response_format"] = {"type": "json_schema", "json_schema": named}
+    return {**body, "stream": True, "stream_options": {"include_usage": True}}
+
+
+def _tool(tool: ToolSpec) -> Json:
+    told = {"name": tool.name, "description": tool.description, "parameters": dict(tool.input_schema)}
+    return {"type": "function", "function": told}
+
+
+def _messages(message: Message, request: ModelRequest, card: ModelCard) -> Iterator[Json]:
+    """One of ours is several of theirs: each result of a tool is a message of its own, before other words."""
+    has_tools = "tools" in card.capabilities
+    results = [block for block in message.blocks if isinstance(block, ToolResult)] if has_tools else []
+    for result in results:
+        text = f"Error: {result.text}" if result.is_error else result.text
+        yield {"role": "tool", "tool_call_id": short_id(result.tool_use_id), "content": text}
+    calls = [block for block in message.blocks if isinstance(block, ToolUse)] if has_tools else []
+    pictures = request.pictures if "images" in card.capabilities and message.role == "user" else {}
+    parts = [part for block in message.blocks if (part := _part(block, pictures, told=not has_tools))]
+    if not parts and not calls:
+        return
+    only_text = all(part["type"] == "text" for part in parts)
+    said: Json = {"role": message.role}
+    said["content"] = "\n\n".join(part["text"] for part in parts) or None if only_text else parts
+    if calls:
+        said["tool_calls"] = [_call(call) for call in calls]
+    yield said
+
+
+def _call(call: ToolUse) -> Json:
+    given = json.dumps(dict(call.input), ensure_ascii=False)
+    return {
+        "id": short_id(call.id),
+        "type": "function",
+        "function": {"name": call.name, "arguments": given},
+    }
+
+
+def _part(block: Block, pictures: Mapping[int, PictureContent], *, told: bool) -> Json | None:
+    """`told`: tools that were used are told in words, to a model that has none."""
+    match block:
+        case Text(text=text) if text.strip():
+            return _text(text)
+        case Image(attachment_id=id_) if id_ in pictures:
+            data = base64.b64encode(pictures[id_].body).decode("ascii")
+            return {"type": "image_url", "image_url": {"url": f"data:{pictures[id_].mime};base64,{data}"}}
+        case Image(description=description):
+            return _text(f"[image: {description or 'not described'}]")
+        case ToolUse(name=name, input=given) if told:
+            return _text(f"[called {name} with {json.dumps(dict(given), ensure_ascii=False)}]")
+        case ToolResult(text=text) if told:
+            return _text(f"[tool result: {text}]")
+    return None
+
+
+def _text(text: str) -> Json:
+    return {"type": "text", "text": text}
+
+
+def short_id(id_: str) -> str:
+    """Of a call, for every server: what one made is nothing that another takes."""
+    number = int.from_bytes(hashlib.sha256(id_.encode()).digest()[:8], "big")
+    letters = []
+    for _ in range(_ID_LENGTH):
+        number, at = divmod(number, len(_ID_CHARS))
+        letters.append(_ID_CHARS[at])
+    return "".join(letters)
+
+
+class ChunkTranslator:
+    """The chunks of one answer, as the events by which `Reading` puts answers together."""
+
+    def __init__(self, request_id: str) -> None:
+        self._request_id = request_id
+        """Ids of calls that a server leaves out are made from it."""
+        self._begun = False
+        self._reason = ""
+        self._held: str | None = ""
+        """The beginning of what is said, while it may be a thought; None once it is known."""
+        self._thinks = False
+        self._calls: dict[Any, int] = {}
+        """Blocks of calls, by their index or, where a server has none, their place."""
+        self._newest: Any = None
+        self._newest_id: object = None
+        self._usage: Json = {}
+
+    def take(self, chunk: Mapping[str, Any]) -> list[Event]:
+        events: list[Event] = [] if self._begun else [{"type": "message_start"}]
+        self._begun = True
+        if isinstance(usage := chunk.get("usage"), Mapping):
+            self._usage = counted(usage)
+        choices = chunk.get("choices")
+        choice = choices[0] if isinstance(choices, list) and choices else {}
+        if isinstance(choice, Mapping):
+            delta = choice.get("delta") or choice.get("message")
+            if isinstance(delta, Mapping):
+                events += self._said(delta)
+            self._reason = str(choice.get("finish_reason") or self._reason)
+        return events
+
+    def end(self) -> list[Event]:
+        """When the server says so, or hangs up: an answer without a reason to end was cut."""
+        if not self._reason:
+            return []
+        held, self._held = self._held, None
+        events: list[Event] = [_delta("text_delta", 0, text=held)] if held and not self._thinks else []
+        reason = _REASONS.get(self._reason, "end_turn")
+        if self._calls and reason == "end_turn":
+            reason = "tool_use"
+        ended = {"type": "message_delta", "delta": {"stop_reason": reason}, "usage": self._usage}
+        return [*events, ended, {"type": "message_stop"}]
+
+    def _said(self, delta: Mapping[str, Any]) -> Iterator[Event]:
+        if isinstance(refusal := delta.get("refusal"), str) and refusal:
+            self._reason = "content_filter"
+            yield _delta("text_delta", 0, text=refusal)
+        if text := self._visible(_words(delta.get("content"))):
+            yield _delta("text_delta", 0, text=text)
+        calls = delta.get("tool_calls")
+        for call in calls if isinstance(calls, list) else ():
+            if isinstance(call, Mapping):
+                yield from self._called(call)
+
+    def _visible(self, piece: str) -> str:
+        """Without a thought at the beginning."""
+        if self._held is None:
+            return piece
+        self._held += piece
+        begun = self._held.lstrip()
+        if self._thinks or begun.startswith(_OPEN):
+            self._thinks = True
+            _, closed, after = begun.partition(_CLOSE)
+            if not closed or not after.strip():
+                return ""
+            self._held, self._thinks = None, False
+            return after.lstrip()
+        if _OPEN.startswith(begun):
+            return ""
+        said, self._held = self._held, None
+        return said
+
+    def _called(self, call: Mapping[str, Any]) -> Iterator[Event]:
+        told = call.get("function")
+        function: Mapping[str, Any] = told if isinstance(told, Mapping) else {}
+        key = call.get("index")
+        if key is None:
+            # Some servers number nothing: a name begins a call, unless the same call repeats its own.
+            begins = bool(function.get("name")) and call.get("id") != self._newest_id
+            key = (len(self._calls),) if begins or self._newest is None else self._newest
+        self._newest, self._newest_id = key, call.get("id") or None
+        if key not in self._calls:
+            self._calls[key] = len(self._calls) + 1
+            id_ = str(call.get("id") or f"{self._request_id or 'call'}-{self._calls[key]}")
+            block = {"type": "tool_use", "id": id_, "name": str(function.get("name") or ""), "input": {}}
+            yield {"type": "content_block_start", "index": self._calls[key], "content_block": block}
+        given = function.get("arguments")
+        if given is not None and not isinstance(given, str):
+            given = json.dumps(given)
+        if given:
+            yield _delta("input_json_delta", self._calls[key], partial_json=given)
+
+
+def _delta(kind: str, index: int, **fields: str) -> Event:
+    return {"type": "content_block_delta", "index": index, "delta": {"type": kind, **fields}}
+
+
+def _words(content: object) -> str:
+    """Some servers send a list of parts, with what is thought among them."""
+    if isinstance(content, str):
+        return content
+    parts: Iterable[Any] = content if isinstance(content, list) else ()
+    found = [part.get("text") for part in parts if isinstance(part, Mapping) and part.get("type") == "text"]
+    return "".join(text for text in found if isinstance(text, str))
+
+
+def counted(usage: Mapping[str, Any]) -> Json:
+    """Usage in the words of Messages: there the input does not hold what the cache gave."""
+    told = usage.get("prompt_tokens_details")
+    details: Mapping[str, Any] = told if isinstance(told, Mapping) else {}
+    # DeepSeek counts its cache beside the details.
+    read = _whole(details.get("cached_tokens")) or _whole(usage.get("prompt_cache_hit_tokens"))
+    written = _whole(details.get("cache_write_tokens"))
+    found = {
+        "input_tokens": max(0, _whole(usage.get("prompt_tokens")) - read - written),
+        "cache_read_input_tokens": read,
+        "cache_creation_input_tokens": written,
+    }
+    if usage.get("completion_tokens") is not None:
+        found["output_tokens"] = _whole(usage["completion_tokens"])
+    return found
+
+
+def _whole(value: object) -> int:
+    return value if type(value) is int else 0
