@@ -8,8 +8,9 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
+from uuid import uuid4
 
 from shared.adapters.models.stream_parser import Event
 from shared.adapters.models.wire import Json
@@ -20,6 +21,9 @@ SHORT_OUTPUT, LONG_OUTPUT = "max_tokens", "max_completion_tokens"
 """Two names of one number: the first is understood everywhere but by OpenAI's newer models."""
 OPTIONAL = ("stream_options", "response_format")
 """What a server may refuse and the request can do without."""
+_MOST_MARKS = 3
+"""Of messages; one more ends the system prompt."""
+_NOTHING = "(nothing)"
 _ID_CHARS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 _ID_LENGTH = 9
 """Mistral takes ids of nine letters and digits and no others; everybody else takes these, too."""
@@ -37,12 +41,22 @@ _REASONS: Mapping[str, str] = {
 def completion_body(
     request: ModelRequest, card: ModelCard, wire_name: str, *, schema: bool = True, output: str = SHORT_OUTPUT
 ) -> Json:
-    """The body of a streamed call; its beginning stays the same byte for byte as a conversation grows."""
-    system = "\n\n".join(part.text for part in request.system if part.text.strip())
-    messages: list[Json] = [{"role": "system", "content": system}] if system else []
-    for message in request.messages:
-        messages += _messages(message, request, card)
-    body: Json = {"model": wire_name, "messages": messages}
+    """The body of a streamed call; its beginning stays the same byte for byte as a conversation grows.
+
+    Servers keep beginnings by themselves. With the ability `cache` the request marks their ends, as OpenAI's
+    newer models let it: what stands behind the last mark is not paid for as kept.
+    """
+    marks = sorted(request.cache_at)[-_MOST_MARKS:] if "cache" in card.capabilities else []
+    system = [_text("\n\n".join(part.text for part in request.system if part.text.strip()))]
+    messages: list[Json] = [{"role": "system", "content": system}] if system[0]["text"] else []
+    if marks:
+        _mark(messages, but=0)
+    for at, message in enumerate(request.messages):
+        told = list(_messages(message, request, card))
+        if at in marks:
+            _mark(told, but=request.behind_mark if at == marks[-1] else 0)
+        messages += told
+    body: Json = {"model": wire_name, "messages": [_plain(message) for message in messages]}
     tools = [_tool(tool) for tool in request.tools if tool.provider is None]
     if tools and "tools" in card.capabilities:
         body["tools"] = tools
@@ -50,7 +64,24 @@ def completion_body(
     if schema and request.json_schema is not None and "json" in card.capabilities:
         named = {"name": "answer", "schema": dict(request.json_schema)}
         body["response_format"] = {"type": "json_schema", "json_schema": named}
+    if marks:
+        body["prompt_cache_options"] = {"mode": "explicit"}
     return {**body, "stream": True, "stream_options": {"include_usage": True}}
+
+
+def _mark(messages: Sequence[Json], *, but: int) -> None:
+    """The end of what is worth keeping: the last part, the last `but` aside."""
+    parts = [part for message in messages for part in message["content"]]
+    if but < len(parts):
+        parts[-1 - but]["prompt_cache_breakpoint"] = {"mode": "explicit"}
+
+
+def _plain(message: Json) -> Json:
+    """Text as a string, which every server takes, unless some of it is marked."""
+    parts = message["content"]
+    if all(part.keys() == {"type", "text"} for part in parts):
+        message["content"] = "\n\n".join(part["text"] for part in parts) or None
+    return message
 
 
 def _tool(tool: ToolSpec) -> Json:
@@ -61,21 +92,17 @@ def _tool(tool: ToolSpec) -> Json:
 def _messages(message: Message, request: ModelRequest, card: ModelCard) -> Iterator[Json]:
     """One of ours is several of theirs: each result of a tool is a message of its own, before other words."""
     has_tools = "tools" in card.capabilities
-    results = [block for block in message.blocks if isinstance(block, ToolResult)] if has_tools else []
-    for result in results:
-        text = f"Error: {result.text}" if result.is_error else result.text
-        yield {"role": "tool", "tool_call_id": short_id(result.tool_use_id), "content": text}
-    calls = [block for block in message.blocks if isinstance(block, ToolUse)] if has_tools else []
+    for block in message.blocks:
+        if has_tools and isinstance(block, ToolResult):
+            text = f"Error: {block.text}" if block.is_error else block.text
+            id_ = short_id(block.tool_use_id)
+            yield {"role": "tool", "tool_call_id": id_, "content": [_text(text or _NOTHING)]}
     pictures = request.pictures if "images" in card.capabilities and message.role == "user" else {}
     parts = [part for block in message.blocks if (part := _part(block, pictures, told=not has_tools))]
-    if not parts and not calls:
-        return
-    only_text = all(part["type"] == "text" for part in parts)
-    said: Json = {"role": message.role}
-    said["content"] = "\n\n".join(part["text"] for part in parts) or None if only_text else parts
-    if calls:
-        said["tool_calls"] = [_call(call) for call in calls]
-    yield said
+    calls = [_call(block) for block in message.blocks if has_tools and isinstance(block, ToolUse)]
+    if parts or calls:
+        said = {"role": message.role, "content": parts}
+        yield {**said, "tool_calls": calls} if calls else said
 
 
 def _call(call: ToolUse) -> Json:
@@ -121,9 +148,7 @@ def short_id(id_: str) -> str:
 class ChunkTranslator:
     """The chunks of one answer, as the events by which `Reading` puts answers together."""
 
-    def __init__(self, request_id: str) -> None:
-        self._request_id = request_id
-        """Ids of calls that a server leaves out are made from it."""
+    def __init__(self) -> None:
         self._begun = False
         self._reason = ""
         self._held: str | None = ""
@@ -201,7 +226,8 @@ class ChunkTranslator:
         self._newest, self._newest_id = key, call.get("id") or None
         if key not in self._calls:
             self._calls[key] = len(self._calls) + 1
-            id_ = str(call.get("id") or f"{self._request_id or 'call'}-{self._calls[key]}")
+            # Servers leave ids out or begin to count with each answer; ours tell every call of a talk apart.
+            id_ = f"call_{uuid4().hex}"
             block = {"type": "tool_use", "id": id_, "name": str(function.get("name") or ""), "input": {}}
             yield {"type": "content_block_start", "index": self._calls[key], "content_block": block}
         given = function.get("arguments")

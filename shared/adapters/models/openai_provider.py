@@ -101,7 +101,7 @@ class ChunkReader(StreamReader):
 
     def __init__(self, stream: Any) -> None:
         super().__init__(stream)
-        self._translator = ChunkTranslator(self.request_id)
+        self._translator = ChunkTranslator()
         self._is_done = False
 
     async def next(self) -> Sequence[Event]:

@@ -248,18 +248,22 @@ class RemoteModel:
     def _book(self, call: _Call, reading: Reading) -> None:
         spent = reading.spent(self._counter, self._card().token_factor)
         if spent is not None:
+            # A server that counts at the end alone has counted nothing of what broke off before.
+            spent = spent if spent.known else self._estimated(call, reading)
             call.aborted.append(self._believed(call, reading, spent))
 
     def _believed(self, call: _Call, reading: Reading, usage: Usage) -> Usage:
         """What the provider counted, or our own count of what it cannot have counted."""
-        request, words = call.request, reading.words()
-        if not usage.known or is_possible(usage, request, words=words):
+        if not usage.known or is_possible(usage, call.request, words=reading.words()):
             return usage
         _log.warning("%s: nothing can have been counted so: %s", self._entry.name, usage)
+        return self._estimated(call, reading)
+
+    def _estimated(self, call: _Call, reading: Reading) -> Usage:
         count, factor = self._counter.count_tokens, self._card().token_factor
         return Usage(
-            input_tokens=round(factor * size_of(request, count)),
-            output_tokens=round(factor * count(words)),
+            input_tokens=round(factor * size_of(call.request, count)),
+            output_tokens=round(factor * count(reading.words())),
             known=False,
         )
 

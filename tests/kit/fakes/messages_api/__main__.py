@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import socket
+from functools import partial
 
 from aiohttp import web
 
@@ -12,16 +13,16 @@ from tests.kit.fakes.lifetime import live
 from tests.kit.fakes.messages_api.server import MessagesApi
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m tests.kit.fakes.messages_api")
+def main(api: type[MessagesApi] = MessagesApi) -> None:
+    parser = argparse.ArgumentParser(description=api.__doc__)
     parser.add_argument("--port", type=int, default=0, help="0 takes a free port")
     parser.add_argument("--window", type=int, help="context window of every model, in tokens")
     parser.add_argument("--seed", type=int, default=0, help="two seeds do not accept each other's thinking")
-    live(parser, _start)
+    live(parser, partial(_start, api))
 
 
-async def _start(arguments: argparse.Namespace) -> None:
-    api = MessagesApi(window=arguments.window, seed=arguments.seed)
+async def _start(kind: type[MessagesApi], arguments: argparse.Namespace) -> None:
+    api = kind(window=arguments.window, seed=arguments.seed)
     runner = web.AppRunner(api.application(), access_log=None)
     await runner.setup()
     listener = socket.socket()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 
 from aiohttp import web
 
@@ -76,7 +77,7 @@ class StreamedAnswer:
         self._record.output_tokens = 1
         await self._response.prepare(self._request)
         try:
-            for event in events(message, answer):
+            for event in self._events(message, answer):
                 await self._faults_before(event)
                 await self._write(event.encoded())
                 self._count(event, whole)
@@ -85,6 +86,12 @@ class StreamedAnswer:
             self._record.outcome = str(ended)
         await self._finish()
         return self._response
+
+    def _events(self, message: Json, answer: Answer) -> Iterator[Event]:
+        return events(message, answer)
+
+    def _error(self, body: Json) -> Event:
+        return Event(name="error", data=body)
 
     def _count(self, event: Event, whole: int) -> None:
         if event.is_delta:
@@ -120,7 +127,7 @@ class StreamedAnswer:
         if self._due("stream_error", ending):
             kind = self._action.get("error_type", "overloaded_error")
             body = error_body(kind, USUAL_MESSAGE[STATUS_OF_TYPE.get(kind, 500)], f"req_{self._record.id}")
-            await self._write(Event(name="error", data=body).encoded())
+            await self._write(self._error(body).encoded())
             raise _Ended("stream_error")
         if self._due("cut", ending):
             raise _Ended("cut")

@@ -32,7 +32,10 @@ class RunningFake:
     await.
     """
 
-    def __init__(self, *, window: int | None = None, port: int = 0, seed: int = 0) -> None:
+    def __init__(
+        self, *, window: int | None = None, port: int = 0, seed: int = 0, wire: str = "messages_api"
+    ) -> None:
+        self._module = f"tests.kit.fakes.{wire}"
         self._arguments = ["--port", str(port), "--seed", str(seed), "--parent-pid", str(os.getpid())]
         if window is not None:
             self._arguments += ["--window", str(window)]
@@ -50,7 +53,7 @@ class RunningFake:
         return self._process.pid
 
     def start(self) -> None:
-        command = [sys.executable, "-m", "tests.kit.fakes.messages_api", *self._arguments]
+        command = [sys.executable, "-m", self._module, *self._arguments]
         self._process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)
         try:
             self.port = int(json.loads(self._first_line())["port"])
@@ -148,5 +151,8 @@ class RunningFake:
         return line
 
 
-def running_fake(*, window: int | None = None, port: int = 0, seed: int = 0) -> RunningFake:
-    return RunningFake(window=window, port=port, seed=seed)
+def running_fake(
+    *, window: int | None = None, port: int = 0, seed: int = 0, wire: str = "messages_api"
+) -> RunningFake:
+    """`wire`: `messages_api`, or `chat_completions` for the other API with the same mind and script."""
+    return RunningFake(window=window, port=port, seed=seed, wire=wire)

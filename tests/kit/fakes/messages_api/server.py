@@ -31,6 +31,8 @@ VERSION = re.compile(r"^20\d\d-\d\d-\d\d$")
 
 
 class MessagesApi:
+    """What a wire is apart from its grammar is here: `chat_completions` serves the other one."""
+
     def __init__(self, *, window: int | None = None, seed: int = 0, mind: Mind = brain.answer) -> None:
         self._mind = mind
         self.models = Catalogue(window)
@@ -73,11 +75,11 @@ class MessagesApi:
         try:
             if oversized is not None:
                 raise oversized
-            _check_headers(request)
+            self._check_headers(request)
             return await handle(request, record)
         except Refusal as refusal:
             record.status, record.outcome, record.error = refusal.status, "refused", refusal.message
-            return _refused(refusal, record.id)
+            return self._refused(refusal, record.id)
         except ConnectionError:
             record.outcome = "cut" if record.outcome == "cut" else "client_gone"
             return web.Response(status=499)
@@ -121,7 +123,7 @@ class MessagesApi:
         if answer.stop_reason == "refusal":
             message["stop_details"] = {"type": "refusal", "category": None, "explanation": None}
         if body.get("stream"):
-            streamed = StreamedAnswer(request, record.action, record, pace_seconds=self._pace_seconds)
+            streamed = self._streams(request, record.action, record, pace_seconds=self._pace_seconds)
             return await streamed.send(message, answer)
         record.output_tokens = whole
         return await send_whole(request, message, record.action, record)
@@ -138,6 +140,8 @@ class MessagesApi:
         self._signatures.check(body)
         record.status, record.outcome = 200, "answered"
         return web.json_response({"input_tokens": record.input_tokens})
+
+    _streams = StreamedAnswer
 
     def _opened(self, record: Record, *, counting_only: bool) -> tuple[Json, Model]:
         body = parsed(record.raw or b"")
@@ -157,10 +161,10 @@ class MessagesApi:
             "first_id": models[0]["id"],
             "last_id": models[-1]["id"],
         }
-        return _checked(request, lambda: web.json_response(page))
+        return self._checked(request, lambda: web.json_response(page))
 
     async def _one_model(self, request: web.Request) -> web.StreamResponse:
-        return _checked(
+        return self._checked(
             request, lambda: web.json_response(self._model_named(request.match_info["id"]).as_json())
         )
 
@@ -171,7 +175,7 @@ class MessagesApi:
         return model
 
     async def _nothing_here(self, _request: web.Request) -> web.StreamResponse:
-        return _refused(Refusal("Not Found", status=404), 0)
+        return self._refused(Refusal("Not Found", status=404), 0)
 
     async def _control(self, request: web.Request) -> web.StreamResponse:
         what = request.match_info["what"]
@@ -226,35 +230,38 @@ class MessagesApi:
     def _now(self) -> float:
         return time.monotonic() + self._clock_offset
 
+    def _check_headers(self, request: web.Request) -> None:
+        check_key(request)
+        version = request.headers.get("anthropic-version")
+        if version is None:
+            raise Refusal("anthropic-version: header is required")
+        if not VERSION.fullmatch(version):
+            raise Refusal(f'anthropic-version: "{version}" is not a valid version')
 
-def _check_headers(request: web.Request) -> None:
+    def _checked(self, request: web.Request, respond: Callable[[], web.Response]) -> web.Response:
+        try:
+            self._check_headers(request)
+            return respond()
+        except Refusal as refusal:
+            return self._refused(refusal, 0)
+
+    def _refused(self, refusal: Refusal, number: int) -> web.Response:
+        headers = {"request-id": f"req_{number}"}
+        if refusal.retry_after is not None:
+            headers["retry-after"] = f"{refusal.retry_after:g}"
+        body = self._error_body(refusal, headers["request-id"])
+        return web.json_response(body, status=refusal.status, headers=headers)
+
+    def _error_body(self, refusal: Refusal, request_id: str) -> Json:
+        return error_body(TYPE_OF_STATUS.get(refusal.status, "api_error"), refusal.message, request_id)
+
+
+def check_key(request: web.Request) -> None:
     authorization = request.headers.get("Authorization", "")
     key = request.headers.get("x-api-key") or authorization.removeprefix("Bearer ").strip()
     if not key:
         raise Refusal("x-api-key header is required", status=401)
     if key == BAD_KEY:
         raise Refusal("invalid x-api-key", status=401)
-    version = request.headers.get("anthropic-version")
-    if version is None:
-        raise Refusal("anthropic-version: header is required")
-    if not VERSION.fullmatch(version):
-        raise Refusal(f'anthropic-version: "{version}" is not a valid version')
     if request.method == "POST" and request.content_type != "application/json":
         raise Refusal("content-type: must be application/json")
-
-
-def _checked(request: web.Request, respond: Callable[[], web.Response]) -> web.Response:
-    try:
-        _check_headers(request)
-        return respond()
-    except Refusal as refusal:
-        return _refused(refusal, 0)
-
-
-def _refused(refusal: Refusal, number: int) -> web.Response:
-    headers = {"request-id": f"req_{number}"}
-    if refusal.retry_after is not None:
-        headers["retry-after"] = f"{refusal.retry_after:g}"
-    kind = TYPE_OF_STATUS.get(refusal.status, "api_error")
-    body = error_body(kind, refusal.message, headers["request-id"])
-    return web.json_response(body, status=refusal.status, headers=headers)
