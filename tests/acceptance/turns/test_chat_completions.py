@@ -1,0 +1,79 @@
+"""A conversation over Chat Completions: tools, notes, a summary and recall, with no request refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.acceptance.compaction.test_flush_compact_undo import WINDOW, talk
+from tests.kit.app_driver import Visit, running_app, settings_for, visit
+from tests.kit.fakes.messages_api import RunningFake, running_fake
+
+MODEL = "claude-sonnet-5-5"
+QUESTION = "What is the invoice number of the piano?"
+
+
+@pytest.fixture(scope="module")
+def process() -> Iterator[RunningFake]:
+    fake = running_fake(wire="chat_completions")
+    fake.start()
+    yield fake
+    fake.close()
+
+
+@pytest.fixture
+async def guest(
+    database_url: str, redis_url: str, process: RunningFake, tmp_path: Path
+) -> AsyncIterator[Visit]:
+    await process.reset()
+    models = tmp_path / "models.json"
+    entry = {
+        "name": MODEL,
+        "wire": "openai",
+        "base_url": process.base_url,
+        "prices": {"input": 2, "output": 9},
+    }
+    models.write_text(json.dumps([entry]))
+    settings = settings_for(
+        database_url, redis_url, models_file=models, model=MODEL, summary_model=MODEL,
+        context_window=WINDOW, max_output=1_000, cap_total_per_day_usd="100",
+    )  # fmt: skip
+    async with running_app(settings) as app:
+        yield await visit(app)
+
+
+async def test_a_conversation_outlives_its_window_over_the_other_wire(
+    guest: Visit, process: RunningFake
+) -> None:
+    await talk(guest, 10)
+    assert await guest.one("SELECT base_turn FROM sessions") > 2
+    await guest.ask(QUESTION)
+    requests = await process.requests()
+    assert {one["outcome"] for one in requests} == {"answered"}, [one["error"] for one in requests]
+    assert {"chat", "summary"} <= {one["kind"] for one in requests}
+    assert "The invoice number of the piano is PX-4471." in json.dumps(requests[-1]["body"])
+    assert not await process.warnings()
+
+
+async def test_a_tool_is_called_and_its_note_is_known_in_the_next_request(
+    guest: Visit, process: RunningFake
+) -> None:
+    note: dict[str, Any] = {"kind": "fact", "text": "Drinks tea with milk."}
+    await process.script([{"times": 1, "action": {"tool_use": [{"name": "save_memory", "input": note}]}}])
+    await guest.ask("I drink tea with milk.")
+    await guest.ask("And now?")
+    bodies = [one["body"] for one in await process.requests()]
+    roles = [message["role"] for message in bodies[1]["messages"]]
+    assert roles[-2:] == ["assistant", "tool"] or roles[-3:] == ["assistant", "tool", "user"]
+    assert "Drinks tea with milk." in json.dumps(bodies[-1])
+    assert await guest.one("SELECT count(*) FROM notes") == 1
+
+
+async def test_what_it_cost_is_booked_with_what_the_cache_gave(guest: Visit, process: RunningFake) -> None:
+    await guest.ask("Hello " * 1_300)
+    await guest.ask("And again?")
+    assert await guest.one("SELECT sum(cache_read_tokens) FROM usage") > 1_000

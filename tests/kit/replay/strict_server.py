@@ -1,0 +1,64 @@
+"""A strict model server for a replay: what it refuses, a real one would have refused."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from tests.kit.fakes.messages_api import RunningFake, running_fake
+
+Wire = Literal["messages", "openai"]
+MODEL = "claude-sonnet-5-5"
+_FAKES: Mapping[Wire, str] = {"messages": "messages_api", "openai": "chat_completions"}
+_ABILITIES: Mapping[Wire, list[str]] = {
+    "messages": ["tools", "json", "images", "cache", "count_tokens"],
+    "openai": ["tools", "json", "images"],
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StrictServer:
+    wire: Wire
+    fake: RunningFake
+    environment: Mapping[str, str]
+    """Points a system at the server."""
+
+    async def facts(self) -> dict[str, object]:
+        requests = await self.fake.requests()
+        refused = [one for one in requests if one["outcome"] == "refused"]
+        return {
+            "wire": self.wire,
+            "requests": len(requests),
+            "invalid": len(refused),
+            "refusals": [one["error"] for one in refused[:3]],
+        }
+
+
+@asynccontextmanager
+async def strict_server(wire: Wire | None, *, window: int | None) -> AsyncIterator[StrictServer | None]:
+    """None where no wire is asked for: then the settings say who answers."""
+    if wire is None:
+        yield None
+        return
+    with tempfile.TemporaryDirectory(prefix="evertalk-replay-models-") as folder:
+        async with running_fake(wire=_FAKES[wire], window=window) as fake:
+            entry = {
+                "name": MODEL,
+                "wire": wire,
+                "base_url": fake.base_url,
+                "capabilities": _ABILITIES[wire],
+                "prices": {"input": 2.0, "output": 10.0},
+            }
+            models = Path(folder) / "models.json"
+            models.write_text(json.dumps([entry]), encoding="utf-8")
+            environment = {
+                "EVERTALK_MODELS_FILE": str(models),
+                "EVERTALK_MODEL": MODEL,
+                "EVERTALK_SUMMARY_MODEL": MODEL,
+            }
+            yield StrictServer(wire=wire, fake=fake, environment=environment)
