@@ -157,6 +157,7 @@ def make_web_app(services: Services, parts: Parts) -> web.Application:
         inspecting=services.context_inspector,
         work_desk=services.job_admin,
         breakers=services.list_breakers,
+        demo=parts.model.offline,
     )
     others |= {(one.method, one.path): guarded(one, desk) for one in dashboard.OPERATIONS}
     app[DESK] = desk

@@ -77,6 +77,8 @@ class DashboardContext:
     work: JobAdmin | None = None
     live: Live | None = None
     scrape: Scrape | None = None
+    demo: bool = False
+    """Whether no model is set, so that the built-in demo answers."""
 
     def open_streams(self) -> int:
         return 0 if self.live is None else self.live.streams

@@ -49,7 +49,7 @@ Me = TypedDict("Me", {
     "can_run_commands": bool,
 })  # fmt: skip
 Overview = TypedDict("Overview", {
-    "calls": int, "active": int, "waiting": int, "workers": int, "at": datetime,
+    "calls": int, "active": int, "waiting": int, "workers": int, "demo": bool, "at": datetime,
 })  # fmt: skip
 Session = TypedDict("Session", {
     "id": UUID, "title": str | None, "person": str | None, "person_id": UUID, "kind": str,
@@ -105,6 +105,7 @@ async def overview(visit: AuthedRequest) -> Reply:
     caps = {
         "cap_micro": int(settings.cap_total_per_day_usd * 1_000_000),
         "alerts": await newest_open(visit),
+        "demo": visit.desk.demo,
     }
     return page | caps
 

@@ -129,6 +129,7 @@ def add_dashboard(
     inspecting: ContextInspector | None = None,
     work_desk: JobAdmin | None = None,
     breakers: Callable[[], Mapping[str, BreakerState]] | None = None,
+    demo: bool = False,
 ) -> DashboardContext:
     """Adds the routes; the desk that comes back knows who is signed in.
 
@@ -152,6 +153,7 @@ def add_dashboard(
         provider=_provider(settings),
         breakers=breakers,
         announcer=announcer,
+        demo=demo,
     )
     for one in OPERATIONS:
         app.router.add_route(one.method, one.path, guarded(one, desk))

@@ -33,7 +33,8 @@ async def place(module_database_url: str) -> AsyncIterator[Place]:
         seeded, links = await seed.a_long_session(connection, turns=300)
         await money_seed.a_month(connection, seeded)
     settings, commands = load_settings(timezone=MIDDAY), RunCommands()
-    async with served(web.Application(), pool=pool, settings=settings, commands=commands) as url:
+    app = web.Application()
+    async with served(app, pool=pool, settings=settings, commands=commands, demo=True) as url:
         yield Place(
             url=url,
             database_url=module_database_url,
@@ -69,6 +70,12 @@ async def photograph(page: Page, name: str) -> None:
 
 def card(page: Page, name: str) -> Any:
     return page.locator(".kpi").filter(has_text=name).locator("b")
+
+
+async def test_the_overview_says_that_the_demo_answers_and_how_to_set_a_model(page: Page) -> None:
+    told = page.locator(".card").filter(has_text="The built-in demo answers")
+    await expect(told).to_contain_text("Run ./evertalk setup on the server")
+    await expect(told.get_by_role("link", name="Try the demo")).to_have_attribute("href", "/chat")
 
 
 async def test_the_overview_leads_to_what_needs_an_eye(page: Page, place: Place) -> None:

@@ -31,6 +31,7 @@ async def served(
     work_desk: JobAdmin | None = None,
     news: DashboardNews | None = None,
     breakers: Callable[[], Mapping[str, BreakerState]] | None = None,
+    demo: bool = False,
 ) -> AsyncIterator[str]:
     add_dashboard(
         app,
@@ -42,6 +43,7 @@ async def served(
         work_desk=work_desk,
         news=news,
         breakers=breakers,
+        demo=demo,
     )
     files = Files()
 

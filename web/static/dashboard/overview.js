@@ -15,6 +15,7 @@ export function overviewPage({ root, entitle, signal, troubles, say }) {
   const pace = h("dl", { class: "kpis overview-cards" });
   const alerts = h("div", { class: "stack" });
   const body = h("div", { class: "stack" }, skeleton(8));
+  const demo = h("div", { class: "stack" });
   const asked = h("div", { class: "stack" });
   const mark = liveMark();
   /** @type {any} */
@@ -34,6 +35,7 @@ export function overviewPage({ root, entitle, signal, troubles, say }) {
     const before = ledger;
     const [now, month] = await Promise.all([ask("/overview", { refresh, signal }), money_(refresh)]);
     troubles(now.jobs_dead);
+    if (now.demo !== Boolean(demo.firstChild)) show(demo, now.demo && demoCard());
     show(eye, needsAnEye(now));
     show(pace, howItGoes(now, month.savings));
     show(alerts, now.alerts.length ? alertsCard(now.alerts) : []);
@@ -45,7 +47,7 @@ export function overviewPage({ root, entitle, signal, troubles, say }) {
 
   /** @param {any} error */
   const failed = (error) => { if (!signal.aborted) { ledger = null; show(body, problem(error, () => load().catch(failed))); } };
-  show(root, h("div", { class: "page-head" }, h("div", null, h("h1", null, t("Overview")), h("p", { class: "facts" }, mark.node))), eye, pace, alerts, body, asked);
+  show(root, h("div", { class: "page-head" }, h("div", null, h("h1", null, t("Overview")), h("p", { class: "facts" }, mark.node))), demo, eye, pace, alerts, body, asked);
   load().catch(failed);
   keepFresh(() => load(true), mark.tell, signal);
 }
@@ -131,6 +133,11 @@ function providersCard(providers) {
     number(one.calls), number(one.failures), one.state === "closed" ? DASH : duration(one.open_seconds * 1000), one.reasons.length ? h("ul", { class: "reasons" }, one.reasons.map((/** @type {any} */ why) => h("li", { class: "error-text" }, h("b", null, why.role), " ", ts(why.reason)))) : DASH]);
   return card(t("Providers"), [table({ caption: t("Providers, as all processes see them"), className: "wide-grid", columns, rows })]);
 }
+
+/** No model is set: what answers instead, and how to change that. */
+const demoCard = () => card(t("The built-in demo answers"), [h("p", null, t("No model is set, so people talk with a demo without intelligence.")),
+  h("p", null, t("Run {command} on the server to choose a provider and enter its key, then restart Evertalk.", { command: "./evertalk setup" }))],
+h("a", { href: "/chat", target: "_blank", rel: "noopener" }, t("Try the demo")));
 
 /** @param {any[]} alerts */
 const alertsCard = (alerts) => card(t("Open alerts"), [h("ul", { class: "plain-list" }, alerts.map((one) => h("li", null, h("b", null, ts(one.text)), one.facts && ` · ${alertFacts(one)}`, " · ", time(one.at))))], h("a", { href: "/dashboard/alerts" }, t("All alerts")));
