@@ -222,6 +222,21 @@ def _site(settings: Settings, rest: Sequence[str]) -> int:
     return _with_database(settings, work)
 
 
+def _settings(settings: Settings, rest: Sequence[str]) -> int:
+    from getpass import getpass
+
+    from shared.cli.stored_settings import read_settings_arguments, run_settings
+
+    wish = read_settings_arguments(rest)
+
+    def ask() -> str:
+        return getpass(f"{wish.name}, not shown: ") if sys.stdin.isatty() else sys.stdin.readline()
+
+    return _with_database(
+        settings, partial(run_settings, wish, settings=settings, say=print, tell=_tell, ask=ask)
+    )
+
+
 def _key(settings: Settings, rest: Sequence[str]) -> int:
     from shared.cli.key import read_key_arguments, run_key
 
@@ -408,6 +423,7 @@ _VERBS: dict[str, tuple[Callable[..., int], str, bool]] = {
     "person": (_person, "list people, export, erase or hold what is kept of one", True),
     "agent": (_agent, "show and change the agents that answer", True),
     "site": (_site, "show and change where the widget may live, and how", True),
+    "settings": (_settings, "show and change the settings that are stored: list, set, unset, export", True),
     "key": (_key, "make and revoke keys for programs that talk over REST", True),
     "alert": (_alert, "send a test to everybody whom alerts go to", True),
     "operator": (_operator, "who may use the dashboard: add, passwd, list, revoke, totp", True),

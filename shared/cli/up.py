@@ -10,8 +10,10 @@ import shutil
 import signal
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from shared.adapters.embedded import EmbeddedServerFailed, EmbeddedServers, Wanted
@@ -19,14 +21,25 @@ from shared.adapters.embedded.atomic_swap import finish_swap
 from shared.adapters.embedded.errors import FolderInUse
 from shared.adapters.embedded.folders import FolderLock
 from shared.adapters.embedded.process_user import account_for, make_account
+from shared.adapters.encryption import CannotUnseal
 from shared.cli.model_discovery import describe_models
 from shared.cli.pairing import describe_bots
 from shared.config.bots import BotConfig, find_remarks, load_bots
-from shared.config.settings import BadSettings, Settings, load_environment, resolve_secret_key
+from shared.config.settings import (
+    ORIGINS_NAME,
+    BadSettings,
+    Settings,
+    load_environment,
+    resolve_secret_key,
+)
+from shared.config.stored import StoredSettings, find_locked, list_storable, load_with_stored
 from shared.core.values.errors import StorageUnavailable
 from shared.supervision.backup_schedule import BackupScheduler
 from shared.supervision.child_process import ChildMisconfigured, ChildProcess, build_child_environment
 from shared.supervision.process_secrets import ProcessName, select_environment
+
+if TYPE_CHECKING:
+    from shared.adapters.postgres.people.stored_settings import PostgresStoredSettings
 
 _READY_SECONDS = 60.0
 _CHILD_STOP_SECONDS = 2.5
@@ -83,7 +96,8 @@ class _Supervisor:
         self._settings = settings
         self._began = time.monotonic()
         self._servers: EmbeddedServers | None = None
-        self._children: Sequence[ChildProcess] = ()
+        self._children: dict[str, ChildProcess] = {}
+        self._running: dict[str, asyncio.Task[None]] = {}
         self._bots: Sequence[BotConfig] = ()
 
     async def run(self) -> None:
@@ -104,19 +118,91 @@ class _Supervisor:
     async def _start_and_watch(self) -> None:
         database_url, redis_url = await self._start_servers()
         await migrate_with_backup(self._settings, self._settings.direct_url(database_url))
-        self._children = self._make_children(database_url, redis_url)
+        async with _stored_settings(database_url, self._settings) as store:
+            try:
+                found = await store.load()
+            except CannotUnseal as error:
+                raise CannotStart(str(error), advice=error.advice) from error
+            self._take(found)
+            self._children = self._make_children(database_url, redis_url, found)
+            await self._watch_everything(database_url, redis_url, store, found.version)
+
+    async def _watch_everything(
+        self, database_url: str, redis_url: str, store: PostgresStoredSettings, version: int
+    ) -> None:
         try:
             async with asyncio.TaskGroup() as tasks:
                 if self._servers is not None:
                     tasks.create_task(self._servers.watch())
-                for child in self._children:
-                    tasks.create_task(child.run())
+                for child in self._children.values():
+                    self._running[child.name] = tasks.create_task(child.run())
+                tasks.create_task(self._follow(store, version, database_url, redis_url, tasks))
                 if self._settings.embedded_postgres and self._settings.backup_keep:
                     tasks.create_task(self._daily().run())
                 tasks.create_task(self._announce_when_ready(database_url))
         except BaseExceptionGroup as group:
             # One reason is enough to stop, and it reads better than a tree of them.
             raise group.exceptions[0] from None
+
+    def _take(self, found: StoredSettings) -> None:
+        """Raises BadSettings. What cannot be stored stays as it was at the start."""
+        if not found.version:
+            return
+        loaded, locked = load_with_stored(found.values), find_locked()
+        fields = (field for name, field in list_storable().items() if name not in locked)
+        settings = self._settings.model_copy(update={field: getattr(loaded, field) for field in fields})
+        self._bots, self._settings = load_bots(settings), settings
+
+    async def _follow(
+        self, store: PostgresStoredSettings, version: int, database_url: str, redis_url: str,
+        tasks: asyncio.TaskGroup,
+    ) -> None:  # fmt: skip
+        """Changed settings: whoever works with one of them begins anew; the others are left alone."""
+        while True:
+            await asyncio.sleep(_LOOK_AGAIN_SECONDS)
+            with contextlib.suppress(StorageUnavailable):
+                if await store.version() == version:
+                    continue
+                version = await store.version()
+                try:
+                    found = await store.load()
+                    self._take(found)
+                except (BadSettings, CannotUnseal) as error:
+                    print_line(f"Stored settings cannot be used, the former ones stay in force: {error}")
+                    continue
+                wanted = self._make_children(database_url, redis_url, found)
+                is_new = "bot" in wanted.keys() - self._children.keys()
+                await self._exchange(wanted, tasks)
+                if is_new:
+                    tasks.create_task(self._announce_late(database_url, self._bots))
+
+    async def _exchange(self, wanted: Mapping[str, ChildProcess], tasks: asyncio.TaskGroup) -> None:
+        changed = [name for name in {**self._children, **wanted} if self._differs(name, wanted.get(name))]
+        if changed:
+            print_line(f"Settings were changed: {', '.join(changed)} take them now.")
+        await asyncio.gather(*(self._replace(name, wanted.get(name), tasks) for name in changed))
+
+    def _differs(self, name: str, wanted: ChildProcess | None) -> bool:
+        """Which setting came from where is no reason to begin anew."""
+        mine = self._children.get(name)
+        if mine is None or wanted is None:
+            return True
+        return any(
+            mine.environment.get(key) != wanted.environment.get(key)
+            for key in {*mine.environment, *wanted.environment} - {ORIGINS_NAME}
+        )
+
+    async def _replace(self, name: str, wanted: ChildProcess | None, tasks: asyncio.TaskGroup) -> None:
+        """Answers that are nearly there are brought first, as at any stop."""
+        if (former := self._children.get(name)) is not None:
+            running = self._running.pop(name)
+            running.cancel()
+            await asyncio.wait([running])
+            await former.stop(timeout_seconds=_WORKING_STOP_SECONDS)
+            del self._children[name]
+        if wanted is not None:
+            self._children[name] = wanted
+            self._running[name] = tasks.create_task(wanted.run())
 
     async def _start_servers(self) -> tuple[str, str]:
         settings = self._settings
@@ -129,9 +215,13 @@ class _Supervisor:
             self._servers = servers
         return choose_server_urls(settings, self._servers)
 
-    def _make_children(self, database_url: str, redis_url: str) -> Sequence[ChildProcess]:
-        settings = self._settings
+    def _make_children(
+        self, database_url: str, redis_url: str, found: StoredSettings
+    ) -> dict[str, ChildProcess]:
+        settings, locked = self._settings, find_locked()
+        stored = {name: text for name, text in found.values.items() if name not in locked}
         everything = {
+            **stored,
             **load_environment(),
             "DATABASE_URL": database_url,
             "REDIS_URL": redis_url,
@@ -142,18 +232,20 @@ class _Supervisor:
         }
         tokens = {bot.token_name for bot in self._bots}
         names: list[ProcessName] = ["web", "worker", *(("bot",) if self._bots else ())]
-        return [
-            ChildProcess(
+        return {
+            name: ChildProcess(
                 name=name,
                 environment={
-                    **build_child_environment(select_environment(name, everything, tokens=tokens)),
+                    **build_child_environment(
+                        select_environment(name, everything, tokens=tokens, stored=stored)
+                    ),
                     "EVERTALK_PROCESS_FILE": str(settings.data_dir / f"{name}.worker"),
                 },
                 folder=settings.data_dir,
                 say=print_line,
             )
             for name in names
-        ]
+        }
 
     def _daily(self) -> BackupScheduler:
         given = {**os.environ, "EVERTALK_DATA_DIR": str(self._settings.data_dir)}
@@ -188,8 +280,8 @@ class _Supervisor:
         """Who makes work stops first; the truth stops last."""
         if self._children:
             print_line("Stopping …")
-        last = [child for child in self._children if child.name == "web"]
-        first = [child for child in self._children if child.name != "web"]
+        last = [child for child in self._children.values() if child.name == "web"]
+        first = [child for child in self._children.values() if child.name != "web"]
         for group, seconds in ((first, _WORKING_STOP_SECONDS), (last, _CHILD_STOP_SECONDS)):
             await asyncio.gather(*(child.stop(timeout_seconds=seconds) for child in group))
         if self._servers is not None:
@@ -223,6 +315,15 @@ class _Supervisor:
         servers = folder / "servers"
         account = account_for(servers if servers.exists() else folder, settings.servers_account)
         account.let_through(folder)
+
+
+def _stored_settings(
+    database_url: str, settings: Settings
+) -> AbstractAsyncContextManager[PostgresStoredSettings]:
+    """Imported late, as whatever speaks with PostgreSQL."""
+    from shared.bootstrap.stored_settings import open_stored_settings
+
+    return open_stored_settings(database_url, settings)
 
 
 def _remarks_on_root() -> Sequence[str]:

@@ -63,6 +63,7 @@ TurnsByChannel = Annotated[tuple[tuple[Channel, int], ...], NoDecode]
 """Turns of history by channel, written `telegram=50,web=200`."""
 RolesByGroup = Annotated[tuple[tuple[str, Role], ...], NoDecode]
 """Roles of operators by groups of an identity provider, written `ops=operator,admins=admin`."""
+SettingSource = Literal["environment", "file", "stored", "default"]
 TelegramAccess = Literal["pairing", "allowlist", "open"]
 TelegramAudience = Literal["personal", "public"]
 TelegramMode = Literal["polling", "webhook"]
@@ -535,7 +536,7 @@ def load_environment(env_file: Path | None = None) -> Mapping[str, str]:
 
 def find_setting_sources(
     env_file: Path | None = None,
-) -> dict[str, Literal["environment", "file", "default"]]:
+) -> dict[str, SettingSource]:
     """Where each setting, by field, comes from just now."""
     if told := _told_origins():
         return {field: told.get(name, "default") for field, name in list_setting_names().items()}
@@ -549,9 +550,10 @@ def find_setting_sources(
     }
 
 
-def _told_origins() -> dict[str, Literal["environment", "file", "default"]]:
+def _told_origins() -> dict[str, SettingSource]:
     words = (word.partition("=") for word in os.environ.get(ORIGINS_NAME, "").split())
-    return {name: "file" if origin == "file" else "environment" for name, _, origin in words}
+    known: dict[str, SettingSource] = {"file": "file", "stored": "stored"}
+    return {name: known.get(origin, "environment") for name, _, origin in words}
 
 
 def is_secret(field: str) -> bool:

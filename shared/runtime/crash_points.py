@@ -32,6 +32,7 @@ POINTS = (
     "after_handover",
     "after_operator_reply",
     "mid_login",
+    "mid_settings",
     "after_job_claim",
     "after_flush_model",
     "after_flush",

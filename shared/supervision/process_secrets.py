@@ -30,9 +30,14 @@ PROCESSES_BY_SETTING: dict[str, tuple[ProcessName, ...]] = {
 
 
 def select_environment(
-    process: ProcessName, everything: Mapping[str, str], *, tokens: Collection[str]
+    process: ProcessName,
+    everything: Mapping[str, str],
+    *,
+    tokens: Collection[str],
+    stored: Collection[str] = (),
 ) -> dict[str, str]:
-    """What is set, by name, as far as this process works with it; `tokens` are variables of bots' tokens.
+    """What is set, by name, as far as this process works with it; `tokens` are variables of bots' tokens,
+    and `stored` those that come from the database.
 
     The file is read once, for all: what it holds for others would be read again by each.
     """
@@ -40,12 +45,13 @@ def select_environment(
     others = {names[field] for field, users in PROCESSES_BY_SETTING.items() if process not in users}
     others |= set() if process == "bot" else set(tokens)
     given = {name: value for name, value in everything.items() if name.upper() not in others}
-    return {**given, ENV_FILE_NAME: "", ORIGINS_NAME: _origins()}
+    return {**given, ENV_FILE_NAME: "", ORIGINS_NAME: _origins(stored)}
 
 
-def _origins() -> str:
+def _origins(stored: Collection[str]) -> str:
     """For the page of settings: where each comes from, also those that only another process is given."""
     names = list_setting_names()
+    told = {names[field]: origin for field, origin in find_setting_sources().items() if origin != "default"}
     return " ".join(
-        f"{names[field]}={origin}" for field, origin in find_setting_sources().items() if origin != "default"
+        f"{name}={origin}" for name, origin in {**dict.fromkeys(stored, "stored"), **told}.items()
     )

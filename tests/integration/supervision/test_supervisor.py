@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 import urllib.request
 from collections.abc import Iterator
 from itertools import count
@@ -444,6 +445,66 @@ async def test_up_starts_the_bot_and_prints_the_link_for_its_first_owner_and_eac
         assert who == secrets
         process.send_signal(signal.SIGINT)
         assert await asyncio.to_thread(process.wait, 20) == 0
+
+
+def store(environment: dict[str, str], *words: str, secret: str = "") -> float:
+    """When it was stored, by `./evertalk settings` beside the running one."""
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "shared", "settings", *words], env=environment, input=secret,
+        capture_output=True, text=True, timeout=60, cwd="/",
+    )  # fmt: skip
+    assert (done.returncode, "follows within ten seconds" in done.stderr) == (0, True), done
+    return time.monotonic()
+
+
+async def test_a_stored_setting_holds_within_ten_seconds_in_the_processes_that_work_with_it(
+    environment: dict[str, str], stopped: list[subprocess.Popen[str]]
+) -> None:
+    async with running_bot_api() as fake:
+        told = {**environment, "EVERTALK_TELEGRAM_API_URL": fake.base_url, "EVERTALK_MODEL": "offline-demo"}
+        process, lines = await asyncio.to_thread(start_up, told)
+        stopped.append(process)
+        chat = re.search(r"Chat +(\S+)", "\n".join(lines))
+        assert chat is not None
+        folder = Path(environment["EVERTALK_DATA_DIR"])
+
+        def pids() -> dict[str, str]:
+            return {name: (folder / f"{name}.pid").read_text() for name in ("web", "worker")}
+
+        before = pids()
+        at = await asyncio.to_thread(store, told, "set", "TELEGRAM_BOT_TOKEN", secret=TOKEN)
+        assert "bot take them now" in await asyncio.to_thread(_read_until, process, "Settings were changed")
+        assert f"t.me/{USERNAME}" in await asyncio.to_thread(_read_until, process, USERNAME)
+        assert time.monotonic() - at < 10
+        assert pids() == before
+        given = {name: given_at_start(environment, name) for name in ("web", "bot", "worker")}
+        assert {name for name, words in given.items() if TOKEN in words} == {"bot"}
+
+        at = await asyncio.to_thread(store, told, "set", "EVERTALK_PRESET", "pantheon")
+        assert "web, worker, bot" in await asyncio.to_thread(_read_until, process, "Settings were changed")
+        while not await asyncio.to_thread(is_served, chat[1]) or pids().keys() & {
+            name for name, pid in pids().items() if pid == before[name]
+        }:
+            assert time.monotonic() - at < 10
+            await asyncio.sleep(0.05)
+        for name in ("web", "bot", "worker"):
+            assert "EVERTALK_PRESET=pantheon" in given_at_start(environment, name)
+        process.send_signal(signal.SIGINT)
+        assert await asyncio.to_thread(process.wait, 20) == 0
+        again, lines = await asyncio.to_thread(start_up, told)
+        stopped.append(again)
+        assert USERNAME in "\n".join(lines) or "has not reached Telegram yet" in "\n".join(lines)
+        assert "EVERTALK_PRESET=pantheon" in given_at_start(environment, "worker")
+        again.send_signal(signal.SIGINT)
+        assert await asyncio.to_thread(again.wait, 20) == 0
+
+
+def is_served(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=5) as page:
+            return bool(page.status == 200)
+    except OSError:
+        return False
 
 
 @needs_all_processes

@@ -23,6 +23,7 @@ from shared.cli.person import read_person_arguments as read_person_arguments
 from shared.cli.restore import read_restore_arguments
 from shared.cli.service import read_service_arguments
 from shared.cli.site import read_site_arguments
+from shared.cli.stored_settings import read_settings_arguments
 from shared.cli.upgrade import read_upgrade_arguments
 from shared.config.settings import ENV_FILE_NAME, list_setting_names
 from shared.core.ops.alerts import KINDS
@@ -39,7 +40,8 @@ READERS: dict[str, Callable[[Sequence[str]], Any]] = {
     "command": read_command_arguments, "database": read_database_arguments,
     "doctor": read_doctor_arguments, "key": read_key_arguments, "operator": read_operator_arguments,
     "pairing": read_pairing_arguments, "person": read_person_arguments, "restore": read_restore_arguments,
-    "service": read_service_arguments, "site": read_site_arguments, "upgrade": read_upgrade_arguments,
+    "service": read_service_arguments, "settings": read_settings_arguments, "site": read_site_arguments,
+    "upgrade": read_upgrade_arguments,
 }  # fmt: skip
 OTHERS = {
     "demo": {"telegram"},

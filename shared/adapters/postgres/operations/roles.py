@@ -30,7 +30,7 @@ SECRET = frozenset(
     {
         "api_keys", "login_links", "login_places", "login_tries", "one_time_codes", "operator_factors",
         "operator_sessions", "operator_steps", "operators",
-        "recovery_codes", "site_secrets", "visitors",
+        "recovery_codes", "site_secrets", "stored_settings", "visitors",
     }
 )  # fmt: skip
 """Hashes and sealed secrets: nothing that somebody who counts conversations needs."""

@@ -187,6 +187,7 @@ ACTIONS: Mapping[str, Action] = {
     "agents": Keep(why="an operator's configuration"),
     "sites": Keep(why="an operator's configuration"),
     "refused_origins": Keep(why="addresses of sites, of nobody who talks"),
+    "stored_settings": Keep(why="an operator's configuration; secrets are sealed"),
     "site_secrets": Keep(why="an operator's configuration, sealed"),
     "telegram_bots": Keep(why="an operator's configuration"),
     "deployment": Keep(why="about this installation"),

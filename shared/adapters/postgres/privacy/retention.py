@@ -120,6 +120,7 @@ RULES: Mapping[str, Rule] = {
         told="30 days after they last asked",
     ),
     "site_secrets": Stays(told="configuration"),
+    "stored_settings": Stays(told="configuration"),
     "telegram_bots": Stays(told="configuration"),
     "telegram_access": Stays(told="until an operator changes it"),
     "operators": Stays(told="configuration"),

@@ -90,6 +90,26 @@ class SiteSecretTable(SQLModel, table=True):
     created_at: datetime = field(moment())
 
 
+class StoredSettingTable(SQLModel, table=True):
+    """What an operator has set while Evertalk runs; one that was taken away keeps its row and version."""
+
+    __tablename__ = "stored_settings"
+    __table_args__ = (
+        CheckConstraint(
+            "num_nonnulls(value, sealed) <= 1 AND (key_id IS NULL) = (sealed IS NULL)",
+            name="stored_setting_is_plain_or_sealed",
+        ),
+        CheckConstraint("version > 0", name="stored_setting_counts"),
+    )
+    name: str = field(words(key=True))
+    value: str | None = field(words(null=True))
+    key_id: str | None = field(words(null=True))
+    sealed: bytes | None = field(digest(null=True))
+    version: int = field(big())
+    changed_by: str = field(words())
+    changed_at: datetime = field(moment())
+
+
 class TelegramBotTable(SQLModel, table=True):
     """A bot of this deployment, and what ails it."""
 

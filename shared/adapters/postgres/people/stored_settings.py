@@ -1,0 +1,81 @@
+"""The rows of stored settings: read by `up`, changed by compare-and-set, each change in the audit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import asyncpg
+
+from shared.adapters.encryption import Encryption, Sealed
+from shared.adapters.postgres.db.pool import store_method
+from shared.adapters.postgres.db.store import Pool, PoolStore
+from shared.adapters.postgres.people.operator_auth import append_audit
+from shared.config.stored import StoredSetting, StoredSettings, is_sealed
+from shared.runtime.crash_points import CrashPoint
+
+
+class PostgresStoredSettings(PoolStore):
+    """Each method is one transaction; raises StorageUnavailable, CannotUnseal. SQL, for `up` stays small."""
+
+    def __init__(self, pool: Pool, *, vault: Callable[[], Encryption], crash_point: CrashPoint) -> None:
+        super().__init__(pool)
+        self._vault = vault
+        self._crash_point = crash_point
+
+    @store_method
+    async def version(self) -> int:
+        """0 before anything was stored."""
+        return int(await self._pool.fetchval(_VERSION))
+
+    @store_method
+    async def load(self) -> StoredSettings:
+        """With secrets opened: for whoever gives them to a process, or checks a change."""
+        found = [self._opened(row) for row in await self._pool.fetch(_ROWS)]
+        return StoredSettings(version=max((row.version for row in found), default=0), rows=tuple(found))
+
+    @store_method
+    async def change(self, changes: Mapping[str, str | None], *, seen: int, by: str) -> int | None:
+        """The new version; None when somebody else changed something since `seen`."""
+        async with self._pool.acquire() as connection, connection.transaction():
+            await connection.execute("LOCK TABLE stored_settings IN SHARE ROW EXCLUSIVE MODE", timeout=10)
+            if await connection.fetchval(_VERSION) != seen:
+                return None
+            for name, text in sorted(changes.items()):
+                await self._write(connection, name, text, version=seen + 1, by=by)
+            self._crash_point("mid_settings")
+            detail = {"names": sorted(changes), "version": seen + 1}
+            await append_audit(
+                connection, actor=by, action="settings.changed", about="settings", detail=detail
+            )
+        return seen + 1
+
+    async def _write(self, connection: Any, name: str, text: str | None, *, version: int, by: str) -> None:
+        sealed = self._vault().seal(text.encode(), about=_about(name)) if text and is_sealed(name) else None
+        plain = None if sealed or not text else text
+        key, data = (sealed.key_id, sealed.data) if sealed else (None, None)
+        await connection.execute(_WRITE, name, plain, key, data, version, by)
+
+    def _opened(self, row: asyncpg.Record) -> StoredSetting:
+        text = row["value"]
+        if row["sealed"] is not None:
+            sealed = Sealed(key_id=row["key_id"], data=row["sealed"])
+            text = self._vault().open(sealed, about=_about(row["name"])).decode()
+        return StoredSetting(
+            name=row["name"], text=text, version=row["version"], changed_by=row["changed_by"],
+            changed_at=row["changed_at"],
+        )  # fmt: skip
+
+
+def _about(name: str) -> str:
+    return f"setting:{name}"
+
+
+_VERSION = "SELECT coalesce(max(version), 0) FROM stored_settings"
+_ROWS = "SELECT * FROM stored_settings ORDER BY name"
+_WRITE = """
+INSERT INTO stored_settings (name, value, key_id, sealed, version, changed_by)
+VALUES ($1, $2, $3, $4, $5, $6)
+ON CONFLICT (name) DO UPDATE SET value = $2, key_id = $3, sealed = $4, version = $5, changed_by = $6,
+                                 changed_at = now()
+"""

@@ -1,0 +1,35 @@
+"""The store of settings, by itself: `up` reads it before there is anything else."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from shared.adapters.encryption import Encryption
+from shared.adapters.postgres.db.pool import open_pool
+from shared.adapters.postgres.db.store import Pool
+from shared.adapters.postgres.people.stored_settings import PostgresStoredSettings
+from shared.config.settings import Settings, resolve_secret_key
+from shared.runtime.crash_points import build_crash_point
+
+
+def build_stored_settings(pool: Pool, settings: Settings) -> PostgresStoredSettings:
+    """Without a secret among them no key is made or asked for."""
+    return PostgresStoredSettings(
+        pool,
+        vault=functools.cache(lambda: Encryption(resolve_secret_key(settings))),
+        crash_point=build_crash_point(settings.crash_point),
+    )
+
+
+@asynccontextmanager
+async def open_stored_settings(
+    database_url: str, settings: Settings
+) -> AsyncIterator[PostgresStoredSettings]:
+    """Over one connection of its own."""
+    pool = await open_pool(database_url, size=1)
+    try:
+        yield build_stored_settings(pool, settings)
+    finally:
+        await pool.close()

@@ -1,0 +1,116 @@
+"""Settings that an operator may change while Evertalk runs; the environment wins over each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from shared.config.settings import (
+    BadSettings,
+    Settings,
+    SettingsProblem,
+    find_setting_sources,
+    is_secret,
+    list_setting_names,
+    load_settings,
+)
+
+STORABLE = (
+    "anthropic_api_key", "anthropic_base_url", "model", "summary_model", "max_output",
+    "telegram_bot_token", "telegram_access", "telegram_allowed", "telegram_audience", "telegram_drafts",
+    "telegram_rich", "telegram_reactions", "telegram_channels", "telegram_inline",
+    "allowed_origins", "timezone", "quiet_hours",
+    "preset", "context_window", "soft_budget", "reserve", "flush_threshold", "keep_turns", "max_rounds",
+    "history_turns", "window_messages", "trim_tokens",
+    "cap_total_per_day_usd", "cap_person_per_day_usd", "cap_session_usd", "cap_visitor_per_day_usd",
+    "cap_network_per_day_usd", "cap_visitors_per_hour_percent",
+    "handover", "handover_minutes", "handover_silence_minutes", "retention_days",
+    "alert_telegram_chats", "alert_webhook_url", "alert_webhook_secret", "alert_smtp_url",
+    "alert_email_from", "alert_email_to",
+)  # fmt: skip
+"""By field: nothing that opens a way in (addresses, ports, files, keys of the installation, who logs in)."""
+MOST_CHARS = 8000
+_KEY, _PROVIDER = "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredSetting:
+    """`text` is None after the setting was taken away; that of a secret is for those who work with it."""
+
+    name: str
+    text: str | None
+    version: int
+    changed_by: str
+    changed_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredSettings:
+    """All of them, and the version that the next change has to name."""
+
+    version: int
+    rows: tuple[StoredSetting, ...] = ()
+
+    @property
+    def values(self) -> dict[str, str]:
+        return {row.name: row.text for row in self.rows if row.text is not None}
+
+
+def list_storable() -> dict[str, str]:
+    """Field by environment name."""
+    names = list_setting_names()
+    return {names[field]: field for field in STORABLE}
+
+
+def find_locked() -> frozenset[str]:
+    """Names whose value the environment or `.env` gives. A key from there goes nowhere but where they say."""
+    names = list_setting_names()
+    given = {names[field] for field, origin in find_setting_sources().items() if origin in _OUTSIDE}
+    return frozenset(given | ({_PROVIDER} if _KEY in given else set()))
+
+
+_OUTSIDE = ("environment", "file")
+
+
+def load_with_stored(values: Mapping[str, str], **overrides: Any) -> Settings:
+    """What holds with these values, whatever this process began with; raises BadSettings."""
+    locked = find_locked()
+    given = {
+        field: values[name] if name in values else Settings.model_fields[field].get_default()
+        for name, field in list_storable().items()
+        if name not in locked
+    }
+    return load_settings(**{**given, **overrides})
+
+
+def apply_changes(stored: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:
+    """The values after a change; raises BadSettings with every field that cannot be so."""
+    if problems := tuple(_refusals(stored, changes)):
+        raise BadSettings(problems)
+    wanted = {**stored, **changes}
+    kept = {name: text for name, text in wanted.items() if text}
+    load_with_stored(kept)
+    return kept
+
+
+def _refusals(stored: Mapping[str, str], changes: Mapping[str, str | None]) -> Iterator[SettingsProblem]:
+    known, locked = list_storable(), find_locked()
+    for name, text in changes.items():
+        if name not in known:
+            yield SettingsProblem(name=name, value="", reason="cannot be stored; set it in the environment")
+        elif name in locked:
+            yield SettingsProblem(name=name, value="", reason="is set by the environment, which wins")
+        elif text is not None and (len(text) > MOST_CHARS or not text.isprintable()):
+            reason = f"must be one line of {MOST_CHARS:,} characters at most"
+            yield SettingsProblem(name=name, value="", reason=reason)
+    moved = _PROVIDER in changes and (changes[_PROVIDER] or "") != stored.get(_PROVIDER, "")
+    if moved and stored.get(_KEY) and _KEY not in changes:
+        reason = "give it again with a new address, or take it away first: it is sent nowhere else"
+        yield SettingsProblem(name=_KEY, value="", reason=reason)
+
+
+def is_sealed(name: str) -> bool:
+    """Whether a stored setting is a secret."""
+    return is_secret(list_storable()[name])
