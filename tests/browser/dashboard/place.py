@@ -23,6 +23,10 @@ async def fits(page: Page) -> None:
         raise AssertionError(f"{page.url} scrolls sideways at {page.viewport_size}") from error
 
 
+TABS = ("conversation", "context", "summaries", "requests", "memory")
+"""Of a session's page."""
+
+
 @dataclass(slots=True)
 class Place:
     """The dashboard over one seeded database."""
@@ -38,6 +42,9 @@ class Place:
     @property
     def session_url(self) -> str:
         return f"{self.url}/dashboard/sessions/{self.seeded.public_id}"
+
+    def tab(self, name: str) -> str:
+        return self.session_url if name == TABS[0] else f"{self.session_url}?tab={name}"
 
 
 async def log_in(page: Page, place: Place) -> None:

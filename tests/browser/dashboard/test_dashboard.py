@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
@@ -17,7 +19,7 @@ from shared.adapters.postgres.people.operator_auth import create_login_link
 from shared.config.settings import load_settings
 from tests.browser.axe import look_for_faults
 from tests.browser.dashboard.news import REFRESHES, without_news
-from tests.browser.dashboard.place import Place, fits, log_in
+from tests.browser.dashboard.place import TABS, Place, fits, log_in
 from tests.kit.dashboard import seed
 from tests.kit.dashboard.fixtures import RunCommands
 from tests.kit.dashboard.serve import served
@@ -81,16 +83,18 @@ async def test_the_link_leads_to_the_list_and_the_list_to_the_session(seen: Seen
     await page.goto(f"{place.url}/dashboard/sessions")
     await page.get_by_role("link", name="Maria").click()
     await expect(page.get_by_role("heading", name="Maria", level=1)).to_be_visible()
+    assert page.url == place.session_url
+    await page.get_by_role("tab", name="Context").click()
     await expect(page.locator("path.area")).to_have_count(5)
     await expect(page.locator(".mark-line")).to_have_count(3)
     await expect(page.locator(".fold")).to_have_count(len(place.links))
     await expect(page.locator("#chart-words")).to_contain_text("of 2,000 turns")
-    assert page.url == place.session_url
+    assert page.url == place.tab("context")
 
 
 async def test_the_crosshair_the_table_and_sql_agree(seen: Seen, place: Place) -> None:
     page = seen.page
-    await page.goto(place.session_url)
+    await page.goto(place.tab("context"))
     stage = page.get_by_role("slider", name="Turn")
     await stage.focus()
     await page.keyboard.press("Home")
@@ -122,7 +126,7 @@ async def test_the_crosshair_the_table_and_sql_agree(seen: Seen, place: Place) -
 
 async def test_the_cards_are_what_sql_says(seen: Seen, place: Place) -> None:
     page = seen.page
-    await page.goto(place.session_url)
+    await page.goto(place.tab("context"))
     share = await place.pool.fetchval(
         "SELECT context_tokens * 100.0 / context_limit FROM sessions WHERE id = $1", place.seeded.session_id
     )
@@ -130,13 +134,14 @@ async def test_the_cards_are_what_sql_says(seen: Seen, place: Place) -> None:
     await expect(cards).to_have_text(
         [f"{round(share)}\u202f%", "9.9M", "$14.62", "90\u202f%", str(len(place.links))]
     )
+    await page.get_by_role("tab", name="Requests").click()
     await expect(page.get_by_label("Spend", exact=True).locator("tbody tr").last).to_contain_text("–")
 
 
 async def test_summary_and_original_are_read_by_keyboard_and_undo_is_run(seen: Seen, place: Place) -> None:
     page = seen.page
     await place.pool.execute("UPDATE turn_context_audit SET hard_limit = 500000")
-    await page.goto(place.session_url)
+    await page.goto(place.tab("summaries"))
     newest = page.locator(".fold-item").first
     await newest.locator("summary").first.click()
     await expect(newest.locator(".summary-text")).to_contain_text("They plan a trip to Lisbon.")
@@ -153,7 +158,7 @@ async def test_summary_and_original_are_read_by_keyboard_and_undo_is_run(seen: S
 
 async def test_an_older_summary_says_why_it_cannot_be_undone(seen: Seen, place: Place) -> None:
     page = seen.page
-    await page.goto(place.session_url)
+    await page.goto(place.tab("summaries"))
     oldest = page.locator(".fold-item").last
     await oldest.locator("summary").first.click()
     button = oldest.get_by_role("button", name="Undo")
@@ -274,13 +279,13 @@ async def test_a_login_that_ends_meanwhile_leads_back_to_the_same_filters(seen: 
         "/dashboard/costs",
         "/dashboard/jobs",
         "/dashboard/account",
-        "session",
+        *TABS,
     ],
 )
 async def test_a_telephone_never_scrolls_sideways(seen: Seen, place: Place, path: str) -> None:
     page = seen.page
     await page.set_viewport_size({"width": 390, "height": 844})
-    await page.goto(place.session_url if path == "session" else place.url + path)
+    await page.goto(place.tab(path) if path in TABS else place.url + path)
     await expect(page.locator("main h1")).to_be_visible()
     await expect(page.locator(".skeleton")).to_have_count(0)
     await fits(page)
@@ -298,7 +303,7 @@ async def test_every_control_has_a_name_and_every_id_is_one(seen: Seen, place: P
         "/dashboard/sessions",
         "/dashboard/costs",
         "/dashboard/jobs",
-        place.session_url,
+        *(place.tab(name) for name in TABS),
     ):
         await page.goto(path if path.startswith("http") else place.url + path)
         await expect(page.locator("main h1")).to_be_visible()
@@ -320,7 +325,7 @@ async def test_axe_finds_nothing(seen: Seen, place: Place, browser: Browser, sch
     await page.emulate_media(color_scheme=scheme)
     found = {}
     ours = ("/dashboard", "/dashboard/sessions", "/dashboard/costs", "/dashboard/jobs", "/dashboard/account")
-    for path in (*ours, place.session_url):
+    for path in (*ours, *(place.tab(name) for name in TABS)):
         await page.goto(path if path.startswith("http") else place.url + path)
         await expect(page.locator("main h1")).to_be_visible()
         await expect(page.locator(".skeleton")).to_have_count(0)
@@ -334,8 +339,123 @@ async def test_axe_finds_nothing(seen: Seen, place: Place, browser: Browser, sch
 
 async def test_axe_finds_nothing_in_an_open_summary(seen: Seen, place: Place) -> None:
     page = seen.page
-    await page.goto(place.session_url)
+    await page.goto(place.tab("context"))
     await page.get_by_text("Show as table").click()
+    assert await look_for_faults(page) == []
+    await page.get_by_role("tab", name="Summaries").click()
     await page.locator(".fold-item").first.locator("summary").first.click()
     await expect(page.locator(".summary-text").first).to_be_visible()
     assert await look_for_faults(page) == []
+
+
+async def test_each_tab_has_an_address_and_asks_only_for_what_it_shows(seen: Seen, place: Place) -> None:
+    page, asked = seen.page, list[str]()
+    page.on("request", lambda one: asked.append(urlsplit(one.url).path.rpartition("/")[2]))
+    reads = {"messages", "timeline", "now", "compactions", "context", "notes"}
+    of_tab = {
+        "conversation": {"messages"},
+        "context": {"timeline", "now"},
+        "summaries": {"compactions"},
+        "requests": {"context"},
+        "memory": {"notes"},
+    }
+    assert tuple(of_tab) == TABS
+    for name, wanted in of_tab.items():
+        asked.clear()
+        await page.goto(place.tab(name))
+        tab = page.get_by_role("tab", name=name.capitalize())
+        await expect(tab).to_have_attribute("aria-selected", "true")
+        await expect(page.locator(".skeleton")).to_have_count(0)
+        await page.wait_for_load_state("load")
+        assert reads & set(asked) <= wanted, name
+    await expect(page.get_by_role("tabpanel")).to_have_count(1)
+
+
+async def test_the_tabs_are_gone_through_by_keyboard(seen: Seen, place: Place) -> None:
+    page = seen.page
+    await page.goto(place.tab("memory"))
+    first, last = page.get_by_role("tab", name="Conversation"), page.get_by_role("tab", name="Memory")
+    await last.focus()
+    for key, name in (
+        ("Home", "conversation"),
+        ("ArrowLeft", "memory"),
+        ("ArrowRight", "conversation"),
+        ("End", "memory"),
+        ("Home", "conversation"),
+        ("ArrowRight", "context"),
+    ):
+        await page.keyboard.press(key)
+        await expect(page.get_by_role("tab", name=name.capitalize())).to_be_focused()
+        await expect(page).to_have_url(place.tab(name))
+    assert [await one.get_attribute("tabindex") for one in (first, last)] == ["-1", "-1"]
+    await page.keyboard.press("Tab")
+    await expect(page.get_by_role("tabpanel")).to_be_focused()
+    await page.reload()
+    await expect(page.get_by_role("slider", name="Turn")).to_be_visible()
+
+
+async def test_a_turn_is_reached_by_its_number_and_by_its_link(seen: Seen, place: Place) -> None:
+    page = seen.page
+    await page.goto(f"{place.session_url}#turn-700")
+    here = page.locator(".message[aria-current]")
+    await expect(here).to_contain_text("person says something in turn 700")
+    await expect(here).to_be_in_viewport()
+    await expect(page.get_by_text("person says something in turn 703")).to_be_attached()
+    await page.get_by_role("spinbutton", name="Turn number").fill("1500")
+    await page.keyboard.press("Enter")
+    await expect(here).to_contain_text("person says something in turn 1500")
+    assert page.url == f"{place.session_url}#turn-1500"
+    await page.get_by_role("spinbutton", name="Turn number").fill("2000")
+    await page.get_by_role("button", name="Go to").last.click()
+    await expect(here).to_contain_text("person says something in turn 2000")
+    await page.go_back()
+    await expect(here).to_contain_text("person says something in turn 1500")
+    assert await look_for_faults(page) == []
+    await page.get_by_role("button", name="Show the newest messages").click()
+    await expect(page.get_by_text("assistant says something in turn 2000")).to_be_in_viewport()
+    await page.get_by_role("tab", name="Context").click()
+    await page.evaluate("location.hash = '#turn-12'")
+    await expect(here).to_contain_text("person says something in turn 12")
+    await expect(page.get_by_role("tab", name="Conversation")).to_have_attribute("aria-selected", "true")
+
+
+MARKED = """**Bold** and `code`
+
+- one
+- two
+
+| a | b |
+|---|---|
+| 1 | 2 |
+
+```python
+print(1)
+```"""
+
+
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1360), ("dark", 1360), ("light", 390)])
+async def test_messages_are_drawn_as_the_visitor_sees_them(
+    seen: Seen, place: Place, scheme: Any, width: int
+) -> None:
+    page = seen.page
+    async with place.pool.acquire() as connection:
+        talked = await seed.a_session(connection, person="Mark", turns=3)
+        await seed.talk(connection, talked, turns=3, answer=MARKED)
+    await page.emulate_media(color_scheme=scheme)
+    await page.set_viewport_size({"width": width, "height": 844})
+    await page.goto(f"{place.url}/dashboard/sessions/{talked.public_id}")
+    said = page.locator(".message.assistant").last
+    await expect(said.locator("strong")).to_have_text("Bold")
+    await expect(said.locator("li")).to_have_text(["one", "two"])
+    await expect(said.locator("td")).to_have_text(["1", "2"])
+    await expect(said.locator(".hl-n")).to_have_text("1")
+    assert await look_for_faults(page) == []
+    await fits(page)
+    if folder := os.environ.get("PICTURES_FOLDER"):
+        for name in TABS:
+            await page.get_by_role("tab", name=name.capitalize()).click()
+            await page.screenshot(path=Path(folder) / f"tab-{name}-{scheme}-{width}.png")
+            await page.goto(place.tab(name))
+            await expect(page.locator(".skeleton")).to_have_count(0)
+            await page.screenshot(path=Path(folder) / f"long-{name}-{scheme}-{width}.png", full_page=True)
+            await page.goto(f"{place.url}/dashboard/sessions/{talked.public_id}")

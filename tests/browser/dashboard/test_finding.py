@@ -138,7 +138,7 @@ async def test_the_finder_goes_away_and_is_in_the_menu_of_a_telephone(page: Page
 
 
 async def test_older_summaries_come_page_after_page_until_the_first(page: Page, place: Place) -> None:
-    await page.goto(place.session_url)
+    await page.goto(place.tab("summaries"))
     folds = page.locator(".fold-item")
     await expect(folds).to_have_count(50)
     older = page.get_by_role("button", name="Older summaries")

@@ -53,7 +53,7 @@ class Desk:
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
         return page
 
-    async def open(self, page: Page, *, query: str = "") -> None:
+    async def open(self, page: Page, *, query: str = "?tab=memory") -> None:
         await page.goto(f"{self.url}/dashboard/sessions/{self.crowd.maria.public_id}{query}")
         await expect(page.get_by_role("heading", name="Maria", level=1)).to_be_visible()
         await expect(page.locator(".skeleton")).to_have_count(0)
@@ -153,7 +153,9 @@ async def test_notes_that_cannot_be_had_leave_the_page_whole(desk: Desk) -> None
     await desk.open(page)
     notes = page.get_by_label("Notes", exact=True)
     await expect(notes.get_by_role("alert")).to_contain_text("Away.")
+    await page.get_by_role("tab", name="Conversation").click()
     await expect(page.get_by_label("Transcript")).to_contain_text("Nothing was said yet.")
+    await page.get_by_role("tab", name="Memory").click()
     await page.unroute(away)
     await notes.get_by_role("button", name="Try again").click()
     await expect(notes.locator("li.remembered")).to_have_count(2)

@@ -101,7 +101,7 @@ async def talk(
 
 
 async def test_the_slider_shows_what_the_model_saw(talk: Talk) -> None:
-    page = await talk.page()
+    page = await talk.page("?tab=requests")
     assert await talk.guest.one("SELECT count(*) FROM audit WHERE action = 'read.replay'") == 0
     await page.get_by_role("button", name="Show what the model saw").click()
     seen = page.get_by_role("region", name="What the model saw")
@@ -217,7 +217,7 @@ async def test_a_flush_says_how_far_it_is_while_it_saves(
             {"match": {"kind": "flush"}, "times": 1, "action": {"text": "Saved one note."}},
         ]
     )
-    page = await talk.page()
+    page = await talk.page("?tab=memory")
     async with page.expect_response("**/api/v1/live"):
         await page.reload()
     await expect(page.locator(".skeleton")).to_have_count(0)
@@ -243,7 +243,7 @@ async def test_a_flush_says_how_far_it_is_while_it_saves(
 
 
 async def test_a_summary_is_estimated_made_and_compared(talk: Talk) -> None:
-    page = await talk.page()
+    page = await talk.page("?tab=summaries")
     await page.get_by_role("button", name="Flush now").click()
     dialog = page.get_by_role("dialog")
     await expect(dialog.get_by_text(re.compile("reads about .* tokens in one call"))).to_be_visible()
@@ -278,19 +278,20 @@ async def test_a_summary_is_estimated_made_and_compared(talk: Talk) -> None:
     gauge = await talk.guest.app.sessions.measure_context(talk.guest.session_id)
     assert gauge is not None
     limit = await page.evaluate("async (n) => (await import('/static/shared/fmt.js')).tokens(n)", gauge.limit)
+    await page.get_by_role("tab", name="Context").click()
     rest = page.get_by_label("What fills the window now").locator(".fills.rest dd span:first-child")
     await expect(rest.first).to_have_text(limit)
 
 
 async def test_a_viewer_looks_and_cannot_act(talk: Talk) -> None:
-    page = await talk.page(role="viewer")
+    page = await talk.page("?tab=context", role="viewer")
     await expect(page.get_by_role("button", name="Compact now")).to_have_count(0)
     await expect(page.get_by_label("Preset", exact=True)).to_contain_text("steady")
     await expect(page.get_by_label("Preset", exact=True)).to_contain_text("soft budget: 25,000")
 
 
 async def test_the_chart_leads_to_what_the_model_saw_by_keyboard(talk: Talk) -> None:
-    page = await talk.page()
+    page = await talk.page("?tab=context")
     await page.locator(".stage").focus()
     await page.keyboard.press("Home")
     await page.keyboard.press("ArrowRight")
@@ -303,3 +304,14 @@ async def test_no_width_scrolls_sideways(talk: Talk, width: int) -> None:
     page = await talk.page(f"?turn={TURNS}", viewport={"width": width, "height": 844})
     await expect(page.get_by_text("byte for byte")).to_be_visible()
     await fits(page)
+
+
+async def test_the_gauge_of_the_list_and_of_the_page_is_the_same(talk: Talk) -> None:
+    """Also where the next request would be measured by another limit than the last one was."""
+    await talk.guest.app.pool.execute("UPDATE sessions SET context_limit = 2 * context_limit")
+    page = await talk.page("?tab=context")
+    shown = await page.locator(".kpi", has_text="Context now").locator("b").inner_text()
+    assert shown.endswith("\u202f%")
+    await page.goto(f"{talk.url}/dashboard/sessions")
+    row = page.locator("tr", has=page.locator(f"a[href$='{talk.session}']"))
+    await expect(row).to_contain_text(shown)

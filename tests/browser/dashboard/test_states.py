@@ -87,7 +87,7 @@ async def test_the_page_of_an_agent_leads_to_its_conversations_and_its_sites(des
 async def test_on_a_narrow_screen_nothing_lies_over_its_neighbour(desk: Desk) -> None:
     page = await desk.operator("admin")
     await page.set_viewport_size({"width": 390, "height": 844})
-    await desk.open(page)
+    await desk.open(page, query="?tab=summaries")
     await page.goto(f"{desk.url}/dashboard/audit")
     await expect(page.locator(".audit-grid tbody tr", has_text="read.compactions")).to_be_visible()
     await apart(page, ".audit-filters input[type=date], .audit-filters a.csv")

@@ -111,14 +111,15 @@ async def listed(connection: Connection) -> None:
     )
 
 
-async def talk(connection: Connection, seeded: Seeded, *, turns: int) -> None:
-    """A question and an answer per turn; the third asks a tool, and one text is hostile."""
+async def talk(connection: Connection, seeded: Seeded, *, turns: int, answer: str = "") -> None:
+    """A question and an answer per turn, of which one is hostile; `answer` stands for all answers."""
     for author, role, offset in (("person", "user", -1), ("assistant", "assistant", 0)):
         await connection.execute(
             """INSERT INTO entries (session_id, seq, role, author, blocks, tokens, at)
                SELECT $1, n * 2 + $4, $3, $2::text,
                       jsonb_build_array(jsonb_build_object('type', 'text', 'text',
-                        CASE WHEN n = 2 THEN $6 ELSE $2::text || ' says something in turn ' || n END)), 20,
+                        CASE WHEN $7 <> '' THEN $7 WHEN n = 2 THEN $6
+                             ELSE $2::text || ' says something in turn ' || n END)), 20,
                       now() - make_interval(mins => $5 - n)
                  FROM generate_series(1, $5) n""",
             seeded.session_id,
@@ -127,6 +128,7 @@ async def talk(connection: Connection, seeded: Seeded, *, turns: int) -> None:
             offset,
             turns,
             HOSTILE,
+            answer if author == "assistant" else "",
         )
     await connection.execute(
         """INSERT INTO turn_entries (session_id, seq, turn_no, step)

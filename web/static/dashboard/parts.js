@@ -116,30 +116,40 @@ export function liveMark() {
 const FORTH = document.documentElement.dir === "rtl" ? -1 : 1;
 
 /**
- * Tabs with arrow keys; panels are made when they are first seen.
+ * Tabs by the WAI-ARIA pattern: arrow keys, Home and End; panels are made when they are first seen.
  * @param {string} label @param {{name: string, make: () => any}[]} tabs
+ * @param {{first?: number, moved?: (place: number) => void}} [how] `moved` hears of each choice but that of the first
  */
-export function tabs(label, tabs) {
+export function tabbed(label, tabs, { first = 0, moved = () => {} } = {}) {
   const id = `t${Math.random().toString(36).slice(2, 9)}`;
-  /** @type {(Node | null)[]} */
-  const made = tabs.map(() => null);
-  const panel = h("div", { class: "panel", role: "tabpanel", id: `${id}-panel`, tabindex: 0 });
-  const buttons = tabs.map((tab, index) => h("button", { type: "button", role: "tab", id: `${id}-${index}`, "aria-controls": `${id}-panel`, onclick: () => choose(index) }, tab.name));
-  /** @param {number} index @param {boolean} [focus] */
-  function choose(index, focus = false) {
-    buttons.forEach((button, place) => set(button, { "aria-selected": String(place === index), tabindex: place === index ? 0 : -1 }));
-    set(panel, { "aria-labelledby": `${id}-${index}` });
-    show(panel, made[index] ??= tabs[index].make());
-    if (focus) buttons[index].focus();
+  const panels = tabs.map((_, index) => h("div", { class: "panel", role: "tabpanel", id: `${id}-${index}-panel`, "aria-labelledby": `${id}-${index}`, tabindex: 0, hidden: true }));
+  const buttons = tabs.map((tab, index) => h("button", { type: "button", role: "tab", id: `${id}-${index}`, "aria-controls": `${id}-${index}-panel`, onclick: () => choose(index) }, tab.name));
+  let now = -1;
+  /** @param {number} index */
+  function choose(index) {
+    if (index === now) return;
+    const begun = now < 0;
+    now = index;
+    if (!panels[index].firstChild) show(panels[index], tabs[index].make());
+    buttons.forEach((button, place) => {
+      set(button, { "aria-selected": String(place === index), tabindex: place === index ? 0 : -1 });
+      set(panels[place], { hidden: place !== index });
+    });
+    if (!begun) moved(index);
   }
   const list = h("div", { role: "tablist", class: "tabs", "aria-label": label, onkeydown: (/** @type {KeyboardEvent} */ event) => {
-    const step = { ArrowRight: FORTH, ArrowLeft: -FORTH }[event.key];
-    const now = buttons.findIndex((button) => button.getAttribute("aria-selected") === "true");
-    if (step) { event.preventDefault(); choose((now + step + buttons.length) % buttons.length, true); }
+    const next = /** @type {Record<string, number>} */ ({ ArrowRight: now + FORTH, ArrowLeft: now - FORTH, Home: 0, End: buttons.length - 1 })[event.key];
+    if (next === undefined || event.altKey || event.ctrlKey || event.metaKey) return;
+    event.preventDefault();
+    choose((next + buttons.length) % buttons.length);
+    buttons[now].focus();
   } }, buttons);
-  choose(0);
-  return h("div", null, list, panel);
+  choose(first);
+  return { node: h("div", null, list, panels), choose };
 }
+
+/** @param {string} label @param {{name: string, make: () => any}[]} list */
+export const tabs = (label, list) => tabbed(label, list).node;
 
 /** Splits a count by the shares of its estimated parts; the pieces add up to the count. @param {any} parts @param {number} count */
 export function split(parts, count) {

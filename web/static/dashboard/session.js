@@ -1,6 +1,6 @@
-/** One session: its facts, the context over its turns, what was summarised and saved, what it cost, what was said. */
+/** One session, in tabs: what was said, the context over its turns, its summaries, its requests and what they cost, its memory. */
 import { ask, keepFresh } from "./net.js";
-import { DASH, NAMES, SOURCES, card, channelBadge, dotted, empty, h, kpi, level, liveMark, meter, missing, money, number, pct, personOf, problem, repaintTimes, set, show, skeleton, split, stateBadge, t, table, time, tn, tokens, ts } from "./parts.js";
+import { DASH, NAMES, SOURCES, card, channelBadge, dotted, empty, h, kpi, level, liveMark, meter, missing, money, number, pct, personOf, problem, repaintTimes, set, show, skeleton, split, stateBadge, t, tabbed, table, time, tn, tokens, ts } from "./parts.js";
 import { contextChart } from "./chart.js";
 import { compactionList } from "./compactions.js";
 import { operatorDesk } from "./desk.js";
@@ -14,7 +14,20 @@ const TALKING_MS = 2000;
 const SPANS = [50, 500];
 /** Agents whose page has an address. */
 const AGENT = /^[a-z0-9][a-z0-9_-]{0,39}$/;
+/** The tabs in their order, with their names in the address; the first has none there. */
+const TABS = [["conversation", t("Conversation")], ["context", t("Context")], ["summaries", t("Summaries")], ["requests", t("Requests")], ["memory", t("Memory")]];
 const PURPOSES = { chat: t("Answers"), flush: t("Saving memory"), compact: t("Summarising"), repair: t("Repair") };
+
+/** Which tab an address means: one of its own, or that of what it leads to. @param {boolean} inspects */
+function tabOfAddress(inspects) {
+  const query = new URLSearchParams(location.search);
+  const led = [["#c-", "summaries"], ["#add", "memory"], ["#reply", "conversation"], ["#turn-", "conversation"]].find(([start]) => location.hash.startsWith(start))?.[1];
+  const named = led ?? query.get("tab") ?? (query.get("turn") && inspects ? "requests" : "");
+  return TABS.some(([name]) => name === named) ? named : TABS[0][0];
+}
+
+/** The turn that `#turn-N` leads to. */
+const turnOfAddress = () => /^#turn-(\d{1,15})$/.exec(location.hash)?.[1] ?? "";
 
 /** @param {any} page */
 export function sessionPage({ root, id, me, say, go, entitle, look, signal }) {
@@ -23,9 +36,10 @@ export function sessionPage({ root, id, me, say, go, entitle, look, signal }) {
   const mark = liveMark();
   const facts = h("div", null, skeleton(2));
   /** @type {any} */
-  let running = null;
+  let session = null;
+  let tab = tabOfAddress(me.can_inspect);
   const head = h("div", { class: "page-head" }, facts,
-    h("div", { class: "actions head-actions" }, h("a", { class: "line", href: `/dashboard/search?session=${id}` }, t("Search messages")), exportMenu(id, signal), upkeepButtons({ path, me, say, signal, reload: () => load(true).catch(() => {}), running: () => running })));
+    h("div", { class: "actions head-actions" }, h("a", { class: "line", href: `/dashboard/search?session=${id}` }, t("Search messages")), exportMenu(id, signal), upkeepButtons({ path, me, say, signal, reload: () => load(true).catch(() => {}), running: () => session?.running ?? null })));
   const numbers = h("dl", { class: "kpis" });
   const chart = h("div", { class: "chart-box" }, skeleton(5));
   const folds = h("div", null, skeleton(3));
@@ -37,15 +51,40 @@ export function sessionPage({ root, id, me, say, go, entitle, look, signal }) {
   const spend = h("div");
   const preset = h("div");
   const audit = auditPages({ path, signal, see: (turn) => seeTurn(turn) });
-  const replayed = replay({ path, id, signal, moved: (turn, call) => remember({ turn: String(turn), call: call ? String(call) : null }) });
+  const replayed = replay({ path, id, signal, moved: (turn, call) => { if (tab === "requests") remember({ turn: String(turn), call: call ? String(call) : null }); } });
   const replayCard = card(t("Replay: what the model saw"), [replayed.node]);
   const spans = h("div", { class: "segments", role: "group", "aria-label": t("Turns shown") });
-  const talk = transcript({ path: `${path}/messages`, label: t("Messages"), signal, empty: t("Nothing was said yet."), at: new URLSearchParams(location.search).get("at") ?? "" });
-  const desk = operatorDesk({ id, me, say, signal, reload: () => { look(); return load(true).catch(() => {}); }, taken: () => { talkFirst(); toReply(); } });
-  const talkCard = card(t("Transcript"), [talk.node, desk.types, desk.composer.node]);
-  let open = false;
+  const talk = transcript({ path: `${path}/messages`, label: t("Messages"), signal, empty: t("Nothing was said yet."), at: turnOfAddress() || (new URLSearchParams(location.search).get("at") ?? "") });
+  const desk = operatorDesk({ id, me, say, signal, reload: () => { look(); return load(true).catch(() => {}); }, taken: () => { choose("conversation"); toReply(); } });
+  const wanted = h("input", { type: "number", min: 1, step: 1, required: true, inputmode: "numeric", placeholder: t("Turn"), "aria-label": t("Turn number") });
+  const jump = h("form", { class: "jump", onsubmit: (/** @type {Event} */ event) => { event.preventDefault(); jumpTo(Number(wanted.value)); } }, wanted, h("button", { type: "submit", class: "line" }, t("Go to")));
+  const talkCard = card(t("Transcript"), [talk.node, desk.types, desk.composer.node], jump);
   const tools = { path, me, signal, say, open: new Set(openFromAddress()), reload: () => load(false).catch(() => {}) };
   const seen = new Map();
+
+  /** What each tab is made of, and how it is filled: nothing of a tab is asked for before it is seen. @type {Record<string, {make: () => any, fill: (refresh: boolean) => Promise<any>}>} */
+  const parts = {
+    conversation: { make: () => talkCard, fill: (refresh) => talk.load(refresh) },
+    context: { make: () => [numbers, card(t("Context per turn"), [chart], spans), h("div", { class: "columns" }, card(t("What fills the window now"), [now]), card(t("Preset"), [preset]))],
+      fill: (refresh) => { when("numbers", session, () => show(numbers, cards(session))); return Promise.all([drawLine(session.turns, refresh), drawNow(refresh)]); } },
+    summaries: { make: () => card(t("Summaries"), [folds]), fill: async (refresh) => {
+      const compactions = await ask(`${path}/compactions`, { refresh, signal });
+      when("compactions", compactions, () => show(folds, compactionList(compactions, tools)));
+    } },
+    requests: { make: () => [me.can_inspect && replayCard, card(t("Context audit"), [audit.node]), card(t("Spend"), [spend])],
+      fill: (refresh) => { when("spend", session.spend, () => show(spend, spendTable(session.spend))); return audit.load(refresh); } },
+    memory: { make: () => h("div", { class: "columns" }, card(t("Memory saved"), [flushes]), notes), fill: async (refresh) => {
+      if (!memory) show(notes, (memory = remembered({ session, me, say, signal })).node);
+      when("flushes", session.flushes, () => show(flushes, flushList(session.flushes)));
+      when("notes", session.notes, () => memory?.update(session.notes, refresh));
+    } },
+  };
+  const pages = tabbed(t("Session"), TABS.map(([name, words]) => ({ name: words, make: parts[name].make })), { first: TABS.findIndex(([name]) => name === tab), moved: (place) => {
+    tab = TABS[place][0];
+    if (location.hash) history.replaceState(null, "", location.pathname + location.search);
+    remember({ tab: place ? tab : null, ...(tab === "requests" ? {} : { turn: null, call: null }) });
+    fill(false).catch(failed);
+  } });
 
   /** Draws a part only when its data changed. @param {string} name @param {any} data @param {() => void} draw */
   function when(name, data, draw) {
@@ -63,11 +102,21 @@ export function sessionPage({ root, id, me, say, go, entitle, look, signal }) {
     if (!signal.aborted) go(`/dashboard/sessions/${id}${words ? `?${words}` : ""}`, { quiet: true, replace: true });
   }
 
+  /** @param {string} name */
+  function choose(name) { if (name !== tab) pages.choose(TABS.findIndex(([one]) => one === name)); }
+
   /** @param {number} turn */
   function seeTurn(turn) {
     if (!me.can_inspect) return;
+    choose("requests");
     replayCard.scrollIntoView({ block: "start" });
     replayed.see(turn, null);
+  }
+
+  /** The address says which turn it is, so that it can be sent to others. @param {number} turn */
+  function jumpTo(turn) {
+    const hash = `#turn-${Math.max(1, Math.min(turn, session?.turns || 1))}`;
+    if (location.hash === hash) talk.jump(turnOfAddress()); else location.hash = hash;
   }
 
   const spanNow = () => SPANS.find((span) => String(span) === new URLSearchParams(location.search).get("span")) ?? 0;
@@ -89,39 +138,36 @@ export function sessionPage({ root, id, me, say, go, entitle, look, signal }) {
     when("timeline", line, () => show(chart, contextChart(line, seeTurn)));
   }
 
-  /** Where the build of the next request cannot be had, the last call says what it was like. @param {any} session @param {boolean} refresh */
-  async function drawNow(session, refresh) {
+  /** Where the build of the next request cannot be had, the last call says what it was like. @param {boolean} refresh */
+  async function drawNow(refresh) {
     const built = me.can_inspect && await ask(`${path}/now`, { refresh, signal }).catch((error) => { if (signal.aborted) throw error; return null; });
     when("now", built ?? [session.now, session.context_tokens], () => { show(now, built ? windowView(built, SOURCES, NAMES) : filling(session)); show(preset, built ? presetView(built) : empty(t("Not known just now."))); });
-    const fresh = built && built.used !== null ? { ...session, context_tokens: built.used, context_limit: built.limit, context_pct: built.pct } : session;
-    when("numbers", fresh, () => show(numbers, cards(fresh)));
+  }
+
+  /** What a tab shows depends on this: unchanged, it is not asked for again. */
+  const versionOf = () => JSON.stringify([session.turns, session.answered_turn, session.view_epoch, session.compactions, session.undone, session.running, session.state, session.flushes.length,
+    tab === "conversation" && [session.newest_seq, session.handover?.state, session.handover?.taken_at], tab === "memory" && session.notes]);
+
+  /** @param {boolean} refresh */
+  async function fill(refresh) {
+    if (!session) return;
+    const [of, version] = [tab, versionOf()];
+    if (seen.get(`tab ${of}`) === version) return;
+    await parts[of].fill(refresh);
+    seen.set(`tab ${of}`, version);
   }
 
   /** @param {boolean} refresh */
   async function load(refresh) {
-    const session = await ask(path, { refresh, signal });
-    running = session.running;
+    session = await ask(path, { refresh, signal });
     entitle(personOf(session));
-    const held = session.handover;
-    if (!seen.size && (held || talk.fixed())) talkFirst();
-    open = Boolean(held);
     desk.update(session);
     root.classList.toggle("desk-open", !desk.composer.node.hidden);
     when("head", [session.person, session.channel, session.turns, session.state, session.held, session.running], () => show(facts, heading(session, mark.node)));
+    set(wanted, { max: Math.max(session.turns, 1), disabled: session.turns < 1 });
     replayed.update(session.turns);
-    when("flushes", session.flushes, () => show(flushes, flushList(session.flushes)));
-    if (!memory) show(notes, (memory = remembered({ session, me, say, signal })).node);
-    when("notes", session.notes, () => memory?.update(session.notes, refresh));
-    when("spend", session.spend, () => show(spend, spendTable(session.spend)));
     repaintTimes(root);
-    const said = JSON.stringify([session.turns, session.newest_seq, session.answered_turn, session.state, held && [held.state, held.taken_at]]);
-    const version = JSON.stringify([session.turns, session.answered_turn, session.view_epoch, session.compactions, session.undone, session.running, session.state, session.flushes.length]);
-    const news = seen.get("said") !== said || seen.get("version") !== version;
-    seen.set("said", said);
-    if (seen.get("version") === version) return news ? void await talk.load(refresh) : undefined;
-    const [compactions] = await Promise.all([ask(`${path}/compactions`, { refresh, signal }), drawLine(session.turns, refresh), drawNow(session, refresh), audit.load(refresh), talk.load(refresh)]);
-    seen.set("version", version);
-    when("compactions", compactions, () => show(folds, compactionList(compactions, tools)));
+    await fill(refresh);
   }
 
   /** @param {any} error */
@@ -131,9 +177,6 @@ export function sessionPage({ root, id, me, say, go, entitle, look, signal }) {
     else show(facts, problem(error, () => load(false).catch(failed)));
   }
 
-  /** Who works in a conversation has it before the numbers. */
-  function talkFirst() { if (desk.bar.nextSibling !== talkCard) desk.bar.after(talkCard); }
-
   /** The newest words and the place to answer them, both in sight. */
   function toReply() {
     talk.low();
@@ -141,15 +184,28 @@ export function sessionPage({ root, id, me, say, go, entitle, look, signal }) {
     desk.composer.input.focus({ preventScroll: true });
   }
 
-  show(root, head, desk.bar, numbers, card(t("Context per turn"), [chart], spans),
-    h("div", { class: "columns" }, h("div", { class: "stack" }, card(t("Summaries"), [folds]), card(t("Memory saved"), [flushes]), notes),
-      h("div", { class: "stack" }, card(t("What fills the window now"), [now]), card(t("Preset"), [preset]), card(t("Spend"), [spend]))),
-    me.can_inspect && replayCard, talkCard, card(t("Context audit"), [audit.node]));
-  addEventListener("hashchange", () => { const fold = document.getElementById(location.hash.slice(1)); if (fold instanceof HTMLDetailsElement) fold.open = true; }, { signal });
+  /** What an address within the page leads to, in its tab. */
+  async function arrive() {
+    const [turn, [fold]] = [turnOfAddress(), openFromAddress()];
+    const hash = location.hash;
+    if (fold) tools.open.add(fold);
+    const led = tabOfAddress(me.can_inspect);
+    if (led !== tab) {
+      choose(led);
+      history.replaceState(null, "", location.pathname + location.search + hash);
+    }
+    await fill(false);
+    if (turn) await talk.jump(turn);
+    const opened = document.getElementById(hash.slice(1));
+    if (fold && opened instanceof HTMLDetailsElement) { opened.open = true; opened.scrollIntoView({ block: "nearest" }); }
+  }
+
+  show(root, head, desk.bar, pages.node);
+  addEventListener("hashchange", () => { arrive().catch(failed); }, { signal });
   load(false).then(() => { if (location.hash === "#reply" && !desk.composer.node.hidden) toReply();
     const asked = new URLSearchParams(location.search);
-    if (asked.get("turn") && me.can_inspect) { replayed.see(Number(asked.get("turn")), Number(asked.get("call")) || null); replayCard.scrollIntoView({ block: "start" }); } }).catch(failed);
-  keepFresh(() => load(true), mark.tell, signal, () => open ? TALKING_MS : 5000);
+    if (tab === "requests" && asked.get("turn") && me.can_inspect) { replayed.see(Number(asked.get("turn")), Number(asked.get("call")) || null); replayCard.scrollIntoView({ block: "start" }); } }).catch(failed);
+  keepFresh(() => load(true), mark.tell, signal, () => session?.handover ? TALKING_MS : 5000);
 }
 
 function openFromAddress() {

@@ -1,5 +1,6 @@
-/** What was said, with a line wherever something was summarised; every word is a text node. */
+/** What was said, drawn as the visitor sees it, with a line wherever something was summarised; every word is a text node. */
 import { h, set, show } from "../shared/h.js";
+import { drawn as dress, render } from "../widget/md.js";
 import { clock, number, tokens, when } from "../shared/fmt.js";
 import { ask } from "./net.js";
 import { dotted, problem, t, tn } from "./parts.js";
@@ -15,6 +16,21 @@ export function words(text) {
   const node = h("p", { class: "words", dir: "auto" }, `${text.slice(0, LONG)} … `);
   node.append(h("button", { type: "button", class: "link", onclick: () => show(node, text) }, tn("Show all {count} character", "Show all {count} characters", text.length)));
   return node;
+}
+
+/** @param {string} text @param {HTMLElement} button */
+function copy(text, button) {
+  navigator.clipboard?.writeText(text).then(() => show(button, t("Copied")), () => {});
+}
+
+/** Markdown, drawn by what draws the visitor's. @param {string} text */
+function markdown(text) {
+  const node = h("div", { class: "md", dir: "auto" });
+  const tools = { copy, labels: { copy: t("Copy") } };
+  render(node, text.length > LONG ? `${text.slice(0, LONG)} …` : text, tools);
+  if (text.length <= LONG) return h("div", { class: "drawn" }, node);
+  const all = h("button", { type: "button", class: "link", onclick: () => { render(node, text, tools); all.remove(); } }, tn("Show all {count} character", "Show all {count} characters", text.length));
+  return h("div", { class: "drawn" }, node, all);
 }
 
 const SIZES = ["B", "KB", "MB"];
@@ -36,7 +52,7 @@ function blockOf(block, message) {
   const file = block.attachment_id && message.files?.find((/** @type {any} */ one) => one.number === block.attachment_id);
   if (file) return [fileOf(file), (block.type === "text" ? block.text : block.description) && h("details", { class: "tool" },
     h("summary", null, block.type === "text" ? t("What was read of it") : t("What is seen in it")), words(block.type === "text" ? block.text : block.description))];
-  if (block.type === "text") return words(block.text);
+  if (block.type === "text") return markdown(block.text);
   if (block.type === "tool_use") return h("details", { class: "tool" }, h("summary", null, t("Uses {tool}", { tool: h("code", null, block.name) })), h("pre", { tabindex: 0 }, JSON.stringify(block.input, null, 2)));
   if (block.type === "tool_result") return h("details", { class: "tool" }, h("summary", null, block.is_error ? t("Result: failed") : t("Result"), h("span", { class: "muted" }, " · ", tn("{count} character", "{count} characters", block.text.length))), words(block.text));
   if (block.type === "thinking") return h("details", { class: "tool" }, h("summary", null, t("Thinking")), words(block.text));
@@ -47,9 +63,9 @@ function blockOf(block, message) {
 /** @param {any} message */
 export function messageNode(message) {
   const state = STATES[/** @type {keyof typeof STATES} */ (message.turn_state)];
-  return h("li", { class: `message ${message.author}`, data: { seq: message.seq } },
+  return h("li", { class: `message ${message.author}`, data: { seq: message.seq, turn: message.turn } },
     h("div", { class: "by" }, h("b", null, WHO[/** @type {keyof typeof WHO} */ (message.author)]), message.name && h("span", { class: "from", dir: "auto" }, message.name),
-      h("span", { class: "muted" }, dotted([t("turn {turn}", { turn: message.turn }), h("time", { datetime: message.at, title: when(message.at) }, clock(message.at)), tn("{count} token", "{count} tokens", message.tokens ?? 0, { count: tokens(message.tokens) })])),
+      h("span", { class: "muted" }, dotted([h("a", { href: `#turn-${message.turn}` }, t("turn {turn}", { turn: message.turn })), h("time", { datetime: message.at, title: when(message.at) }, clock(message.at)), tn("{count} token", "{count} tokens", message.tokens ?? 0, { count: tokens(message.tokens) })])),
       message.pinned && h("span", { class: "badge" }, t("pinned")), message.pruned && h("span", { class: "badge" }, t("shortened")),
       message.replaced && h("span", { class: "badge" }, t("replaced by an edit")), state && message.author === "person" && h("span", { class: "badge" }, state, message.error_code && ` · ${message.error_code}`)),
     message.blocks.map((/** @type {any} */ block) => blockOf(block, message)), message.judged && judgement(message.feedback));
@@ -124,14 +140,14 @@ function joined(older, newer, key) {
 
 /**
  * Messages read backwards, page by page; the newest are asked for again and again.
- * @param {{path: string, label: string, signal: AbortSignal, empty: string, at?: string}} of `at` is the turn and the
- *   number of a message that it opens at, `12-34`: then it stays there until the newest are asked for
+ * @param {{path: string, label: string, signal: AbortSignal, empty: string, at?: string}} of `at` is the turn that it
+ *   opens at, or with it the number of a message, `12-34`: then it stays there until the newest are asked for
  */
 export function transcript({ path, label, signal, empty, at = "" }) {
   const list = h("ol", { class: "messages" });
   const more = h("button", { type: "button", class: "line", hidden: true, onclick: () => earlier() }, t("Load earlier messages"));
   const note = h("div");
-  let [, turn, seq] = /^(\d{1,15})-(\d{1,15})$/.exec(at) ?? [];
+  let [, turn, seq] = /^(\d{1,15})(?:-(\d{1,15}))?$/.exec(at) ?? [];
   const newest = h("button", { type: "button", class: "line", hidden: !turn, onclick: () => { turn = ""; shown = ""; newest.hidden = true; void safely(false); } }, t("Show the newest messages"));
   const box = h("div", { class: "transcript", role: "region", "aria-label": label, tabindex: 0 }, more, note, list, newest);
   const drawn = /** @type {Map<string, {text: string, node: any}>} */ (new Map());
@@ -152,10 +168,26 @@ export function transcript({ path, label, signal, empty, at = "" }) {
     settle(list, nodes.length ? nodes : [h("li", { class: "empty" }, empty)]);
   }
 
+  /** Some turns after the wanted one are shown too, unless they alone fill the page. @param {boolean} refresh */
+  async function pageAt(refresh) {
+    const upTo = (/** @type {number} */ ahead) => ask(`${path}?limit=50${turn ? `&before=${Number(turn) + ahead}.0` : ""}`, { refresh, signal });
+    const page = await upTo(4);
+    return turn && page.messages[0]?.turn > Number(turn) ? upTo(1) : page;
+  }
+
+  /** The message that is wanted, or where its turn begins; of a turn without words, what was said before. @param {any[]} messages */
+  function placeOf(messages) {
+    const at = seq ?? (messages.find((one) => one.turn === Number(turn)) ?? messages.findLast((one) => one.turn < Number(turn)) ?? messages[0])?.seq;
+    for (const one of list.querySelectorAll("[aria-current]")) set(one, { "aria-current": null });
+    return /** @type {HTMLElement | null} */ (list.querySelector(`[data-seq="${at}"]`));
+  }
+
   /** @param {boolean} [refresh] */
   async function load(refresh = false) {
     if (turn && shown) return;
-    const page = await ask(`${path}?limit=50${turn ? `&before=${Number(turn) + 4}.0` : ""}`, { refresh, signal });
+    const wanted = turn;
+    const page = await pageAt(refresh);
+    if (wanted !== turn) return;
     const next = JSON.stringify(page);
     if (next === shown) return;
     const low = !shown || box.scrollHeight - box.scrollTop - box.clientHeight < 40;
@@ -168,7 +200,8 @@ export function transcript({ path, label, signal, empty, at = "" }) {
     const older = goesOn ? all.messages.filter((one) => one.turn < first.turn || (one.turn === first.turn && one.step < first.step)) : [];
     all = { messages: joined(older, page.messages, "seq"), dividers: dividersOf(older, page), handovers: page.handovers ?? [], before: older.length ? all.before : page.before };
     draw();
-    const found = turn && /** @type {HTMLElement | null} */ (list.querySelector(`[data-seq="${seq}"]`));
+    dress(list, ".drawn");
+    const found = turn && placeOf(all.messages);
     if (found) {
       set(found, { tabindex: -1, "aria-current": "true" });
       found.focus({ preventScroll: true });
@@ -199,5 +232,12 @@ export function transcript({ path, label, signal, empty, at = "" }) {
 
   /** @param {boolean} [refresh] */
   const safely = (refresh) => load(refresh).catch((error) => { if (!signal.aborted && !refresh) show(note, problem(error, () => safely(false))); });
-  return { node: box, load: safely, fixed: () => Boolean(turn), low: () => { box.scrollTop = box.scrollHeight; } };
+
+  /** Shows a turn, and stays there. @param {string} wanted */
+  function jump(wanted) {
+    [turn, seq, shown] = [wanted, undefined, ""];
+    newest.hidden = false;
+    return safely(false);
+  }
+  return { node: box, load: safely, jump, low: () => { box.scrollTop = box.scrollHeight; } };
 }

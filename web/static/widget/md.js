@@ -44,8 +44,8 @@ math { font-family: math, "STIX Two Math", "Latin Modern Math", "Cambria Math", 
 .root[dir="rtl"] .chevron { transform: rotate(135deg); }
 .root .card-toggle[aria-expanded="true"] .chevron, .root details[open] > summary .chevron { transform: rotate(45deg) translate(-1px, -1px); }
 `;
-/** How all this looks. @param {Node} node of the chat that it is drawn in */
-export const drawn = (node) => wear(node, DRAWN_LOOK);
+/** How all this looks. @param {Node} node of the chat that it is drawn in @param {string} [within] where else stands beside it, the only place that looks so */
+export const drawn = (node, within) => wear(node, within ? `@scope (${within}) {${DRAWN_LOOK}}` : DRAWN_LOOK);
 
 /** @typedef {{kind: string, raw: string, lines: string[], level?: number, lang?: string, mark?: string}} Block */
 
