@@ -36,7 +36,7 @@ from web.server.origins import parse_origin
 log = structlog.get_logger(__name__)
 
 BODY_SECONDS = 10.0
-MAX_BODY_BYTES = 256 * 1024
+MAX_BODY_BYTES = 1024 * 1024
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _PROBES = frozenset({"/healthz", "/readyz"})
 """Asked by whoever watches over us, under any name."""

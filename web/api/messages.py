@@ -155,7 +155,8 @@ async def write_message(
     cid = read_cid(cid, key) or secrets.token_hex(16)
     files = wire.files({"attachments": attachments})
     address = None if KEY in request else parts.proxies.client_key(request)
-    await check_messages(parts, parts.limits_for(request), known, cid=cid, address=address)
+    limits = parts.limits_for(request)
+    await check_messages(parts, limits, known, cid=cid, address=address, chars=len(text or ""))
     inbound = await inbound_of(parts, known, text=text or "", cid=cid, files=files)
     await record(request, "messages.write", about=f"session:{known.row.session_public_id}")
     streamed = wants_events(request)
@@ -201,11 +202,20 @@ async def edit_message(
         raise HttpRefusal(409, "not_on_the_web", "This conversation is reached on another channel only.")
     cid = read_cid(cid, key) or secrets.token_hex(16)
     address = None if KEY in request else parts.proxies.client_key(request)
-    await check_messages(parts, parts.limits_for(request), known, cid=cid, address=address)
+    limits = parts.limits_for(request)
+    await check_messages(parts, limits, known, cid=cid, address=address, chars=len(text))
     await record(request, "messages.edit", about=f"session:{known.row.session_public_id}")
     accepted, shown = await edit(parts, known, seq=mid, text=text, cid=cid)
     tell_edited(parts, accepted, shown)
     return _accepted(accepted)
+
+
+@room.on(
+    "GET /sessions/{id}/messages/{mid}", SaidBefore, missing="There is no such message in this conversation."
+)
+async def show_message(call: Call, session: SessionId, mid: NamedMid) -> Reply:
+    """One message whole. Lists and events show the beginning of a long one, and its length as `chars`."""
+    return await call.parts.stores.history.message(call.session_id, mid)
 
 
 @room.on(

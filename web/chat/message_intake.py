@@ -16,6 +16,8 @@ from web.protocol import wire
 from web.server.rate_limits import ClientLimits
 
 ACCEPT_SECONDS = 15.0
+CHARS_OF_ONE = 8_000
+"""A longer message counts as several: nobody may send more words than as many short ones hold."""
 
 
 class CidUsed(BadInput):
@@ -31,16 +33,17 @@ def dedupe_key(cid: str) -> str:
 
 
 async def check_messages(
-    parts: Parts, limits: ClientLimits, known: Known, *, cid: str, address: str | None
+    parts: Parts, limits: ClientLimits, known: Known, *, cid: str, address: str | None, chars: int
 ) -> None:
     """What was accepted before is never refused: its browser would take the refusal for a loss.
 
     Without an address a program asks, for many people. Raises RateLimited.
     """
     session_id = known.row.session_id
-    wait = parts.session_windows.take(str(session_id), limits.messages)
+    weight = 1 + min(chars, wire.MAX_CHARS) // CHARS_OF_ONE
+    wait = parts.session_windows.take(str(session_id), limits.messages, weight)
     if address is not None:
-        wait = wait or parts.address_windows.take(address, limits.messages)
+        wait = wait or parts.address_windows.take(address, limits.messages, weight)
     if wait and not await parts.stores.events.stored_message(session_id, dedupe_key(cid)):
         raise wire.RateLimited(retry_after_seconds=wait)
 

@@ -20,7 +20,7 @@ from web.server.rate_limits import ClientLimits, Window
 from web.server.send_queue import SendQueue
 
 HELLO_SECONDS = 10.0
-HARD_FRAME_BYTES = 4 * wire.MAX_FRAME_BYTES
+HARD_FRAME_BYTES = 2 * wire.MAX_FRAME_BYTES
 """aiohttp closes without a word beyond this; up to here we say why."""
 
 

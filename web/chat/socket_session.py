@@ -144,7 +144,9 @@ class SocketSession:
     async def hear(self, data: str | Mapping[str, Any]) -> None:
         """One frame, as text or as its object; raises Closed when this was the last, SignedAnew."""
         if _bytes(data) > wire.MAX_FRAME_BYTES:
-            raise Closed(wire.CLOSE_TOO_BIG, "64 KiB are the most", error=FrameTooLarge())
+            raise Closed(
+                wire.CLOSE_TOO_BIG, f"{wire.MAX_FRAME_BYTES // 1024} KiB are the most", error=FrameTooLarge()
+            )
         cid: str | None = None
         try:
             if wait := self._take_frame():
@@ -207,7 +209,9 @@ class SocketSession:
         """Its writer learns the number of it before all screens are shown it."""
         parts, known = self._parts, self._known
         wire.clean(frame.text)
-        await check_messages(parts, self._limits, known, cid=frame.cid, address=self._address)
+        await check_messages(
+            parts, self._limits, known, cid=frame.cid, address=self._address, chars=len(frame.text)
+        )
         if isinstance(frame, wire.Edit):
             accepted, shown = await edit(parts, known, seq=frame.seq, text=frame.text, cid=frame.cid)
             self._send(wire.ack(frame.cid, accepted))

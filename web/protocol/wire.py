@@ -15,9 +15,13 @@ from shared.core.session.events import Accepted, ContextMeasured, Organizing, Ru
 from shared.core.values.errors import BadInput, EvertalkError, UnreadableMessage
 
 VERSION = 1
-MAX_FRAME_BYTES = 64 * 1024
+MAX_FRAME_BYTES = 640 * 1024
+"""Holds a message of `MAX_CHARS`, even if each of them is escaped."""
 HEARTBEAT_SECONDS = 25
-MAX_CHARS = 8_000
+MAX_CHARS = 100_000
+WHOLE_CHARS = 8_000
+"""Longer messages of people are shown by their first `HEAD_CHARS`; who wants the rest asks for it."""
+HEAD_CHARS = 4_000
 
 CLOSE_TOO_BIG = 1009
 CLOSE_BINARY = 1003
@@ -363,7 +367,11 @@ def encode(frame: Mapping[str, Any]) -> str:
 
 
 def durable(event_seq: int, kind: str, payload: Mapping[str, Any]) -> Frame:
-    return {"t": kind, "event_seq": event_seq, **payload}
+    frame = {"t": kind, "event_seq": event_seq, **payload}
+    text = payload.get("text")
+    if kind == "msg" and payload.get("role") == "person" and text and len(text) > WHOLE_CHARS:
+        frame |= {"text": text[:HEAD_CHARS], "chars": len(text)}
+    return frame
 
 
 def for_public(frame: Mapping[str, Any]) -> Mapping[str, Any]:

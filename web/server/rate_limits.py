@@ -68,14 +68,15 @@ class Window:
         self._clock = clock
         self._times: list[float] = []  # an empty deque holds 760 bytes, and most sockets are idle
 
-    def take(self, elsewhere: int = 0) -> float:
-        """0 when it is allowed (and counted), else the seconds until it would be."""
+    def take(self, elsewhere: int = 0, weight: int = 1) -> float:
+        """0 when it is allowed (and counted, `weight` times), else the seconds until it would be."""
         now = self._clock()
         self._forget(now)
-        if len(self._times) + elsewhere >= self._count:
-            oldest = self._times[0] if self._times else now
-            return max(0.1, oldest + self._seconds - now)
-        self._times.append(now)
+        too_many = len(self._times) + elsewhere + weight - self._count
+        if too_many > 0:
+            last = min(too_many, weight, len(self._times)) - 1
+            return max(0.1, (self._times[last] if self._times else now) + self._seconds - now)
+        self._times += [now] * weight
         return 0.0
 
     @property
@@ -102,15 +103,15 @@ class RateWindows:
         self._elsewhere: Mapping[str, int] = {}
         self._heard_at = 0.0
 
-    def take(self, key: str, count: int) -> float:
+    def take(self, key: str, count: int, weight: int = 1) -> float:
         window = self._windows.get(key)
         if window is None:
             if len(self._windows) >= _KEYS_BEFORE_TIDYING:
                 self._tidy()
             window = self._windows[key] = Window(count, self.seconds, clock=self._clock)
-        wait = window.take(self._taken_elsewhere(key))
+        wait = window.take(self._taken_elsewhere(key), weight)
         if not wait and len(self._newly_taken) < _KEYS_BEFORE_TIDYING:
-            self._newly_taken[key] += 1
+            self._newly_taken[key] += weight
         return wait
 
     def newly_taken(self) -> Counter[str]:

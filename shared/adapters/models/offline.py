@@ -41,6 +41,7 @@ _ASKS_WHAT_IT_IS = re.compile(
 )
 _NO_EVIDENCE = (
     _FOUND, _KEPT, _SAVED, *_NOTHING, *_ABILITIES, INTRODUCTION[:29], "For real answers, run", "(uses ",
+    "[Shown in part: ", "Its beginning and its end follow", "[… ",
 )  # fmt: skip
 """Its own words, else it would quote its own quotes; and how a transcript shows that a tool was called."""
 _NOT_ANSWERED = "(not answered)"
@@ -55,6 +56,7 @@ than that the their them then there they thi to too up us ve very wa was we were
 will with would you your know remember mention
 """
 _COMMON = frozenset(_COMMON_WORDS.split())
+_IN_PART = re.compile(r"(?m)^\[(?:Shown in part: |… \d)[^\]\n]*\]\n")
 _TAGGED = re.compile(r"<([a-z][\w-]*)(?:\s[^<>]*)?>(.*?)</\1>", re.DOTALL)
 _LINE = re.compile(r"(?m)^\s*(?:- )?\[#(\d+).*?\] ?(.{1,80}?): ?(.*(?:\n(?!\s*(?:$|[<{]|\[#|---)).+)*)")
 _TURN = re.compile(r"<(user|assistant|tool)>(.*?)</\1>", re.DOTALL)
@@ -149,7 +151,7 @@ def _newest(request: ModelRequest) -> tuple[str, Sequence[ToolResult]]:
     for message in reversed(request.messages):
         results += [block for block in message.blocks if isinstance(block, ToolResult)]
         if message.role == "user" and (whole := text_of(message.blocks)).strip():
-            return whole, results
+            return _IN_PART.sub("", whole), results
     return "", results
 
 

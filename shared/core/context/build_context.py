@@ -21,6 +21,7 @@ from shared.core.context.prompts import (
     volatile_block,
 )
 from shared.core.context.untrusted_text import FENCE, defused
+from shared.core.session.artifacts import LONG_CHARS, in_part
 from shared.core.session.policy import ContextPolicy
 from shared.core.session.pruning import apply_pruning, places_to_change
 from shared.core.session.session import Entry, View
@@ -40,7 +41,7 @@ from shared.core.values.model import SystemPart, ToolSpec
 from shared.core.values.tokens import by_script, estimate_blocks, estimate_system, estimate_tools
 from shared.core.values.ttl_cache import recent
 
-RENDERER_VERSION = 11
+RENDERER_VERSION = 12
 """Raised whenever the same state would give other bytes than before, so that a replay can tell."""
 
 _TOKENS: Callable[[Entry], int] = attrgetter("tokens")
@@ -178,12 +179,12 @@ def newly_told(view: View, policy: ContextPolicy, count: Count) -> int:
 def shown_entry(entry: Entry, open_turn: int | None, policy: ContextPolicy, *, told: int) -> Entry:
     """The entry as it is sent: pruned, without finished thinking, our own marks defused in foreign text.
 
-    Pictures up to the turn `told` are told by their descriptions.
+    Long messages of people are shown in part, and pictures up to the turn `told` by their descriptions.
     """
     if entry.author == "operator":
         return _operators(entry)
     first = entry.blocks[0] if len(entry.blocks) == 1 else None
-    if isinstance(first, Text) and (entry.author == "assistant" or _is_harmless(first.text, entry.author)):
+    if isinstance(first, Text) and (entry.author == "assistant" or _is_plain(first.text, entry.author)):
         return entry  # nearly every one: nothing to prune, nothing thought, no mark
     blocks = apply_pruning(entry, policy)
     if entry.turn != open_turn:
@@ -192,6 +193,8 @@ def shown_entry(entry: Entry, open_turn: int | None, policy: ContextPolicy, *, t
         blocks = tuple(map(told_block, blocks))
     if entry.author != "assistant":
         blocks = tuple(_defused_block(block, entry.author) for block in blocks)
+    if entry.author == "person":
+        blocks = in_part(blocks, entry.seq)
     return entry if blocks == entry.blocks else replace(entry, blocks=blocks)
 
 
@@ -213,7 +216,8 @@ def fading(entries: Iterable[Entry], policy: ContextPolicy, count: Count) -> int
 
 def quoted(entry: Entry, zone: tzinfo | None = None) -> str:
     """A line of a record, `[#12] person (2026-11-20): words`; its words cannot begin another."""
-    words = defused(plain_words(entry.blocks), foreign=entry.author != "person").replace("[#", "(#")
+    told = in_part(entry.blocks, entry.seq) if entry.author == "person" else entry.blocks
+    words = defused(plain_words(told), foreign=entry.author != "person").replace("[#", "(#")
     day = "" if zone is None else f" ({entry.at.astimezone(zone):%Y-%m-%d})"
     return f"[#{entry.seq}] {entry.author}{day}: {words}"
 
@@ -389,5 +393,5 @@ def _defused_block(block: Block, author: Author) -> Block:
             return block
 
 
-def _is_harmless(text: str, author: Author) -> bool:
-    return defused(text, foreign=author == "tool") == text
+def _is_plain(text: str, author: Author) -> bool:
+    return len(text) <= LONG_CHARS and defused(text, foreign=author == "tool") == text

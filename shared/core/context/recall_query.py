@@ -32,7 +32,7 @@ RECALL = ToolSpec(
             },
             "artifact": {
                 "type": "string",
-                "description": "art_… id of a long text",
+                "description": "art_… or msg_…",
                 "maxLength": 40,
             },
             "offset": {"type": "integer", "minimum": 0},

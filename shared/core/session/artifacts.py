@@ -9,10 +9,15 @@ from dataclasses import dataclass, replace
 
 from shared.core.session.policy import ContextPolicy
 from shared.core.values.errors import EvertalkError
-from shared.core.values.messages import ToolResult
+from shared.core.values.messages import Block, Text, ToolResult
 from shared.core.values.model import ToolSpec
 
 PORTION_TOKENS = 4_000
+LONG_CHARS = 16_000
+"""Longer messages of people are shown in part, with all their files."""
+SHOWN_CHARS = 12_000
+"""Of such a message: head and tail, two parts to one."""
+_LEAST_SHOWN_CHARS = 600
 READER = "recall"
 """The tool that reads the rest."""
 _HEADER_TOKENS = 150
@@ -22,6 +27,7 @@ _CHARS_PER_TOKEN_MOST, _TOKENS_PER_CHAR_MOST = 8, 4
 _BEFORE_A_FIND = 300
 _MORE_FINDS = 5
 _ID = re.compile(r"art_[0-9a-f]{12}")
+_MESSAGE = re.compile(r"msg_([1-9][0-9]{0,17})")
 _REFERENCE = re.compile(r"\[Kept whole as art_[0-9a-f]{12}: [^\n]*\]")
 
 Count = Callable[[str], int]
@@ -74,6 +80,38 @@ def digest_prefix(artifact: str) -> str:
             f"{artifact[:40]!r} is not the id of an artifact; one looks like art_0123456789ab."
         )
     return artifact.removeprefix("art_")
+
+
+def message_in(artifact: str) -> int | None:
+    """The number of the message that an id names; the log has it whole, so that nothing is stored for it."""
+    found = _MESSAGE.fullmatch(artifact)
+    return int(found[1]) if found else None
+
+
+def in_part(blocks: tuple[Block, ...], seq: int) -> tuple[Block, ...]:
+    """What a person said, as requests show it: a long message by heads and tails, the same at every time."""
+    total = sum(len(block.text) for block in blocks if isinstance(block, Text))
+    if total <= LONG_CHARS:
+        return blocks
+    return tuple(
+        _text_in_part(block, max(_LEAST_SHOWN_CHARS, SHOWN_CHARS * len(block.text) // total), seq)
+        if isinstance(block, Text)
+        else block
+        for block in blocks
+    )
+
+
+def _text_in_part(block: Text, room: int, seq: int) -> Text:
+    text, tail = block.text, room // 3
+    reference = (
+        f"[Shown in part: {len(text):,} characters of message #{seq}. Its beginning and its end follow; "
+        f"{READER} reads the rest, with the artifact msg_{seq}.]"
+    )
+    if len(text) <= room + len(reference):
+        return block
+    head = room - tail
+    left_out = f"[… {len(text) - room:,} characters left out …]"
+    return replace(block, text=f"{reference}\n{text[:head]}\n{left_out}\n{text[-tail:]}")
 
 
 def spilled(text: str, artifact: str, policy: ContextPolicy, count: Count) -> str:

@@ -11,7 +11,7 @@ MOST_BYTES = 20 * 1024 * 1024
 """Of one file, on every channel; Telegram's own limit for bots."""
 MOST_TEXT_CHARS = 200_000
 """Of one file's text; the rest is left out."""
-MOST_FILE_CHARS = 40_000
+MOST_FILE_CHARS = 100_000
 """Of the text of all files of one message; the rest is left out, and said so."""
 JPEG = "image/jpeg"
 PDF = "application/pdf"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Protocol
 
-from shared.core.session.artifacts import ArtifactNotReadable, portion, portion_text
+from shared.core.session.artifacts import ArtifactNotReadable, message_in, portion, portion_text
 from shared.ports import TokenCounter, ToolFailed
 
 FIND_CHARS = 200
@@ -13,6 +13,7 @@ FIND_CHARS = 200
 
 class ArtifactStore(Protocol):
     async def open_artifact(self, session_id: int, artifact: str) -> str | None: ...
+    async def read_message(self, session_id: int, seq: int) -> str | None: ...
 
 
 class ArtifactReader:
@@ -30,7 +31,12 @@ class ArtifactReader:
             raise ToolFailed(error.advice) from error
 
     async def _read(self, artifact: str, offset: int, find: str, session_id: int) -> str:
-        body = await self._store.open_artifact(session_id, artifact)
+        seq = message_in(artifact)
+        body = await (
+            self._store.open_artifact(session_id, artifact)
+            if seq is None
+            else self._store.read_message(session_id, seq)
+        )
         if body is None:
             raise ArtifactNotReadable(
                 f"This conversation has no artifact {artifact}. Use an id that stands in a shortened text."

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import structlog
 
+from shared.core.session.artifacts import in_part
 from shared.core.session.events import (
     Accepted,
     ContextMeasured,
@@ -51,7 +52,7 @@ from shared.services.turns.turn_outcomes import TurnResult
 
 log = structlog.get_logger(__name__)
 
-MESSAGE_CHARS = 8_000
+MESSAGE_CHARS = 100_000
 MAX_FAULTS = 3
 """Failures without a transient cause before a turn is given up and its person told (trust.md)."""
 MAX_CONTENT_ATTEMPTS = 2
@@ -253,7 +254,7 @@ class SessionService:
             inbound,
             seq=seq,
             channel=self._channel,
-            count=lambda blocks: estimate_blocks(blocks, self._counter.count_tokens),
+            count=self._count_message,
         )
         self._crash_point("after_edit")
         return edited
@@ -261,7 +262,11 @@ class SessionService:
     def _measured_message(self, inbound: Inbound) -> int:
         """Its tokens; raises BadInput."""
         validate_text(inbound.text, most=self._message_chars, alone=not inbound.more)
-        return estimate_blocks(inbound.blocks, self._counter.count_tokens)
+        return self._count_message(inbound.blocks)
+
+    def _count_message(self, blocks: tuple[Block, ...]) -> int:
+        """What it takes in requests, which show a long one in part."""
+        return estimate_blocks(in_part(blocks, 1), self._counter.count_tokens)
 
     async def _accept_and_claim(self, inbound: Inbound, tokens: int) -> Accepted | None:
         """None where an answer is under way, here or elsewhere, or something else holds the conversation."""

@@ -282,3 +282,31 @@ async def test_where_no_socket_gets_through_the_talk_goes_by_stream(page: Page) 
     await ask(page, "By the stream")
     await page.reload()
     await expect(page.locator("article")).to_have_count(2)
+
+
+async def test_a_long_paste_is_kept_whole_and_shown_folded(page: Page) -> None:
+    lines = [
+        f"2026-11-{day:02d} 12:00:{second:02d} worker {second} says 😀 <b>"
+        for day in (1, 2)
+        for second in range(60)
+    ]
+    log = "\n".join(lines * 10) + "\nThe very end."
+    await ask(page, "Hello")
+    await ask(page, log)
+    mine = page.locator("article.person").last
+    unfold = mine.get_by_role("button", name=f"Show all · {len(log.encode('utf-16-le')) // 2:,}")
+    await expect(unfold).to_be_visible()
+    await expect(page.locator("article.assistant").last).not_to_contain_text("Shown in part")
+    await expect(mine).not_to_contain_text("The very end.")
+    await unfold.click()
+    await expect(mine).to_contain_text("The very end.")
+    await page.reload()
+    await expect(mine).not_to_contain_text("The very end.")
+    await mine.get_by_role("button", name=f"Show all · {len(log):,}").click()
+    await expect(mine).to_contain_text("The very end.")
+    shown = await mine.locator(".body").evaluate("node => node.firstChild.data")
+    assert shown == log
+    await mine.get_by_role("button", name="Show less").click()
+    await expect(mine).not_to_contain_text("The very end.")
+    await page.get_by_role("button", name="Edit", exact=True).click()
+    await expect(page.get_by_role("textbox", name="Edit message")).to_have_value(log)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import codecs
+import io
 import json
 from dataclasses import dataclass, field
 from typing import Any
@@ -85,9 +86,11 @@ class StreamScreen:
 
 
 async def post(server: Server, token: str | None, *frames: Any, **body: Any) -> Frame:
-    headers = {"Origin": server.url} | ({"Authorization": f"Bearer {token}"} if token else {})
+    headers = {"Origin": server.url, "Content-Type": "application/json"}
+    headers |= {"Authorization": f"Bearer {token}"} if token else {}
+    said = json.dumps({"site": "default", "frames": list(frames), **body}).encode()
     async with server.client.post(
-        f"{server.url}{URL}/send", json={"site": "default", "frames": list(frames), **body}, headers=headers
+        f"{server.url}{URL}/send", data=io.BytesIO(said), headers=headers
     ) as response:
         answer: Frame = await response.json()
         return {"status": response.status, **answer}

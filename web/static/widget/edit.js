@@ -3,7 +3,7 @@ import english from "../locales/en/chat_parts.json" with { type: "json" };
 import { h, show } from "../shared/h.js";
 import { insist } from "./acts.js";
 import { render } from "./md.js";
-import { original, reach } from "./rare.js";
+import { original, reach, whole } from "./rare.js";
 import { newId } from "./storage.js";
 import { wear } from "./styles.js";
 import { wordsOf } from "./words.js";
@@ -19,8 +19,10 @@ const LOOK = /* css */ `
 /** @typedef {import("./chat.js").Chat} Chat @typedef {import("./state.js").Item} Item */
 
 /** Asks for other words in the place of a message. @param {Chat} chat @param {Item} item @param {HTMLElement} article */
-export function edit(chat, item, article) {
+export async function edit(chat, item, article) {
   if (article.dataset.editing) return;
+  if (item.chars) await whole(chat, item, false).catch(() => {});
+  if (item.chars) return chat.say(t("command_offline"));
   wear(chat.node, LOOK);
   const words = h("textarea", { dir: "auto", "aria-label": t("edit_message"), oninput: grow });
   words.value = item.text ?? "";

@@ -7,6 +7,8 @@ const DOWN = "M12 5v14M6 13l6 6 6-6";
 const NEAR = 48;
 /** More are not drawn all at once. */
 const MANY = 200;
+/** Longer messages of people are folded, to so many characters. */
+const FOLD = 4000, FOLDED = 600;
 
 /**
  * @typedef {object} LogTools
@@ -22,6 +24,7 @@ const MANY = 200;
  * @property {(place: HTMLElement, metas: any[]) => void} attached
  * @property {(query: string) => Promise<import("./past.js").Page>} page asks for what was said before
  * @property {(words: string) => void} say
+ * @property {(item: any) => void} whole unfolds a long message, or folds it again
  */
 
 /** @param {LogTools} tools */
@@ -136,13 +139,15 @@ export function timeline(tools) {
   /** @param {any} item @param {HTMLElement} article @param {HTMLElement} body @param {HTMLElement} meta */
   function person(item, article, body, meta) {
     set(article, { class: "person", "aria-label": t("you"), data: { status: item.status, queued: String(Boolean(item.queued)), mid: item.mid ?? "" } });
-    show(body, seen(item.text));
+    const chars = item.chars || item.text?.length || 0;
+    const fold = chars > FOLD && button(`${t(item.open ? "show_less" : "show_all")} · ${chars.toLocaleString(tongue)}`, () => tools.whole(item));
+    show(body, seen(fold && !item.open ? `${item.text.slice(0, FOLDED)} …` : item.text));
     files(item, article, body);
     if (item.status === "failed") {
-      show(meta, h("span", { class: "bad", role: "alert" }, [t("failed"), item.error || (!item.refused && t("not_confirmed")), item.advice,
+      show(meta, fold, h("span", { class: "bad", role: "alert" }, [t("failed"), item.error || (!item.refused && t("not_confirmed")), item.advice,
         item.retryAfter && t("wait", { seconds: Math.ceil(item.retryAfter) })].filter(Boolean).join(" · ")),
       button(t("retry"), () => tools.retry(item.cid)), item.refused && button(t("discard"), () => tools.discard(item.cid)));
-    } else show(meta, extras?.mine(item, article), item.status === "sending" ? t("sending") : item.queued ? t("queued") : time(item.at));
+    } else show(meta, fold, extras?.mine(item, article), item.status === "sending" ? t("sending") : item.queued ? t("queued") : time(item.at));
   }
 
   /** @param {any} item @param {HTMLElement} article @param {HTMLElement} body */

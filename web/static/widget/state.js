@@ -10,6 +10,7 @@
  * @property {"sending" | "failed" | "sent" | "draft"} [status] @property {boolean} [queued] @property {string} [advice]
  * @property {number} [retryAfter] @property {boolean} [refused] @property {number} [order] @property {number} [sentAt] @property {number} [attempt]
  * @property {number} [seq] @property {string} [name] @property {string} [picture] @property {number} [feedback] @property {boolean} [waiting] @property {{mid?: string, text: string, at?: string}[]} [earlier] @property {boolean} [edited]
+ * @property {number} [chars] of a text of which only the beginning is here @property {boolean} [open] whether a long one is unfolded
  * @property {number} [after] @property {number} [until] of a gap: what is not here lies after the one event and before the other
  * @property {boolean} [failed] @property {boolean} [busy] @property {number} [tall] how high it was drawn
  * @property {any[]} [attachments] @property {any} [card] @property {string} [command] @property {boolean} [success] @property {boolean} [pending]
@@ -163,6 +164,9 @@ export class Conversation {
       waiting: event.waiting, seq: event.event_seq, name: event.name, picture: event.picture, feedback: event.feedback ?? 0,
       edited: event.role === "person" && Boolean(event.replaces),
     };
+    // Its writer has it whole already; of others' long messages comes the beginning.
+    if (event.chars && known && !known.chars && (known.text?.length ?? 0) > values.text.length) values.text = known.text;
+    else values.chars = event.chars ?? 0;
     if (values.edited) {
       this.items = this.items.filter((/** @type {any} */ item) => item.mid !== event.replaces && !(item.role !== "person" && item.turn >= event.from_turn && item.turn < event.turn));
     }

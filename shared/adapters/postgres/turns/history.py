@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -58,6 +58,12 @@ WITH RECURSIVE halves(low, high, steps) AS (
 """The number of the first event since then; numbers grow with time, so each step halves them."""
 
 
+_MESSAGE = """
+SELECT e.seq, e.author, e.blocks, e.at,
+       (SELECT min(turn_no) FROM turn_entries WHERE session_id = $1 AND seq = $2) AS turn_no
+  FROM entries e WHERE e.session_id = $1 AND e.seq = $2 AND e.author IN ('person', 'assistant', 'operator')
+"""
+
 _FORMER = """
 WITH RECURSIVE former(seq, turn_no, step) AS (
   SELECT seq, turn_no, step FROM turn_entries WHERE session_id = $1 AND replaced_by = $2
@@ -112,6 +118,12 @@ class PostgresHistory:
         if page.events:
             return page
         return await self.before(session_id, None, limit=limit, summaries=summaries)
+
+    @store_method
+    async def message(self, session_id: int, seq: int) -> Mapping[str, Any] | None:
+        """What was said, whole; None where that is not this session's, or nobody said it."""
+        row = await self._pool.fetchrow(_MESSAGE, session_id, seq)
+        return None if row is None else original_of(row)
 
     @store_method
     async def former(self, session_id: int, seq: int) -> list[dict[str, Any]] | None:

@@ -533,6 +533,8 @@ OPEN_ARTIFACT = """
 SELECT body FROM artifacts WHERE session_id = $1 AND substr(sha256, 1, 6) = decode($2, 'hex') LIMIT 1
 """
 
+SAID = "SELECT blocks FROM entries WHERE session_id = $1 AND seq = $2 AND author = 'person'"
+
 POSTPONE = f"""
 WITH s AS (
   UPDATE sessions SET leased_by = NULL, retry_at = now() + make_interval(secs => $5), turn_epoch = turn_epoch + 1,

@@ -54,7 +54,15 @@ from shared.core.values.errors import (
     UnknownSession,
     cap_reached,
 )
-from shared.core.values.messages import Block, Image, Text, ToolUse, blocks_from_json, blocks_to_json
+from shared.core.values.messages import (
+    Block,
+    Image,
+    Text,
+    ToolUse,
+    blocks_from_json,
+    blocks_to_json,
+    text_of,
+)
 from shared.core.values.money import Shortage
 
 Record = asyncpg.Record
@@ -273,6 +281,12 @@ class PostgresTurns:
             turn_sql.OPEN_ARTIFACT, session_id, digest_prefix(artifact)
         )
         return body
+
+    @store_method
+    async def read_message(self, session_id: int, seq: int) -> str | None:
+        """All that a person said in one message, with the texts of its files; None where there is none."""
+        blocks = await self._pool.fetchval(turn_sql.SAID, session_id, seq)
+        return None if blocks is None else text_of(blocks_from_json(blocks))
 
     @store_method
     async def record_answer(self, claim: Claim, outcome: Outcome) -> AnswerStored:

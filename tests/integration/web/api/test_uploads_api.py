@@ -510,7 +510,7 @@ async def test_a_file_of_no_message_goes_after_a_day_and_is_not_named_before(
 
 async def test_of_long_texts_the_beginning_is_read_and_that_is_said(server: Server) -> None:
     screen, _, token = await visitor(server)
-    _, long = await send(server, token, b"a" * 50_000, name="a.txt")
+    _, long = await send(server, token, b"a" * 120_000, name="a.txt")
     _, short = await send(server, token, b"b" * 100, name="b.txt")
     assert long["cut"] is True
     assert "cut" not in short
@@ -518,7 +518,7 @@ async def test_of_long_texts_the_beginning_is_read_and_that_is_said(server: Serv
     await screen.until("ack", cid="c1")
     stored = await server.services.pool.fetchval("SELECT blocks FROM entries WHERE seq = 1")
     assert [block["text"].count("(The rest of this file was left out.)") for block in stored] == [1, 1]
-    assert stored[0]["text"].count("a" * 40_000) == 1
+    assert stored[0]["text"].count("a" * 100_000) == 1
 
 
 async def test_a_key_sends_no_files_where_its_site_takes_none(server: Server) -> None:

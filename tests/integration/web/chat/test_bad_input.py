@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 
 import pytest
 from aiohttp import WSServerHandshakeError
@@ -12,9 +13,10 @@ from shared.core.values.errors import StorageUnavailable
 from tests.kit.storage_health import broken_line
 from tests.kit.web.fixtures import Server, Starter, hello
 from web.chat import socket_chat
-from web.server.rate_limits import ClientLimits
+from web.protocol.wire import HEAD_CHARS, MAX_CHARS
+from web.server.rate_limits import LOCAL, ClientLimits
 
-LONG = "x" * 8_001
+LONG = "x" * 100_001
 
 
 @pytest.mark.parametrize(
@@ -78,6 +80,46 @@ async def test_8000_characters_of_any_kind_are_stored_as_they_came(server: Serve
     assert back["events"][0]["text"] == text
 
 
+async def test_100_000_characters_are_stored_as_they_came_and_shown_by_their_beginning(
+    server: Server,
+) -> None:
+    screen, welcome = await server.greet()
+    text = ('é\n😀<b>"' * 14_286)[:MAX_CHARS]
+    await screen.say(text)
+    shown = await screen.until("msg", role="person")
+    assert (shown["text"], shown["chars"]) == (text[:HEAD_CHARS], MAX_CHARS)
+    await screen.until("ctx")
+    _, back = await server.greet(token=welcome["token"])
+    assert (back["events"][0]["text"], back["events"][0]["chars"]) == (text[:HEAD_CHARS], MAX_CHARS)
+    headers = {"Authorization": f"Bearer {welcome['token']}"}
+    url = f"{server.url}/api/v1/sessions/{welcome['session']}/messages/{shown['mid']}"
+    async with server.client.get(url, headers=headers) as answer:
+        whole = await answer.json()
+    assert (whole["text"], whole["role"]) == (text, "person")
+
+
+async def test_a_long_message_that_comes_again_is_the_same_message(server: Server) -> None:
+    screen, _ = await server.greet()
+    text = "word " * 5_000
+    await screen.say(text, cid="long")
+    first = await screen.until("ack", cid="long")
+    await screen.say(text, cid="long")
+    assert (await screen.until("ack", cid="long"))["mid"] == first["mid"]
+    await screen.say(text + "!", cid="long")
+    assert (await screen.until("error"))["code"] == "cid_used"
+
+
+async def test_long_messages_use_up_what_short_ones_may(starter: Starter) -> None:
+    server = await starter.start(limits=replace(LOCAL, messages=20))
+    screen, _ = await server.greet()
+    await screen.say("x" * 100_000, cid="one")
+    await screen.until("ack", cid="one")
+    await screen.say("x" * 100_000, cid="two")
+    assert (await screen.until("error"))["code"] == "rate_limited"
+    await screen.say("A short one", cid="three")
+    await screen.until("ack", cid="three")
+
+
 async def test_frames_of_a_later_protocol_are_ignored(server: Server) -> None:
     screen, _ = await server.greet()
     await screen.send({"t": "typing", "anything": [1, 2]})
@@ -93,9 +135,9 @@ async def test_a_binary_frame_is_refused(server: Server) -> None:
 
 
 @pytest.mark.control("S32")
-async def test_a_frame_over_64_kib_is_refused_with_a_reason(server: Server) -> None:
+async def test_a_frame_over_640_kib_is_refused_with_a_reason(server: Server) -> None:
     screen, _ = await server.greet()
-    await screen.say("x" * 66_000)
+    await screen.say("x" * 660_000)
     assert (await screen.until("error"))["code"] == "message_too_long"
     assert await screen.closed() == 1009
 

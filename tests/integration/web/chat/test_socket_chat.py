@@ -15,7 +15,7 @@ async def test_a_new_visitor_gets_a_token_and_an_answer(server: Server) -> None:
     assert welcome["resumed"] is False
     assert welcome["head"] == 0
     assert welcome["events"] == []
-    assert welcome["limits"]["max_chars"] == 8000
+    assert welcome["limits"]["max_chars"] == 100_000
     assert welcome["limits"]["files"]["most"] == 5
     assert welcome["model"] == {"name": "scripted", "offline": True}
     assert {"help", "new"} <= {command["name"] for command in welcome["commands"]}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import io
 from typing import Any
 
 import pytest
@@ -239,7 +240,7 @@ async def test_a_long_body_is_refused(server: Server) -> None:
     url = f"{server.url}/api/v1/commands/help"
     _, welcome = await server.greet()
     headers = {"Authorization": f"Bearer {welcome['token']}", "Content-Type": "application/json"}
-    async with server.client.post(url, data=b"x" * 400_000, headers=headers) as answer:
+    async with server.client.post(url, data=io.BytesIO(b"x" * 1_100_000), headers=headers) as answer:
         assert answer.status == 413
         assert (await answer.json())["code"] == "too_large"
 

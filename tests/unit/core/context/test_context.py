@@ -14,7 +14,14 @@ from shared.core.context.memory import known_notes
 from shared.core.context.memory_tools import SAVE_MEMORY
 from shared.core.context.prompts import default_layers, flush_instruction
 from shared.core.overflow.overflow_recovery import Shrunk, fit
-from shared.core.session.artifacts import artifact_of, excerpt
+from shared.core.session.artifacts import (
+    LONG_CHARS,
+    SHOWN_CHARS,
+    artifact_of,
+    excerpt,
+    in_part,
+    message_in,
+)
 from shared.core.session.presets import preset
 from shared.core.session.pruning import PruneDecision, with_decisions
 from shared.core.session.session import Compaction, Entry, Note, View
@@ -210,7 +217,7 @@ def test_a_turn_whose_last_step_failed_survives_the_short_tail() -> None:
     assert_valid_request(made.context.messages)
 
 
-@pytest.mark.parametrize("hard", [600, 900, 3_000])
+@pytest.mark.parametrize("hard", [600, 900, 1_500])
 def test_where_artifacts_can_be_opened_the_cut_text_names_its_whole(hard: int) -> None:
     giant = "BEGIN " + "word " * 20_000 + "END"
     state = view([entry(1, 1, giant)], open_turn=1)
@@ -243,14 +250,47 @@ def test_a_spilled_result_that_is_cut_again_keeps_the_name_of_its_whole() -> Non
 
 def test_a_giant_message_is_shown_by_head_and_tail_with_a_marker_for_the_caller() -> None:
     giant = "BEGIN " + "word " * 20_000 + "END"
-    made = _shrink(view([entry(1, 1, giant)], open_turn=1), 3_000)
+    made = _shrink(view([entry(1, 1, giant)], open_turn=1), 1_500)
     sent = text_of(made.context.messages[0].blocks)
     assert sent.startswith("BEGIN")
     assert "characters are left out here" in sent
     assert sent.endswith("END")
     assert [(cut.seq, cut.block) for cut in made.cut_short] == [(1, 0)]
     assert made.cut_short[0].chars_left_out > 80_000
-    assert made.context.estimate <= 3_000
+    assert made.context.estimate <= 1_500
+
+
+def test_a_long_message_is_shown_in_part_whatever_room_there_is() -> None:
+    giant = "BEGIN " + "word " * 20_000 + "END"
+    made = _shrink(view([entry(1, 1, giant)], open_turn=1), 90_000)
+    sent = text_of(made.context.messages[0].blocks)
+    reference, _, shown = sent.partition("\n")
+    assert reference.startswith("[Shown in part: 100,009 characters of message #1.")
+    assert "the artifact msg_1" in reference
+    assert shown.startswith("BEGIN")
+    assert shown.endswith("END")
+    assert len(shown) < SHOWN_CHARS + 100
+    assert (made.cut_short, made.context.estimate < 3_000) == ((), True)
+
+
+def test_a_long_message_with_files_shows_some_of_each() -> None:
+    blocks = (Text(text="Compare these."), Text(text="a" * 30_000, attachment_id=1), Text(text="b" * 60_000))
+    said, first, second = in_part(blocks, 7)
+    assert said == blocks[0]
+    assert isinstance(first, Text)
+    assert isinstance(second, Text)
+    assert first.attachment_id == 1
+    assert first.text.count("a" * 1_000) > 2
+    assert first.text.count("msg_7") == second.text.count("msg_7") == 1
+    assert len(first.text) + len(second.text) < SHOWN_CHARS + 800
+    assert in_part((Text(text="c" * LONG_CHARS),), 7) == (Text(text="c" * LONG_CHARS),)
+
+
+@pytest.mark.parametrize(
+    ("id_", "seq"), [("msg_12", 12), ("msg_0", None), ("art_000000000000", None), ("12", None)]
+)
+def test_a_message_has_an_id_to_read_it_by(id_: str, seq: int | None) -> None:
+    assert message_in(id_) == seq
 
 
 def test_tool_results_are_cut_before_words_and_the_turns_thinking_goes_with_them() -> None:
