@@ -36,13 +36,9 @@ CODES: Mapping[End, str] = {
 """What the person is told by; whoever ended it by their own word needs no telling."""
 ADVICE: Mapping[str, str] = {
     RETURNED: "The assistant answers here again.",
-    UNANSWERED: (
-        "I am sorry: nobody was free to come just now. Your messages are kept, and the assistant "
-        "answers again."
-    ),
+    UNANSWERED: ("Sorry, nobody was free to come. Your messages are kept, and the assistant answers again."),
     SILENT: (
-        "I am sorry: there has been no answer from our side for a while. Your messages are kept, and the "
-        "assistant answers again."
+        "Sorry, nobody has answered for a while. Your messages are kept, and the assistant answers again."
     ),
 }
 

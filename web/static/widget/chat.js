@@ -81,7 +81,6 @@ export class Chat {
     this.log = timeline({
       chat: this.chat, store: this.store, copy: (text, button) => void this.copy(text, button), retry: (cid) => this.retry(cid),
       discard: (cid) => this.discard(cid), choose: (command, args) => { this.command(command, args); this.composer.input.focus(); }, originals: (id, before) => import("./rare.js").then((one) => one.originals(this, id, before)), undo: () => this.command("undo", ""),
-      whole: (item) => import("./rare.js").then((one) => one.whole(this, item)).catch(() => this.say(t("lost"))),
       page: (query) => import("./rare.js").then((one) => one.earlierPage(this, query)), say: (words) => this.say(words),
       acts: () => this.acts((one) => { this.log.adorn(one.adorn(this)); this.draw(); }),
       attached: (place, metas) => this.attach((desk) => desk.place(place, metas)),
@@ -175,7 +174,7 @@ export class Chat {
     if (session && session !== this.chat.session) this.later((one) => one.moved(this));
     this.sheet?.changed(frame);
     if (joined) {
-      this.composer.offer();
+      this.composer.changed();
       this.flush();
     } else if (frame?.t === "welcome") this.files?.go();
     if (frame?.t === "ack") this.store.drop(frame.cid);

@@ -95,7 +95,7 @@ export function composer(tools) {
   input.value = tools.store.get("draft");
   queueMicrotask(changed);
   return {
-    node, input, keep, grow, clip, changed, offer, submit: () => submit(new Event("submit")),
+    node, input, keep, grow, clip, changed, submit: () => submit(new Event("submit")),
     /** @param {boolean} busy */
     busy: (busy) => { stop.hidden = !busy; },
   };

@@ -3,7 +3,7 @@ import english from "../locales/en/chat_parts.json" with { type: "json" };
 import { h, show } from "../shared/h.js";
 import { insist } from "./acts.js";
 import { render } from "./md.js";
-import { original, reach, whole } from "./rare.js";
+import { original, reach } from "./rare.js";
 import { newId } from "./storage.js";
 import { wear } from "./styles.js";
 import { wordsOf } from "./words.js";
@@ -18,11 +18,22 @@ const LOOK = /* css */ `
 
 /** @typedef {import("./chat.js").Chat} Chat @typedef {import("./state.js").Item} Item */
 
+/** Shows a long message whole. @param {Chat} chat @param {Item} item */
+export async function all(chat, item) {
+  if (item.chars) {
+    const answer = await reach(chat, `api/v1/sessions/${encodeURIComponent(chat.chat.session)}/messages/${item.mid}`).catch(() => null);
+    if (!answer?.ok) return chat.say(t("command_offline"));
+    chat.chat.change(item, { text: (await answer.json()).text, chars: 0 });
+  }
+  chat.chat.change(item, { open: true });
+  chat.draw();
+}
+
 /** Asks for other words in the place of a message. @param {Chat} chat @param {Item} item @param {HTMLElement} article */
 export async function edit(chat, item, article) {
   if (article.dataset.editing) return;
-  if (item.chars) await whole(chat, item, false).catch(() => {});
-  if (item.chars) return chat.say(t("command_offline"));
+  if (item.chars) await all(chat, item);
+  if (item.chars) return;
   wear(chat.node, LOOK);
   const words = h("textarea", { dir: "auto", "aria-label": t("edit_message"), oninput: grow });
   words.value = item.text ?? "";

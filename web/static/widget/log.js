@@ -2,13 +2,12 @@
 import { h, icon, set, show } from "../shared/h.js";
 import { clock, when } from "../shared/fmt.js";
 import { t, tongue } from "./i18n.js";
+import { isFolded } from "./state.js";
 
 const DOWN = "M12 5v14M6 13l6 6 6-6";
 const NEAR = 48;
 /** More are not drawn all at once. */
 const MANY = 200;
-/** Longer messages of people are folded, to so many characters. */
-const FOLD = 4000, FOLDED = 600;
 
 /**
  * @typedef {object} LogTools
@@ -24,7 +23,6 @@ const FOLD = 4000, FOLDED = 600;
  * @property {(place: HTMLElement, metas: any[]) => void} attached
  * @property {(query: string) => Promise<import("./past.js").Page>} page asks for what was said before
  * @property {(words: string) => void} say
- * @property {(item: any) => void} whole unfolds a long message, or folds it again
  */
 
 /** @param {LogTools} tools */
@@ -139,15 +137,13 @@ export function timeline(tools) {
   /** @param {any} item @param {HTMLElement} article @param {HTMLElement} body @param {HTMLElement} meta */
   function person(item, article, body, meta) {
     set(article, { class: "person", "aria-label": t("you"), data: { status: item.status, queued: String(Boolean(item.queued)), mid: item.mid ?? "" } });
-    const chars = item.chars || item.text?.length || 0;
-    const fold = chars > FOLD && button(`${t(item.open ? "show_less" : "show_all")} · ${chars.toLocaleString(tongue)}`, () => tools.whole(item));
-    show(body, seen(fold && !item.open ? `${item.text.slice(0, FOLDED)} …` : item.text));
+    show(body, isFolded(item) ? `${item.text.slice(0, 600)}…` : seen(item.text));
     files(item, article, body);
     if (item.status === "failed") {
-      show(meta, fold, h("span", { class: "bad", role: "alert" }, [t("failed"), item.error || (!item.refused && t("not_confirmed")), item.advice,
+      show(meta, h("span", { class: "bad", role: "alert" }, [t("failed"), item.error || (!item.refused && t("not_confirmed")), item.advice,
         item.retryAfter && t("wait", { seconds: Math.ceil(item.retryAfter) })].filter(Boolean).join(" · ")),
       button(t("retry"), () => tools.retry(item.cid)), item.refused && button(t("discard"), () => tools.discard(item.cid)));
-    } else show(meta, fold, extras?.mine(item, article), item.status === "sending" ? t("sending") : item.queued ? t("queued") : time(item.at));
+    } else show(meta, adorned()?.mine(item, article), item.status === "sending" ? t("sending") : item.queued ? t("queued") : time(item.at));
   }
 
   /** @param {any} item @param {HTMLElement} article @param {HTMLElement} body */

@@ -40,17 +40,6 @@ export async function earlierPage(chat, query) {
   return (await ask(chat, `api/v1/sessions/${encodeURIComponent(chat.chat.session)}/history?${query}`)).json();
 }
 
-/** Unfolds a long message, or folds it again. @param {Chat} chat @param {import("./state.js").Item} item @param {boolean} [open] */
-export async function whole(chat, item, open = !item.open) {
-  if (item.chars) {
-    item.text = (await (await ask(chat, `api/v1/sessions/${encodeURIComponent(chat.chat.session)}/messages/${item.mid}`)).json()).text;
-    item.chars = 0;
-  }
-  item.open = open;
-  item.rev++;
-  chat.draw();
-}
-
 /** @param {Chat} chat @param {string} id @param {string} [before] the message that the page ends before */
 export async function originals(chat, id, before = "") {
   const answer = await ask(chat, `api/v1/compactions/${encodeURIComponent(id)}/messages?limit=100${before && `&before=${before}`}`);

@@ -22,6 +22,9 @@ const RUNNING = new Set(["started", "tool"]);
 /** What was confirmed so lately goes again, under its old id, when the server has lost it. */
 const AGAIN_MS = 600_000;
 
+/** Whether only the beginning of a long message is shown. @param {Item} item */
+export const isFolded = ({ text = "", open }) => text.length > 3999 && !open;
+
 export class Conversation {
   /** @param {{changed: () => void, said: (item: Item) => void, gap: (turn?: number) => void}} hooks */
   constructor(hooks) {
@@ -165,8 +168,8 @@ export class Conversation {
       edited: event.role === "person" && Boolean(event.replaces),
     };
     // Its writer has it whole already; of others' long messages comes the beginning.
-    if (event.chars && known && !known.chars && (known.text?.length ?? 0) > values.text.length) values.text = known.text;
-    else values.chars = event.chars ?? 0;
+    if (event.chars && !known?.chars && known?.text?.startsWith(event.text)) values.text = known.text;
+    else values.chars = event.chars;
     if (values.edited) {
       this.items = this.items.filter((/** @type {any} */ item) => item.mid !== event.replaces && !(item.role !== "person" && item.turn >= event.from_turn && item.turn < event.turn));
     }
