@@ -37,9 +37,7 @@ CODES: Mapping[End, str] = {
 ADVICE: Mapping[str, str] = {
     RETURNED: "The assistant answers here again.",
     UNANSWERED: ("Sorry, nobody was free to come. Your messages are kept, and the assistant answers again."),
-    SILENT: (
-        "Sorry, nobody has answered for a while. Your messages are kept, and the assistant answers again."
-    ),
+    SILENT: ("Sorry, nobody has answered. Your messages are kept, and the assistant answers again."),
 }
 
 

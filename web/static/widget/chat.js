@@ -94,9 +94,6 @@ export class Chat {
     this.link = h("div", { class: "bar link", hidden: true });
     this.polite = h("div", { class: "hidden", role: "status", "aria-live": "polite", "aria-atomic": "false" });
     this.urgent = h("div", { class: "hidden", role: "alert" });
-    /** What the demo offers to try, and what of it is drawn. @type {HTMLElement | null} */
-    this.guideNode = null;
-    this.guided = "";
     this.demo = h("span", { class: "chip", hidden: true, title: t("demo_hint") }, t("demo"));
     this.more = h("button", { class: "icon more", type: "button", "aria-haspopup": "menu", "aria-expanded": "false", "aria-label": t("menu"), title: t("menu"), hidden: true, onclick: () => this.menu((one) => one.toggle(this)) }, icon(DOTS));
     this.human = h("div", { class: "bar", hidden: true });
@@ -385,7 +382,7 @@ export class Chat {
     this.composer.busy(Boolean(chat.run));
     this.composer.clip.hidden = !chat.settings.limits.files;
     this.demo.hidden = !chat.settings.model?.offline;
-    if (this.options.page && (this.guideNode || !this.demo.hidden)) import("./guide.js").then((one) => one.guide(this), () => {});
+    if (this.options.page && !this.demo.hidden) import("./guide.js").then((one) => one.guide(this), () => {});
     const working = open ? chat.organizing : null;
     this.bar.hidden = !working;
     if (!working) return;

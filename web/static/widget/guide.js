@@ -9,27 +9,30 @@ const t = wordsOf("guide", english.guide);
 const STEPS = ["What can you do?", "Remember that my dog Bertil is allergic to chicken.", "What is my dog allergic to?", "/memory", "/context"];
 const SHOWN = 3;
 const GUIDE_LOOK = /* css */ `
-.guide { padding: 4px 14px 0; } .guide p { margin: 0 0 8px; } .guide .action { min-height: 32px; text-align: start; }
+.panel:has(.chip[hidden]) .guide { display: none; } .guide { padding: 4px 14px 0; } .guide p { margin: 0 0 8px; } .guide .action { min-height: 32px; text-align: start; }
 .root[data-mode="page"] .guide { box-sizing: border-box; width: 100%; max-width: 800px; margin-inline: auto; }
 @media print { .guide { display: none; } }
 `;
 
-/** The next steps that nobody has taken here; gone after the last one. @param {import("./chat.js").Chat} chat */
+/** There is one chat on our own page. */
+const node = h("section", { class: "guide", "aria-label": t("try") });
+let drawn = "";
+
+/** The next steps that nobody has taken here; gone after the last one, and with the chip that says "Demo". @param {import("./chat.js").Chat} chat */
 export function guide(chat) {
-  const { items, settings } = chat.chat;
+  const { items } = chat.chat;
   const taken = new Set(items.map((/** @type {any} */ one) => one.command ? `/${one.command}` : one.text));
   const known = new Set(chat.commands().map((/** @type {any} */ one) => `/${one.name}`));
   const steps = STEPS.filter((one) => !taken.has(one) && (one[0] !== "/" || known.has(one))).slice(0, SHOWN);
-  const wanted = settings.model?.offline ? `${!items.length} ${steps.join("|")}` : "";
-  if (chat.guided === wanted) return;
-  chat.guided = wanted;
-  chat.guideNode ??= h("section", { class: "guide", "aria-label": t("try") });
-  if (!chat.guideNode.isConnected) {
-    chat.composer.node.before(chat.guideNode);
+  const wanted = `${!items.length} ${steps.join("|")}`;
+  if (drawn === wanted) return;
+  drawn = wanted;
+  if (!node.isConnected) {
+    chat.composer.node.before(node);
     wear(chat.node, GUIDE_LOOK);
   }
-  chat.guideNode.hidden = !wanted || !steps.length;
-  show(chat.guideNode, !items.length && h("p", { class: "muted small", dir: "auto" }, t("about")),
+  node.hidden = !steps.length;
+  show(node, !items.length && h("p", { class: "muted small", dir: "auto" }, t("about")),
     h("div", { class: "row" }, steps.map((one) => h("button", { class: "action line", type: "button", dir: "ltr", lang: "en", onclick: () => take(chat, one) }, one))));
 }
 

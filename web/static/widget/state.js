@@ -168,7 +168,7 @@ export class Conversation {
       edited: event.role === "person" && Boolean(event.replaces),
     };
     // Its writer has it whole already; of others' long messages comes the beginning.
-    if (event.chars && !known?.chars && known?.text?.startsWith(event.text)) values.text = known.text;
+    if (event.chars && known?.text?.[4000]) values.text = known.text;
     else values.chars = event.chars;
     if (values.edited) {
       this.items = this.items.filter((/** @type {any} */ item) => item.mid !== event.replaces && !(item.role !== "person" && item.turn >= event.from_turn && item.turn < event.turn));
