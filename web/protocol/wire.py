@@ -21,7 +21,8 @@ HEARTBEAT_SECONDS = 25
 MAX_CHARS = 100_000
 WHOLE_CHARS = 8_000
 """Longer messages of people are shown by their first `HEAD_CHARS`; who wants the rest asks for it."""
-HEAD_CHARS = 4_000
+HEAD_CHARS = 4_096
+"""More than the 4,000 from which on the chat folds a message."""
 
 CLOSE_TOO_BIG = 1009
 CLOSE_BINARY = 1003

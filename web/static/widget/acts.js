@@ -2,7 +2,6 @@
 import english from "../locales/en/chat_parts.json" with { type: "json" };
 import { h, icon, set, show } from "../shared/h.js";
 import { render, spoken } from "./md.js";
-import { isFolded } from "./state.js";
 import { newId } from "./storage.js";
 import { wear } from "./styles.js";
 import { wordsOf } from "./words.js";
@@ -144,7 +143,7 @@ export function adorn(chat) {
   /** What stands beside a question: the way to other words for it, and to those of before. @param {Item} item @param {HTMLElement} article */
   function mine(item, article) {
     const act = (/** @type {"edit" | "edited" | "all"} */ key, /** @type {object} */ more = {}) => h("button", { class: "quiet", type: "button", onclick: () => void import("./edit.js").then((one) => one[key](chat, item, article), () => chat.say(t("lost"))), ...more }, t(key));
-    return [isFolded(item) && act("all"), item === chat.chat.question() && act("edit"), item.edited && act("edited", { "aria-expanded": String(!!article.querySelector(".versions")) })];
+    return [item.text?.[4000] && !item.open && act("all"), item === chat.chat.question() && act("edit"), item.edited && act("edited", { "aria-expanded": String(!!article.querySelector(".versions")) })];
   }
 
   /** @param {Item} item @param {HTMLElement} line */

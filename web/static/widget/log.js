@@ -2,7 +2,6 @@
 import { h, icon, set, show } from "../shared/h.js";
 import { clock, when } from "../shared/fmt.js";
 import { t, tongue } from "./i18n.js";
-import { isFolded } from "./state.js";
 
 const DOWN = "M12 5v14M6 13l6 6 6-6";
 const NEAR = 48;
@@ -137,7 +136,7 @@ export function timeline(tools) {
   /** @param {any} item @param {HTMLElement} article @param {HTMLElement} body @param {HTMLElement} meta */
   function person(item, article, body, meta) {
     set(article, { class: "person", "aria-label": t("you"), data: { status: item.status, queued: String(Boolean(item.queued)), mid: item.mid ?? "" } });
-    show(body, isFolded(item) ? `${item.text.slice(0, 600)}…` : seen(item.text));
+    show(body, item.text?.[4000] && !item.open ? `${item.text.slice(0, 600)}…` : seen(item.text));
     files(item, article, body);
     if (item.status === "failed") {
       show(meta, h("span", { class: "bad", role: "alert" }, [t("failed"), item.error || (!item.refused && t("not_confirmed")), item.advice,

@@ -22,9 +22,6 @@ const RUNNING = new Set(["started", "tool"]);
 /** What was confirmed so lately goes again, under its old id, when the server has lost it. */
 const AGAIN_MS = 600_000;
 
-/** Whether only the beginning of a long message is shown. @param {Item} item */
-export const isFolded = ({ text = "", open }) => text.length > 3999 && !open;
-
 export class Conversation {
   /** @param {{changed: () => void, said: (item: Item) => void, gap: (turn?: number) => void}} hooks */
   constructor(hooks) {
