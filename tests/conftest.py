@@ -42,7 +42,9 @@ sys.dont_write_bytecode = False
 HERE = Path(__file__).parent
 _TEMPLATE = "evertalk_template"
 _REDIS_DATABASES = 16
-_numbers = count(1)
+_KEPT_REDIS_DATABASES = 4
+"""For whole modules; what a test empties for itself must never be one of them."""
+_numbers, _kept_numbers = count(1), count(1)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -203,20 +205,21 @@ async def empty_database_url(database_server: DatabaseServer) -> AsyncIterator[s
 
 @pytest.fixture
 async def redis_url(servers: EmbeddedServers) -> str:
-    """One of sixteen numbered databases, emptied."""
-    return await _emptied_redis(servers)
+    """One of the numbered databases, emptied."""
+    number = next(_numbers) % (_REDIS_DATABASES - _KEPT_REDIS_DATABASES)
+    return await _emptied_redis(servers, _KEPT_REDIS_DATABASES + number)
 
 
 @pytest.fixture(scope="module")
 async def module_redis_url(servers: EmbeddedServers) -> str:
     """The same for all tests of one module."""
-    return await _emptied_redis(servers)
+    return await _emptied_redis(servers, next(_kept_numbers) % _KEPT_REDIS_DATABASES)
 
 
-async def _emptied_redis(servers: EmbeddedServers) -> str:
+async def _emptied_redis(servers: EmbeddedServers, number: int) -> str:
     from redis.asyncio import Redis
 
-    url = f"{servers.redis_url}?db={next(_numbers) % _REDIS_DATABASES}"
+    url = f"{servers.redis_url}?db={number}"
     client = Redis.from_url(url)
     try:
         await client.flushdb()

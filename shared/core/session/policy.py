@@ -59,7 +59,7 @@ class ContextPolicy:
     reserve_leaves: int = 8_000
     """On small windows the reserve shrinks until this much, or `reserve_leaves_share`, is left."""
     reserve_leaves_share: float = 0.5
-    soft_budget: int | None = 40_000
+    soft_budget: int | None = 16_000
     """The most for the conversation beside system and tools; None means that only the window counts."""
     fixed_share: float = 0.5
     """System and tools above this share of the limit are refused when they are configured."""

@@ -19,7 +19,7 @@ from shared.services.turns.request_builder import RequestBuilder
 
 log = structlog.get_logger(__name__)
 
-SHORT_TOKENS = 300
+SHORT_TOKENS = 100
 """What a message that asks nothing is reminded of, and what is left when the request has to be smaller."""
 
 

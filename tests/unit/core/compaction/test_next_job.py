@@ -8,6 +8,7 @@ import pytest
 
 from shared.core.compaction.jobs import NEAR_LIMIT, JobWish, manual_job, next_job
 from shared.core.compaction.plan import NothingToCompact
+from shared.core.session.budget import budget_for
 from shared.core.session.policy import with_overrides
 from shared.core.session.presets import preset
 from shared.core.session.session import View
@@ -116,7 +117,7 @@ def test_what_left_a_window_for_good_is_hidden_when_nothing_else_is_due() -> Non
 
 
 LARGE = view(exchanges(20, tokens=1_000), cycle=3, flushed_turn=20)
-ROOMY = budget(window=200_000)
+ROOMY = budget_for(replace(preset("steady"), soft_budget=40_000), 200_000, 8_192, 1_000)
 
 
 def idle(state: View, tokens: int, *, policy: str = "steady", cache_seconds: float = 300.0) -> JobWish | None:

@@ -19,8 +19,8 @@ def test_a_window_of_16k_has_the_numbers_of_the_design() -> None:
 
 def test_steady_counts_its_soft_budget_on_top_of_the_fixed_parts() -> None:
     made = budget(window=1_000_000, fixed=5_000)
-    assert (made.window, made.limit, made.compact_at, made.flush_at) == (200_000, 45_000, 45_000, 41_000)
-    assert made.conversation == 40_000
+    assert (made.window, made.limit, made.compact_at, made.flush_at) == (200_000, 21_000, 21_000, 18_900)
+    assert made.conversation == 16_000
 
 
 def test_spec008_compacts_above_180k_and_flushes_above_176k() -> None:

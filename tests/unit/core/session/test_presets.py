@@ -31,7 +31,7 @@ def plan(name: str, window: int, state: View, now: int) -> CompactionPlan:
 
 # The model's window, and the largest context that is not due yet.
 TRIGGERS = [
-    ("steady", 1_000_000, 41_000),
+    ("steady", 1_000_000, 17_000),
     ("spec008", 1_000_000, 180_000),
     ("pantheon", 200_000, 131_566),
     ("pantheon", 8_192, 3_870),
@@ -91,9 +91,9 @@ def test_a_message_has_room_above_a_limit_that_lies_just_below_the_hard_one(name
 
 
 @pytest.mark.parametrize(
-    ("tokens", "expected"), [(37_000, "calm"), (37_001, "flush"), (41_000, "flush"), (41_001, "compact")]
+    ("tokens", "expected"), [(15_300, "calm"), (15_301, "flush"), (17_000, "flush"), (17_001, "compact")]
 )
-def test_steady_flushes_4000_before_its_soft_budget(tokens: int, expected: Pressure) -> None:
+def test_steady_flushes_a_tenth_before_its_soft_budget(tokens: int, expected: Pressure) -> None:
     assert pressure(budget("steady", 200_000), tokens) == expected
 
 
@@ -101,9 +101,9 @@ def test_steady_lands_at_six_tenths_and_keeps_five_turns_at_most_half_the_budget
     steady = preset("steady")
     assert (steady.land_at, steady.keep_turns, steady.tail_share_most) == (0.6, 5, 0.5)
     assert (steady.tail_share, steady.tail_least) == (0.1, 600)
-    made = plan("steady", 200_000, view(exchanges(80, tokens=260)), 42_000)
-    assert made.expected_after - 1_000 <= 0.6 * 40_000
-    assert made.through_turn <= 75
+    made = plan("steady", 200_000, view(exchanges(40, tokens=260)), 18_000)
+    assert made.expected_after - 1_000 <= 0.6 * 16_000
+    assert made.through_turn <= 35
 
 
 @pytest.mark.parametrize(
