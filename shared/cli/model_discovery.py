@@ -79,4 +79,6 @@ async def list_ollama_models() -> list[str]:
 def _describe_provider(settings: Settings) -> str:
     if settings.models_file is not None:
         return f"as {settings.models_file} says"
+    if settings.anthropic_api_key is None and settings.anthropic_base_url is None:
+        return f"by {settings.openai_base_url or 'OpenAI'}"
     return f"by {settings.anthropic_base_url or 'Anthropic'}"

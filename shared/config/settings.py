@@ -113,6 +113,8 @@ class Settings(BaseSettings):
     # The provider, Telegram and existing servers: names that other programs use too.
     anthropic_api_key: SecretStr | None = _unprefixed("ANTHROPIC_API_KEY")
     anthropic_base_url: str | None = _unprefixed("ANTHROPIC_BASE_URL")
+    openai_api_key: SecretStr | None = _unprefixed("OPENAI_API_KEY")
+    openai_base_url: str | None = _unprefixed("OPENAI_BASE_URL")
     telegram_bot_token: SecretStr | None = _unprefixed("TELEGRAM_BOT_TOKEN")
     database_url: SecretStr | None = _unprefixed("DATABASE_URL")
     direct_database_url: SecretStr | None = None
@@ -323,7 +325,7 @@ class Settings(BaseSettings):
         parse_quiet_hours(text)
         return text.strip()
 
-    @field_validator("public_url", "anthropic_base_url", "telegram_api_url")
+    @field_validator("public_url", "anthropic_base_url", "openai_base_url", "telegram_api_url")
     @classmethod
     def _web_address(cls, url: str | None) -> str | None:
         return None if url is None else _checked_url(url, schemes=("http", "https")).rstrip("/")

@@ -18,7 +18,8 @@ from shared.config.settings import (
 )
 
 STORABLE = (
-    "anthropic_api_key", "anthropic_base_url", "model", "summary_model", "max_output",
+    "anthropic_api_key", "anthropic_base_url", "openai_api_key", "openai_base_url", "model", "summary_model",
+    "max_output",
     "telegram_bot_token", "telegram_access", "telegram_allowed", "telegram_audience", "telegram_drafts",
     "telegram_rich", "telegram_reactions", "telegram_channels", "telegram_inline",
     "allowed_origins", "timezone", "quiet_hours",
@@ -32,7 +33,8 @@ STORABLE = (
 )  # fmt: skip
 """By field: nothing that opens a way in (addresses, ports, files, keys of the installation, who logs in)."""
 MOST_CHARS = 8000
-_KEY, _PROVIDER = "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"
+_ADDRESS_OF = {"ANTHROPIC_API_KEY": "ANTHROPIC_BASE_URL", "OPENAI_API_KEY": "OPENAI_BASE_URL"}
+"""Where each key goes: it is sent nowhere else."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +70,7 @@ def find_locked() -> frozenset[str]:
     """Names whose value the environment or `.env` gives. A key from there goes nowhere but where they say."""
     names = list_setting_names()
     given = {names[field] for field, origin in find_setting_sources().items() if origin in _OUTSIDE}
-    return frozenset(given | ({_PROVIDER} if _KEY in given else set()))
+    return frozenset(given | {address for key, address in _ADDRESS_OF.items() if key in given})
 
 
 _OUTSIDE = ("environment", "file")
@@ -105,10 +107,11 @@ def _refusals(stored: Mapping[str, str], changes: Mapping[str, str | None]) -> I
         elif text is not None and (len(text) > MOST_CHARS or not text.isprintable()):
             reason = f"must be one line of {MOST_CHARS:,} characters at most"
             yield SettingsProblem(name=name, value="", reason=reason)
-    moved = _PROVIDER in changes and (changes[_PROVIDER] or "") != stored.get(_PROVIDER, "")
-    if moved and stored.get(_KEY) and _KEY not in changes:
-        reason = "give it again with a new address, or take it away first: it is sent nowhere else"
-        yield SettingsProblem(name=_KEY, value="", reason=reason)
+    for key, address in _ADDRESS_OF.items():
+        moved = address in changes and (changes[address] or "") != stored.get(address, "")
+        if moved and stored.get(key) and key not in changes:
+            reason = "give it again with a new address, or take it away first: it is sent nowhere else"
+            yield SettingsProblem(name=key, value="", reason=reason)
 
 
 def is_sealed(name: str) -> bool:

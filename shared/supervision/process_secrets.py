@@ -12,6 +12,7 @@ _ALL: tuple[ProcessName, ...] = ("web", "bot", "worker")
 
 PROCESSES_BY_SETTING: dict[str, tuple[ProcessName, ...]] = {
     "anthropic_api_key": _ALL,
+    "openai_api_key": _ALL,
     "database_url": _ALL,
     "redis_url": _ALL,
     # For migrations, dumps and the doctor, which are no process of these.

@@ -15,6 +15,7 @@ from shared.adapters.models.catalog import (
     UNKNOWN_MAX_OUTPUT,
     UNKNOWN_WINDOW,
     ModelEntry,
+    Wire,
     known_card,
     read_entries,
 )
@@ -217,6 +218,8 @@ def open_models(
     counter: TokenCounter,
     chat_model: str = "",
     summary_model: str = "",
+    openai_key: str | None = None,
+    openai_url: str | None = None,
     environ: Mapping[str, str] | None = None,
     patience: Patience | None = None,
     clock: Callable[[], float] = time.monotonic,
@@ -226,11 +229,14 @@ def open_models(
     """Connects names with providers; nothing is asked of any of them yet.
 
     The usual key goes to `base_url` (Anthropic's own if None) and nowhere else: an entry with another base
-    URL gets the key in its own `key_env`, or none.
+    URL gets the key in its own `key_env`, or none. `openai_key` and `openai_url` are the same for a server
+    that speaks Chat Completions; a model without an entry is asked there if nothing else is configured.
     """
     desk = _Desk(
         api_key=api_key,
         base_url=(base_url or ANTHROPIC_URL).rstrip("/"),
+        openai_key=openai_key,
+        openai_url=(openai_url or OPENAI_URL).rstrip("/"),
         environ=os.environ if environ is None else environ,
         counter=counter,
         patience=patience or Patience(),
@@ -239,11 +245,12 @@ def open_models(
     offline = OfflineModel(counter, window=offline_window, piece_seconds=offline_piece_seconds)
     routes = {OFFLINE_MODEL: _Route(model=offline)}
     routes.update((entry.name, _Route(model=desk.model(entry), fallback=entry.fallback)) for entry in entries)
-    reachable = api_key is not None or base_url is not None
+    wire: Wire = "messages" if api_key is not None or base_url is not None else "openai"
+    reachable = wire == "messages" or openai_key is not None or openai_url is not None
     chat, summary, remarks = _chosen(
-        chat_model, summary_model, entries=entries, key=api_key, base_url=base_url
+        chat_model, summary_model, entries=entries, key=api_key, base_url=base_url, reachable=reachable
     )
-    usual = (lambda name: desk.model(ModelEntry(name=name))) if reachable else None
+    usual = (lambda name: desk.model(ModelEntry(name=name, wire=wire))) if reachable else None
     for name in (chat, summary):
         if name not in routes and usual is not None:
             routes[name] = _Route(model=usual(name))
@@ -259,10 +266,12 @@ def open_models(
 
 def models_of(settings: Settings, counter: TokenCounter) -> Models:
     """Those that the settings choose. Nothing is asked of any provider yet; raises ModelsFileBroken."""
-    key = settings.anthropic_api_key
+    key, openai_key = settings.anthropic_api_key, settings.openai_api_key
     return open_models(
         api_key=key.get_secret_value() if key else None,
         base_url=settings.anthropic_base_url,
+        openai_key=openai_key.get_secret_value() if openai_key else None,
+        openai_url=settings.openai_base_url,
         entries=read_entries(settings.models_file) if settings.models_file else (),
         counter=counter,
         chat_model=settings.model,
@@ -271,10 +280,15 @@ def models_of(settings: Settings, counter: TokenCounter) -> Models:
 
 
 def _chosen(
-    chat: str, summary: str, *, entries: Sequence[ModelEntry], key: str | None, base_url: str | None
+    chat: str,
+    summary: str,
+    *,
+    entries: Sequence[ModelEntry],
+    key: str | None,
+    base_url: str | None,
+    reachable: bool,
 ) -> tuple[str, str, tuple[str, ...]]:
     """The names of the chat and the summary model, and what to say about them."""
-    reachable = key is not None or base_url is not None
     known = {OFFLINE_MODEL, *(entry.name for entry in entries)}
     remarks: list[str] = []
     wished = {"chat": chat, "summary": summary}
@@ -284,7 +298,8 @@ def _chosen(
             remarks.append(f"The model {name} has no key ({KEY_NAME}) and is not used.")
     usual = DEFAULT_CHAT_MODEL if key else next((entry.name for entry in entries), OFFLINE_MODEL)
     if reachable and not key and not wished["chat"] and not entries:
-        remarks.append("ANTHROPIC_BASE_URL is set; name a model in EVERTALK_MODEL, or set ANTHROPIC_API_KEY.")
+        told = "ANTHROPIC_BASE_URL is set" if base_url else "OPENAI_API_KEY or OPENAI_BASE_URL is set"
+        remarks.append(f"{told}; name a model in EVERTALK_MODEL, or set {KEY_NAME}.")
     chosen = wished["chat"] or usual
     cheap = wished["summary"] or _cheap_beside(chosen, entries, key=key, base_url=base_url)
     if cheap is None and key is not None and chosen != OFFLINE_MODEL:
@@ -302,7 +317,7 @@ def _cheap_beside(
     own = (base_url or ANTHROPIC_URL).rstrip("/")
 
     def account(entry: ModelEntry) -> tuple[str, str]:
-        url = entry.base_url or own
+        url = entry.base_url or (OPENAI_URL if entry.wire == "openai" else own)
         return url, entry.key_env or (KEY_NAME if url == own else "")
 
     mine = next((entry for entry in entries if entry.name == chat), ModelEntry(name=chat))
@@ -330,6 +345,8 @@ class _Desk:
 
     api_key: str | None
     base_url: str
+    openai_key: str | None
+    openai_url: str
     environ: Mapping[str, str]
     counter: TokenCounter
     patience: Patience
@@ -343,7 +360,7 @@ class _Desk:
     def _provider(self, entry: ModelEntry) -> Provider:
         usual, usual_key = self.base_url, KEY_NAME
         if entry.wire == "openai":
-            usual, usual_key = OPENAI_URL, OPENAI_KEY_NAME
+            usual, usual_key = self.openai_url, OPENAI_KEY_NAME
         url = entry.base_url or usual
         which_key = entry.key_env or ("" if url != usual else usual_key)
         kind = OpenAIProvider if entry.wire == "openai" else Provider
@@ -353,8 +370,10 @@ class _Desk:
         return found
 
     def _opened(self, url: str, which_key: str, kind: type[Provider]) -> Provider:
-        key = self.api_key if which_key == KEY_NAME else self.environ.get(which_key)
-        needed = not key and not (which_key == KEY_NAME and url != ANTHROPIC_URL)
+        usual = {KEY_NAME: self.api_key, OPENAI_KEY_NAME: self.openai_key}
+        key = usual[which_key] if which_key in usual else self.environ.get(which_key)
+        # A server that somebody else runs, or they themselves, may want no key.
+        needed = not key and not (which_key in usual and url not in (ANTHROPIC_URL, OPENAI_URL))
         missing = which_key if needed else ""
         if missing:
             self.remarks.append(f"{missing} is not set, so that models at {url} cannot be used.")

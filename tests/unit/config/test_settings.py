@@ -307,11 +307,13 @@ def test_a_misspelled_name_is_found_with_the_nearest_right_one() -> None:
     assert find_unknown_names(given) == {"EVERTALK_HTPP_PORT": "EVERTALK_HTTP_PORT"}
 
 
-def test_only_six_names_go_without_the_prefix() -> None:
+def test_only_eight_names_go_without_the_prefix() -> None:
     bare = {name for name in list_setting_names().values() if not name.startswith("EVERTALK_")}
     assert bare == {
         "ANTHROPIC_API_KEY",
         "ANTHROPIC_BASE_URL",
+        "OPENAI_API_KEY",
+        "OPENAI_BASE_URL",
         "TELEGRAM_BOT_TOKEN",
         "DATABASE_URL",
         "REDIS_URL",

@@ -60,6 +60,36 @@ def test_without_a_key_the_first_entry_answers_and_sums_up() -> None:
     assert (made.chat, made.summary) == ("local", "local")
 
 
+async def test_an_openai_key_and_a_name_are_enough() -> None:
+    async with running_fake(wire="chat_completions") as server:
+        made = models(openai_key="key", openai_url=server.base_url, chat_model="claude-haiku-5-5")
+        assert (made.chat, made.summary, made.remarks) == ("claude-haiku-5-5", "claude-haiku-5-5", ())
+        assert (await made.reply(asking("Hello"))).stop_reason == "end_turn"
+        assert (await made.load_card("claude-haiku-5-5")).prices is None, "who serves it says what it costs"
+        await made.close()
+        assert [one["path"] for one in await server.requests()] == ["/v1/chat/completions"]
+
+
+def test_an_openai_key_without_a_name_says_what_is_missing() -> None:
+    made = models(openai_key="key")
+    assert made.offline
+    assert made.remarks == (
+        "OPENAI_API_KEY or OPENAI_BASE_URL is set; name a model in EVERTALK_MODEL, or set ANTHROPIC_API_KEY.",
+    )
+
+
+def test_anthropics_key_goes_before_and_each_key_to_its_own_server() -> None:
+    gpt = ModelEntry(name="gpt", wire="openai")
+    made = models(gpt, api_key="key", openai_key="other", chat_model="gpt")
+    assert (made.chat, made.summary) == ("gpt", "gpt"), "no small model of another account"
+    hosts = {provider.host: provider._api_key for provider in made._providers}
+    assert hosts == {"api.openai.com": "other"}
+    made = models(gpt, api_key="key", openai_key="other")
+    hosts = {provider.host: provider._api_key for provider in made._providers}
+    assert hosts == {"api.openai.com": "other", "api.anthropic.com": "key"}
+    assert made.chat == "claude-sonnet-5-5"
+
+
 PRICED = ModelEntry(name="claude-sonnet-5-5", prices=Prices(
     input=2.0, output=10.0, cache_read=0.1, cache_write=2.5, dated="2026-11"
 ))  # fmt: skip
