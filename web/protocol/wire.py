@@ -10,7 +10,7 @@ from typing import Any, Never
 
 from shared.core.commands.public_messages import advice_for_public
 from shared.core.memory.search import MessageHit
-from shared.core.session.client_payloads import iso
+from shared.core.session.client_payloads import headed, iso
 from shared.core.session.events import Accepted, ContextMeasured, Organizing, RunEnded
 from shared.core.values.errors import BadInput, EvertalkError, UnreadableMessage
 
@@ -19,10 +19,6 @@ MAX_FRAME_BYTES = 640 * 1024
 """Holds a message of `MAX_CHARS`, even if each of them is escaped."""
 HEARTBEAT_SECONDS = 25
 MAX_CHARS = 100_000
-WHOLE_CHARS = 8_000
-"""Longer messages of people are shown by their first `HEAD_CHARS`; who wants the rest asks for it."""
-HEAD_CHARS = 4_096
-"""More than the 4,000 from which on the chat folds a message."""
 
 CLOSE_TOO_BIG = 1009
 CLOSE_BINARY = 1003
@@ -368,11 +364,7 @@ def encode(frame: Mapping[str, Any]) -> str:
 
 
 def durable(event_seq: int, kind: str, payload: Mapping[str, Any]) -> Frame:
-    frame = {"t": kind, "event_seq": event_seq, **payload}
-    text = payload.get("text")
-    if kind == "msg" and payload.get("role") == "person" and text and len(text) > WHOLE_CHARS:
-        frame |= {"text": text[:HEAD_CHARS], "chars": len(text)}
-    return frame
+    return {"t": kind, "event_seq": event_seq, **(headed(payload) if kind == "msg" else payload)}
 
 
 def for_public(frame: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -70,7 +70,7 @@ class Window:
 
     def take(self, elsewhere: int = 0, weight: int = 1) -> float:
         """0 when it is allowed (and counted, `weight` times), else the seconds until it would be."""
-        now = self._clock()
+        now, weight = self._clock(), min(weight, self._count)
         self._forget(now)
         too_many = len(self._times) + elsewhere + weight - self._count
         if too_many > 0:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from math import ceil, floor
 
-from shared.core.compaction.transcript_lines import MESSAGE_TOKENS, TOOL_RESULT_TOKENS
+from shared.core.compaction.transcript_lines import MESSAGE_TOKENS, TOOL_RESULT_TOKENS, whole_tokens
 from shared.core.session.session import Entry, turns_of
 from shared.core.values.messages import tool_results
 
@@ -45,7 +45,7 @@ def chunk_limit(summariser_window: int, summary_most: int = SUMMARY_MOST) -> int
 def oversized(entries: Iterable[Entry], summariser_window: int, ratio: float = 1.0) -> frozenset[int]:
     """Seqs of the messages that are only named. Tool results never are: they are shown by head and tail."""
     most = floor(NAMED_SHARE * summariser_window)
-    return frozenset(e.seq for e in entries if e.author != "tool" and ceil(e.tokens * ratio) > most)
+    return frozenset(e.seq for e in entries if e.author != "tool" and ceil(whole_tokens(e) * ratio) > most)
 
 
 def portions(
@@ -118,7 +118,7 @@ def _shown_tokens(entry: Entry, named: frozenset[int]) -> int:
         return _NAMED_TOKENS
     if entry.author == "tool":
         return min(entry.tokens, TOOL_RESULT_TOKENS * len(tool_results(entry.blocks)))
-    return min(entry.tokens, MESSAGE_TOKENS)
+    return min(whole_tokens(entry), MESSAGE_TOKENS)
 
 
 def _even(entries: Sequence[Entry], share: float, ratio: float, named: frozenset[int]) -> tuple[Portion, ...]:

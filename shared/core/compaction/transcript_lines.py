@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, tzinfo
 
 from shared.core.context.prompts import OUR_TAGS
+from shared.core.session.artifacts import LONG_CHARS
 from shared.core.session.ledger import Ledger
 from shared.core.session.session import Entry, answered, turns_of
 from shared.core.values.messages import Block, Image, Text, ToolResult, ToolUse, text_of
@@ -74,12 +75,18 @@ def render_source(
     return "\n".join(lines)
 
 
+def whole_tokens(entry: Entry) -> int:
+    """Of all that was said; with a long message stands what its part takes that requests show."""
+    words = text_of(entry.blocks) if entry.author == "person" else ""
+    return entry.tokens if len(words) <= LONG_CHARS else max(entry.tokens, by_script(words))
+
+
 def named_message(entry: Entry) -> str:
     """What stands for a message that is too long to be read: when, how long, how it begins."""
     words = redact(_without_injections(text_of(entry.blocks)[:_BEGINNING_CHARS])).split()
     beginning = _harmless(" ".join(words[:_FIRST_WORDS])).replace('"', "'").strip()
     return (
-        f"{NAMED}{entry.tokens:,} tokens, sent at {entry.at:%H:%M} UTC, too long to be read here; "
+        f"{NAMED}{whole_tokens(entry):,} tokens, sent at {entry.at:%H:%M} UTC, too long to be read here; "
         f'it begins: "{beginning}")'
     )
 

@@ -13,6 +13,20 @@ _ROLES = {
 }  # fmt: skip
 
 
+WHOLE_CHARS = 8_000
+"""Longer messages of people are shown by their first `HEAD_CHARS`; who wants the rest asks for it."""
+HEAD_CHARS = 4_096
+"""More than the 4,000 from which on the chat folds a message."""
+
+
+def headed(told: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A message as lists and events carry it: of a long one the beginning, and its length as `chars`."""
+    text = told.get("text")
+    if told.get("role") != "person" or not text or len(text) <= WHOLE_CHARS:
+        return told
+    return {**told, "text": text[:HEAD_CHARS], "chars": len(text)}
+
+
 def message_payload(
     *, seq: int, turn: int, author: str, blocks: Sequence[Block], at: datetime, extra: Mapping[str, Any]
 ) -> dict[str, Any]:

@@ -66,7 +66,7 @@ async def guest(
     await provider.reset()
     settings = settings_for(
         database_url, redis_url, anthropic_api_key="test-key", anthropic_base_url=provider.base_url,
-        context_window=60_000, max_output=1_000, cap_total_per_day_usd="1000",
+        context_window=60_000, soft_budget=40_000, max_output=1_000, cap_total_per_day_usd="1000",
     )  # fmt: skip
     async with running_app(settings) as app:
         yield await visit(app)

@@ -164,7 +164,7 @@ def test_the_honest_notice_is_heard_beside_what_follows_it(desk: Desk, stub: Stu
     stub.call(stub.hand_over(stub.only(), "waiting"))
     expect(page.locator(".bars").get_by_text("Waiting for a person…")).to_be_visible()
     stub.call(stub.lapse(stub.only(), code))
-    expect(polite(page)).to_contain_text("I am sorry")
+    expect(polite(page)).to_contain_text("Sorry")
     expect(polite(page)).to_contain_text("The assistant answers again.")
     expect(polite(page)).to_have_attribute("aria-atomic", "false")
 

@@ -477,7 +477,8 @@ export class Conversation {
     let place = this.items.length;
     for (let at = place; at > 0; at--) {
       const before = this.items[at - 1];
-      const unsent = before.status === "sending" || before.status === "failed";
+      // Also one that is acknowledged while events before its own are still to come.
+      const unsent = before.role === "person" && !before.seq;
       const later = typeof before.turn === "number" ? counted && (before.turn > turn || (before.turn === turn && role === "person" && before.role === "assistant"))
         : role === "assistant" && before.queued;
       if (unsent || later) place = at - 1;

@@ -12,7 +12,7 @@ import asyncpg
 from shared.adapters.postgres.db.pool import store_method
 from shared.adapters.postgres.turns.feedback import VALUES
 from shared.core.identity.handover import event_payload
-from shared.core.session.client_payloads import iso, message_payload, notice_payload
+from shared.core.session.client_payloads import headed, iso, message_payload, notice_payload
 from shared.core.values.messages import blocks_from_json, said_of
 
 Record = asyncpg.Record
@@ -242,7 +242,7 @@ class PostgresEvents:
             before_seq,
         )
         return OriginalsPage(
-            messages=tuple(message for message in map(original_of, rows) if message["text"]),
+            messages=tuple(headed(message) for message in map(original_of, rows) if message["text"]),
             before=f"m{rows[0]['seq']}" if len(rows) == limit else None,
         )
 
@@ -271,6 +271,7 @@ def _payload(row: Record) -> Mapping[str, Any]:
 
 
 def original_of(row: Record) -> Mapping[str, Any]:
+    """A message whole."""
     return {
         "mid": f"m{row['seq']}",
         "role": row["author"],

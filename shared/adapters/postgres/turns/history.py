@@ -11,6 +11,7 @@ import asyncpg
 
 from shared.adapters.postgres.db.pool import store_method
 from shared.adapters.postgres.turns.events import EVENTS, NOT_REPLACED, EventRow, event_of, original_of
+from shared.core.session.client_payloads import headed
 
 Record = asyncpg.Record
 
@@ -138,7 +139,7 @@ class PostgresHistory:
             return None
         versions: list[dict[str, Any]] = []
         for row in await self._pool.fetch(_FORMER, session_id, seq):
-            said = original_of(row)
+            said = headed(original_of(row))
             if row["author"] == "person":
                 versions.append({**said, "answers": []})
             elif said["text"] and versions:

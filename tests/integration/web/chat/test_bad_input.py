@@ -9,11 +9,12 @@ from dataclasses import replace
 import pytest
 from aiohttp import WSServerHandshakeError
 
+from shared.core.session.client_payloads import HEAD_CHARS
 from shared.core.values.errors import StorageUnavailable
 from tests.kit.storage_health import broken_line
 from tests.kit.web.fixtures import Server, Starter, hello
 from web.chat import socket_chat
-from web.protocol.wire import HEAD_CHARS, MAX_CHARS
+from web.protocol.wire import MAX_CHARS
 from web.server.rate_limits import LOCAL, ClientLimits
 
 LONG = "x" * 100_001

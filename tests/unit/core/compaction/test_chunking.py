@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,7 +19,10 @@ from shared.core.compaction.chunking import (
     summary_room,
 )
 from shared.core.compaction.transcript_lines import MESSAGE_TOKENS, render_source
+from shared.core.session.artifacts import in_part
 from shared.core.session.session import Entry
+from shared.core.values.messages import Text
+from shared.core.values.tokens import by_script, estimate_blocks
 from tests.kit.builders import entry, exchange, exchanges, tool_turn, words
 
 sizes = st.lists(st.integers(min_value=1, max_value=3_000), min_size=1, max_size=20)
@@ -115,3 +120,13 @@ def test_rules_former_record_log_and_answer_fit_into_the_window(window: int, mos
     assert readable(window, most) + beside <= window
     assert readable(window, most) <= 0.6 * window
     assert chunk_limit(window, most) <= CHUNK_TOKENS
+
+
+@pytest.mark.parametrize("chars", [16_000, 16_001, 40_000, 100_000])
+@pytest.mark.parametrize("word", ["harbour ", "港町の話"])
+def test_a_long_message_is_counted_as_it_will_be_shown(chars: int, word: str) -> None:
+    text = (word * chars)[:chars]
+    stored = estimate_blocks(in_part((Text(text=text),), 1), by_script)
+    said = replace(entry(1, 1, text), tokens=stored)
+    counted = source_tokens([said])
+    assert counted == pytest.approx(by_script(render_source([said])), rel=0.1)
