@@ -41,6 +41,7 @@ DATA = (
 )
 """Where words of people and of programs stand: names, addresses, settings, texts that somebody wrote."""
 GO = """(path) => {
+  if (location.pathname === path) return;  // it is drawn there, or will be, and nobody draws it again
   document.getElementById("main").replaceChildren();
   history.pushState(null, "", path);
   dispatchEvent(new PopStateEvent("popstate"));
