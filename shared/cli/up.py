@@ -161,9 +161,9 @@ class _Supervisor:
         while True:
             await asyncio.sleep(_LOOK_AGAIN_SECONDS)
             with contextlib.suppress(StorageUnavailable):
-                if await store.version() == version:
+                if (seen := await store.version()) == version:
                     continue
-                version = await store.version()
+                version = seen
                 try:
                     found = await store.load()
                     self._take(found)

@@ -18,6 +18,8 @@ from shared.adapters.embedded.folders import is_held
 from shared.adapters.embedded.servers import are_running
 from shared.adapters.files.pruners import check_pruners
 from shared.adapters.mcp.tools import Probed, configured_servers, probe
+from shared.adapters.models.openai_provider import OPENAI_URL
+from shared.adapters.models.provider import ANTHROPIC_URL
 from shared.cli.backup import find_last_backup, read_last_failure
 from shared.cli.model_discovery import describe_models
 from shared.config.bots import load_bots
@@ -94,9 +96,13 @@ async def check_model(settings: Settings, url: str = "") -> Sequence[Finding]:
         Finding("ok", f"answers come from {lines[0][1]}"),
         *(Finding("ok", line) for _, line in lines[1:]),
     ]
-    if settings.anthropic_api_key is None and settings.anthropic_base_url is None:
+    if settings.anthropic_api_key is not None or settings.anthropic_base_url is not None:
+        name, url = "ANTHROPIC_BASE_URL", settings.anthropic_base_url or ANTHROPIC_URL
+    elif settings.openai_api_key is not None or settings.openai_base_url is not None:
+        name, url = "OPENAI_BASE_URL", settings.openai_base_url or OPENAI_URL
+    else:
         return findings
-    host = urlsplit(settings.anthropic_base_url or "https://api.anthropic.com")
+    host = urlsplit(url)
     port = host.port or (443 if host.scheme == "https" else 80)
     try:
         async with asyncio.timeout(5):
@@ -104,7 +110,7 @@ async def check_model(settings: Settings, url: str = "") -> Sequence[Finding]:
             writer.close()
     except (OSError, TimeoutError) as error:
         what = f"{host.hostname}:{port} cannot be reached ({str(error) or 'no answer'})"
-        advice = "Check the network, a proxy, and ANTHROPIC_BASE_URL; meanwhile messages wait."
+        advice = f"Check the network, a proxy, and {name}; meanwhile messages wait."
         return [*findings, Finding("warn", what, advice)]
     return [*findings, Finding("ok", f"{host.hostname} can be reached")]
 

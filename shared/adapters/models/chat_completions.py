@@ -56,7 +56,9 @@ def completion_body(
         if at in marks:
             _mark(told, but=request.behind_mark if at == marks[-1] else 0)
         messages += told
-    body: Json = {"model": wire_name, "messages": [_plain(message) for message in messages]}
+    # Where marks move, the words stay in parts: a beginning that was sent as one string would be another.
+    told_as = _in_parts if "cache" in card.capabilities else _plain
+    body: Json = {"model": wire_name, "messages": [told_as(message) for message in messages]}
     tools = [_tool(tool) for tool in request.tools if tool.provider is None]
     if tools and "tools" in card.capabilities:
         body["tools"] = tools
@@ -77,11 +79,15 @@ def _mark(messages: Sequence[Json], *, but: int) -> None:
 
 
 def _plain(message: Json) -> Json:
-    """Text as a string, which every server takes, unless some of it is marked."""
+    """Text as a string, which every server takes."""
     parts = message["content"]
-    if all(part.keys() == {"type", "text"} for part in parts):
-        message["content"] = "\n\n".join(part["text"] for part in parts) or None
+    if all(part["type"] == "text" for part in parts):
+        return {**message, "content": "\n\n".join(part["text"] for part in parts) or None}
     return message
+
+
+def _in_parts(message: Json) -> Json:
+    return {**message, "content": message["content"] or None}
 
 
 def _tool(tool: ToolSpec) -> Json:
@@ -136,7 +142,7 @@ def _text(text: str) -> Json:
 
 
 def short_id(id_: str) -> str:
-    """Of a call, for every server: what one made is nothing that another takes."""
+    """The id of a call as every server takes it; the same call has the same id in each request."""
     number = int.from_bytes(hashlib.sha256(id_.encode()).digest()[:8], "big")
     letters = []
     for _ in range(_ID_LENGTH):
@@ -151,6 +157,7 @@ class ChunkTranslator:
     def __init__(self) -> None:
         self._begun = False
         self._reason = ""
+        self._refused = False
         self._held: str | None = ""
         """The beginning of what is said, while it may be a thought; None once it is known."""
         self._thinks = False
@@ -180,7 +187,7 @@ class ChunkTranslator:
             return []
         held, self._held = self._held, None
         events: list[Event] = [_delta("text_delta", 0, text=held)] if held and not self._thinks else []
-        reason = _REASONS.get(self._reason, "end_turn")
+        reason = "refusal" if self._refused else _REASONS.get(self._reason, "end_turn")
         if self._calls and reason == "end_turn":
             reason = "tool_use"
         ended = {"type": "message_delta", "delta": {"stop_reason": reason}, "usage": self._usage}
@@ -188,7 +195,7 @@ class ChunkTranslator:
 
     def _said(self, delta: Mapping[str, Any]) -> Iterator[Event]:
         if isinstance(refusal := delta.get("refusal"), str) and refusal:
-            self._reason = "content_filter"
+            self._refused = True
             yield _delta("text_delta", 0, text=refusal)
         if text := self._visible(_words(delta.get("content"))):
             yield _delta("text_delta", 0, text=text)

@@ -36,8 +36,8 @@ CODES: Mapping[End, str] = {
 """What the person is told by; whoever ended it by their own word needs no telling."""
 ADVICE: Mapping[str, str] = {
     RETURNED: "The assistant answers here again.",
-    UNANSWERED: ("Sorry, nobody was free to come. Your messages are kept, and the assistant answers again."),
-    SILENT: ("Sorry, nobody has answered. Your messages are kept, and the assistant answers again."),
+    UNANSWERED: "Sorry, nobody was free to come. Your messages are kept, and the assistant answers again.",
+    SILENT: "Sorry, nobody has answered. Your messages are kept, and the assistant answers again.",
 }
 
 

@@ -217,6 +217,8 @@ class Stub:
         self.hold_pages = threading.Event()
         """Set: pages are answered at once."""
         self.hold_pages.set()
+        self.said_before = ""
+        """Words of another device that come between the next message's acknowledgement and its own event."""
         self.hold_welcome = threading.Event()
         self.hold_welcome.set()
         self.renamed = ""
@@ -797,12 +799,18 @@ class Stub:
         }
         if ids := frame.get("attachments"):
             event["attachments"] = [session.files[one][0] for one in ids]
-        event["event_seq"] = len(session.events) + 1
-        session.events.append(event)
+        earlier, self.said_before = self.said_before, ""
+        event["event_seq"] = len(session.events) + 1 + bool(earlier)
+        if not earlier:
+            session.events.append(event)
         session.cids[cid] = event
         if text == "lost ack":
             await self._abort(session)
         await self.send(session, {"t": "ack", "cid": cid, "mid": mid, "event_seq": event["event_seq"]})
+        if earlier:
+            other = {"t": "msg", "mid": f"m{next(self._ids)}", "cid": "elsewhere", "role": "person"}
+            await self.durable(session, {**other, "text": earlier, "turn": turn, "at": _now()})
+            session.events.append(event)
         await self.send(session, event)
         session.waiting.append((turn, mid, text))
         if session.run is None:

@@ -252,6 +252,15 @@ def test_an_ack_that_was_lost_does_not_double_the_message(desk: Desk, stub: Stub
     assert len(set(sent)) == 1
 
 
+def test_an_ack_before_the_events_of_other_devices_changes_no_order(desk: Desk, stub: Stub) -> None:
+    page = desk.chat()
+    say(page, "first")
+    expect(page.locator("article.assistant")).to_have_count(1)
+    stub.said_before = "from the telephone"
+    say(page, "from here")
+    expect(page.locator("article.person")).to_contain_text(["first", "from the telephone", "from here"])
+
+
 def test_messages_written_offline_arrive_once_and_in_order(desk: Desk, stub: Stub) -> None:
     desk.tolerated = ("ERR_INTERNET_DISCONNECTED", "WebSocket connection")
     page = desk.chat()

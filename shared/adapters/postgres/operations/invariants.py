@@ -808,9 +808,17 @@ _ALERTS = {
             OR f.value #>> '{{}}' !~ '^[A-Za-z0-9._:\\[\\]-]{{1,255}}$'""",
 }
 
+_SETTINGS = {
+    "I10: a stored setting was changed and the audit does not say by whom": f"""
+        SELECT {_at("setting=s.name")} FROM stored_settings s
+         WHERE NOT EXISTS (SELECT FROM audit a
+                            WHERE a.action = 'settings.changed' AND a.actor = s.changed_by
+                              AND (a.detail ->> 'version')::bigint = s.version)""",
+}
+
 _ALL = (
     _LOG, _VIEW, _RECALL, _PARTIES, _PEOPLE, _MEMORY, _MONEY, _ENDS, _HANDED_OVER, _TELEGRAM, _FORGOTTEN,
-    _ALERTS, _TOO_OLD,
+    _ALERTS, _SETTINGS, _TOO_OLD,
 )  # fmt: skip
 CHECKS = tuple(
     _Check(code=code, what=what, rows=rows)

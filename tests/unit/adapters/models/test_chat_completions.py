@@ -124,11 +124,18 @@ def test_marks_end_the_prefix_and_leave_out_what_belongs_to_this_call() -> None:
     assert body["prompt_cache_options"] == {"mode": "explicit"}
 
 
-def test_a_longer_conversation_begins_with_the_same_bytes() -> None:
+@pytest.mark.parametrize("more", [(), ("cache",)])
+def test_a_longer_conversation_begins_with_the_same_bytes(more: tuple[str, ...]) -> None:
+    card = replace(CARD, capabilities=CARD.capabilities | set(more))
+
+    def sent(count: int) -> str:
+        """But for the marks, which move on."""
+        body = completion_body(asking(*TALK[:count], cache_at=(count - 1,)), card, MODEL)
+        mark = json.dumps({"prompt_cache_breakpoint": {"mode": "explicit"}})[1:-1]
+        return json.dumps(body["messages"]).replace(f", {mark}", "")
+
     for count in range(1, len(TALK)):
-        short = json.dumps(completion_body(asking(*TALK[:count]), CARD, MODEL)["messages"])
-        longer = json.dumps(completion_body(asking(*TALK[: count + 1]), CARD, MODEL)["messages"])
-        assert longer.startswith(short[:-1])
+        assert sent(count + 1).startswith(sent(count)[:-1])
 
 
 def test_a_schema_is_asked_for_where_it_can_be() -> None:
@@ -215,6 +222,7 @@ def test_reasons_to_end(told: str, reason: str) -> None:
 def test_a_refusal_is_said_and_is_one() -> None:
     reading = read(says(refusal="I can't help with that."), ends("stop"))
     assert reading.blocks() == (Text(text="I can't help with that."),)
+    assert reading.stop_reason() == "refusal"
 
 
 def test_without_a_reason_to_end_there_is_no_end() -> None:

@@ -115,6 +115,12 @@ BROKEN = [
            UPDATE turns SET ended_at = now() - interval '2 hours' WHERE (session_id, turn_no) = (1, 3);
            INSERT INTO workers (role, pid, started_at) VALUES ('worker', 1, now() - interval '2 hours')""",
     ),
+    (
+        "I10",
+        "the audit does not say by whom",
+        """INSERT INTO stored_settings (name, value, version, changed_by)
+           VALUES ('EVERTALK_MODEL', 'x', 1, 'cli')""",
+    ),
     ("I1", "belongs to no turn", "DELETE FROM turn_entries WHERE session_id = 1 AND seq = 5"),
     (
         "I1",
