@@ -12,6 +12,7 @@ from unittest import mock
 
 import asyncpg
 
+from bot.telegram.inbound.inbox_reader import INBOX_POLL_SECONDS
 from bot.telegram.runtime.service import TelegramService
 from shared.adapters.postgres.db.pool import _read_json
 from shared.adapters.postgres.db.urls import driver_url
@@ -24,7 +25,8 @@ from tests.kit.fakes.bot_api import TOKEN, LocalBotApi, Person, local_bot_api
 ANSWER = "You liked the Blue Heron, because of the grilled sardines and the view over the bridge at night."
 QUESTION = "What was the name of the restaurant near the river that we liked so much last summer?"
 FIRST_PERSON = 2_000
-REST_SECONDS = 3.0
+REST_SECONDS = INBOX_POLL_SECONDS + 1.0
+"""Long enough to hear the slowest of what is asked without any turn."""
 SETTLE_SECONDS = 0.15
 TURN_SECONDS = 20.0
 PACE_SECONDS = 4.5
