@@ -22,7 +22,9 @@ from shared.adapters.postgres.dashboard.session_queries import SessionInsights
 from shared.adapters.postgres.people.login_tries import LoginTries
 from shared.adapters.postgres.people.operator_auth import Operators
 from shared.adapters.postgres.people.second_factors import SecondFactors
+from shared.adapters.postgres.people.stored_settings import PostgresStoredSettings
 from shared.adapters.postgres.turns.counters import RunningSums
+from shared.bootstrap.stored_settings import build_stored_settings
 from shared.config.settings import BadSettings, Settings, resolve_secret_key
 from shared.runtime.crash_points import build_crash_point
 
@@ -46,6 +48,7 @@ class DashboardStores:
     operators: Operators
     second_factors: SecondFactors
     login_tries: LoginTries
+    stored_settings: PostgresStoredSettings
 
 
 def build_dashboard_stores(pool: asyncpg.Pool[asyncpg.Record], settings: Settings) -> DashboardStores:
@@ -70,6 +73,7 @@ def build_dashboard_stores(pool: asyncpg.Pool[asyncpg.Record], settings: Setting
             crash_point=build_crash_point(settings.crash_point),
         ),
         login_tries=LoginTries(pool),
+        stored_settings=build_stored_settings(pool, settings),
     )
 
 

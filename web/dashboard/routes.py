@@ -35,10 +35,11 @@ from web.dashboard import (
     sites,
     work,
 )
-from web.dashboard import settings as settings_page
 from web.dashboard.access import AuthedRequest, DashboardContext, guarded
 from web.dashboard.live import DashboardNews, Live
 from web.dashboard.metrics import Scrape
+from web.dashboard.setup import checklist, probes
+from web.dashboard.setup import settings as settings_page
 from web.dashboard.sign_in import login, oidc, second_factor
 from web.parts import Commanding
 from web.rest.operation import Operation, Room
@@ -113,6 +114,8 @@ OPERATIONS: tuple[Operation, ...] = (
     *agents.room,
     *sites.room,
     *settings_page.room,
+    *probes.room,
+    *checklist.room,
 )
 
 

@@ -29,7 +29,7 @@ from web.server.words import COOKIE, dashboard_languages, dashboard_words
 pytestmark = pytest.mark.browser
 
 NO_WORDS = (
-    "Evertalk|Telegram|Webhook|Markdown|JSON|CSV|GiB|KB|MB|p95|Support|https?|UTC|Mio|Sek|Std|Min"
+    "Evertalk|Telegram|Anthropic|OpenAI|Webhook|Markdown|JSON|CSV|GiB|KB|MB|p95|Support|https?|UTC|Mio|Sek|Std|Min"
     "|und|[0-9a-f]{6,}|EVERTALK_[A-Z_]*|default|shop.example.org|shop|steady|claude-[a-z0-9-]*|local|offline-demo|ever_bot"
     "|other_bot|The Shop|Nadia|Late|Owner|login-admin-0|api.anthropic.com|soft|late|daily|read[a-z.]*"
     "|The summary was empty|Busy|chat not found|the connection broke"

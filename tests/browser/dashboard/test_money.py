@@ -73,9 +73,11 @@ def card(page: Page, name: str) -> Any:
 
 
 async def test_the_overview_says_that_the_demo_answers_and_how_to_set_a_model(page: Page) -> None:
-    told = page.locator(".card").filter(has_text="The built-in demo answers")
-    await expect(told).to_contain_text("Run ./evertalk setup on the server")
-    await expect(told.get_by_role("link", name="Try the demo")).to_have_attribute("href", "/chat")
+    told = page.locator(".card").filter(has_text="Set up Evertalk")
+    await expect(told.locator("li").first).to_contain_text("Until then the built-in demo answers.")
+    model = told.get_by_role("link", name="Enter a model key")
+    await expect(model).to_have_attribute("href", "/dashboard/settings?section=model")
+    await expect(told.get_by_role("link", name="Try it")).to_have_attribute("href", "/chat")
 
 
 async def test_the_overview_leads_to_what_needs_an_eye(page: Page, place: Place) -> None:

@@ -15,7 +15,7 @@ from shared.config.agents import AgentDefaults, check_config, read_config
 from shared.config.settings import Settings, list_setting_names
 from shared.core.commands.commands import COMMANDS, commands_for
 from shared.core.session.presets import PRESETS
-from web.dashboard.settings import PAGE
+from web.dashboard.setup.settings import PAGE
 
 ROOT = Path(__file__).parents[3]
 STEADY = PRESETS["steady"]

@@ -126,7 +126,7 @@ function tellings(sends) {
 const targetName = ({ target, name }) => target === "webhook" ? t("Webhook at {host}", { host: name.replace("Webhook at ", "") }) : target === "email" ? t("Mail to {people}", { people: name.replace("Mail to ", "") }) : t("Telegram chat {id}", { id: target.split(":")[1] });
 
 /** @param {any} page */
-function targetsCard(page) {
+export function targetsCard(page) {
   if (!page.targets.length) return card(t("Who is told"), [empty(t("Nobody is told yet."), h("p", { class: "muted" }, t("{settings} say whom alerts go to; this page shows them all the same.", { settings: listed(["EVERTALK_ALERT_TELEGRAM_CHATS", "EVERTALK_ALERT_WEBHOOK_URL", "EVERTALK_ALERT_SMTP_URL"]) })))]);
   const rows = page.targets.map((/** @type {any} */ one) => [h("b", { class: "target-name" }, targetName(one)),
     one.state ? h("span", null, h("span", { class: `state ${LOOKS[/** @type {keyof typeof LOOKS} */ (one.state)]}` }, WORDS[/** @type {keyof typeof WORDS} */ (one.state)]), " ", h("span", { class: "muted" }, time(one.at))) : h("span", { class: "muted" }, t("nothing yet")),

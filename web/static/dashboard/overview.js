@@ -1,6 +1,7 @@
 /** The first page: what is spent, what needs an eye, how fast answers begin, and what was saved. */
 import { alertFacts } from "./alerts.js";
 import { dayBars } from "./bars.js";
+import { checklistCard } from "./checklist.js";
 import { ask, keepFresh } from "./net.js";
 import { DASH, card, dotted, empty, h, kpi, liveMark, meter, money, number, pct, problem, repaintTimes, show, skeleton, t, table, time, tn, tokens, ts } from "./parts.js";
 import { duration } from "./figures.js";
@@ -9,7 +10,7 @@ const LEDGER_EVERY_MS = 60_000;
 const PROVIDER = { closed: t("Responding"), open: t("Failing"), refused: t("Refused us") };
 
 /** @param {any} page */
-export function overviewPage({ root, entitle, signal, troubles, say }) {
+export function overviewPage({ root, me, entitle, signal, troubles, say }) {
   entitle(t("Overview"));
   const eye = h("dl", { class: "kpis overview-cards" });
   const pace = h("dl", { class: "kpis overview-cards" });
@@ -25,9 +26,18 @@ export function overviewPage({ root, entitle, signal, troubles, say }) {
   /** The ledger is summed up for the month, so it is asked for once a minute. @param {boolean} refresh */
   async function money_(refresh) {
     if (ledger && Date.now() - readAt < LEDGER_EVERY_MS) return ledger;
-    const [costs, savings] = await Promise.all([ask("/costs?group=model", { refresh, signal }), ask("/savings", { refresh, signal })]);
+    const [costs, savings, checklist] = await Promise.all([ask("/costs?group=model", { refresh, signal }), ask("/savings", { refresh, signal }), me.role === "admin" ? ask("/checklist", { refresh, signal }) : null]);
     readAt = Date.now();
-    return ledger = { costs, savings };
+    return ledger = { costs, savings, checklist };
+  }
+
+  async function hide() {
+    try {
+      await ask("/checklist", { method: "PUT", body: { hidden: true }, signal });
+      readAt = 0;
+      await load();
+      say(t("Hidden. The page Settings shows the checklist again."));
+    } catch (error) { failed(error); }
   }
 
   /** @param {boolean} [refresh] */
@@ -35,7 +45,8 @@ export function overviewPage({ root, entitle, signal, troubles, say }) {
     const before = ledger;
     const [now, month] = await Promise.all([ask("/overview", { refresh, signal }), money_(refresh)]);
     troubles(now.jobs_dead);
-    if (now.demo !== Boolean(demo.firstChild)) show(demo, now.demo && demoCard());
+    const steps = month.checklist && !month.checklist.hidden;
+    if (steps ? month !== before : now.demo !== Boolean(demo.firstChild) || Boolean(before?.checklist?.hidden) !== Boolean(month.checklist?.hidden)) show(demo, steps ? checklistCard(month.checklist, hide) : now.demo && demoCard(me));
     show(eye, needsAnEye(now));
     show(pace, howItGoes(now, month.savings));
     show(alerts, now.alerts.length ? alertsCard(now.alerts) : []);
@@ -134,9 +145,9 @@ function providersCard(providers) {
   return card(t("Providers"), [table({ caption: t("Providers, as all processes see them"), className: "wide-grid", columns, rows })]);
 }
 
-/** No model is set: what answers instead, and how to change that. */
-const demoCard = () => card(t("The built-in demo answers"), [h("p", null, t("No model is set, so people talk with a demo without intelligence.")),
-  h("p", null, t("Run {command} on the server to choose a provider and enter its key, then restart Evertalk.", { command: "./evertalk setup" }))],
+/** No model is set: what answers instead, and how to change that. @param {any} me */
+const demoCard = (me) => card(t("The built-in demo answers"), [h("p", null, t("No model is set, so people talk with a demo without intelligence.")),
+  me.role === "admin" && h("p", null, h("a", { href: "/dashboard/settings?section=model" }, t("Enter a model key")))],
 h("a", { href: "/chat", target: "_blank", rel: "noopener" }, t("Try the demo")));
 
 /** @param {any[]} alerts */

@@ -1,33 +1,77 @@
-/** Every setting, read-only: its value, where that came from, and what docs/settings.md says. */
+/** Settings: a form for each subject, and every setting with its value, where that came from, and its meaning. */
 import { ask } from "./net.js";
-import { DASH, card, empty, h, problem, show, skeleton, t, table, ts } from "./parts.js";
+import { DASH, card, empty, h, problem, show, skeleton, t, table, tabbed, ts } from "./parts.js";
+import { SECTIONS } from "./settings_fields.js";
+import { settingsForm } from "./settings_form.js";
 
-const FROM = { environment: t("environment"), file: ".env", default: t("default"), start: t("chosen at the start") };
+const FROM = { environment: t("environment"), file: ".env", default: t("default"), start: t("chosen at the start"), stored: t("this page") };
 const COLUMNS = [{ label: t("Setting") }, { label: t("Value") }, { label: t("Set by") }, { label: t("Default") }, { label: t("Meaning") }];
 
 /** @param {any} page */
-export function settingsPage({ root, go, entitle, signal }) {
+export function settingsPage({ root, go, me, say, entitle, signal }) {
   entitle(t("Settings"));
   const params = new URLSearchParams(location.search);
   const body = h("div", { class: "list" }, skeleton(8));
+  const troubles = h("div");
+  /** @type {any} */
+  let now = null;
+  /** @type {ReturnType<typeof settingsForm>[]} */
+  const forms = [];
+  /** @param {any} answer */
+  function took(answer) {
+    now = answer;
+    show(troubles, warnings(now));
+    for (const one of forms) one.sync();
+  }
+  /** @param {import("./settings_fields.js").Section} section */
+  function make(section) {
+    const form = settingsForm(section, { now: () => now, took, may: me.role === "admin", say, signal });
+    forms.push(form);
+    return form.node;
+  }
+  async function load() {
+    try { took(await ask("/settings", { signal })); } catch (error) {
+      if (!signal.aborted) show(body, problem(error, load));
+      return;
+    }
+    const asked = SECTIONS.findIndex((one) => one.id === params.get("section"));
+    const all = params.has("q") || params.has("given") || params.get("section") === "all";
+    const names = [...SECTIONS.map((one) => one.id), "all"];
+    show(body, tabbed(t("Settings"), [...SECTIONS.map((one) => ({ name: one.name, make: () => make(one) })), { name: t("All settings"), make: () => everySetting(now.settings, params, go) }],
+      { first: all ? SECTIONS.length : Math.max(0, asked), moved: (place) => go(`/dashboard/settings?section=${names[place]}`, { quiet: true, replace: true }) }).node);
+  }
+  async function checklist() {
+    try {
+      await ask("/checklist", { method: "PUT", body: { hidden: false }, signal });
+      go("/dashboard");
+    } catch (error) { if (!signal.aborted) show(troubles, problem(error)); }
+  }
+  show(root, h("div", { class: "page-head" }, h("div", null, h("h1", null, t("Settings")), h("p", { class: "facts" }, t("The environment and .env win over what is set here."))), me.role === "admin" && h("button", { type: "button", class: "line head-actions", onclick: checklist }, t("Show the checklist"))), troubles, body);
+  load();
+}
+
+/** What keeps stored settings from being in force. @param {any} now */
+const warnings = (now) => [
+  !now.followed && h("div", { class: "trouble" }, h("p", null, t("What is stored here holds only where {command} runs Evertalk; these processes read the environment only.", { command: h("code", null, "./evertalk up") }))),
+  now.problems.length > 0 && h("div", { class: "trouble" }, h("p", null, t("What is stored cannot be used, and the former settings stay in force:")),
+    h("ul", { class: "findings" }, now.problems.map((/** @type {any} */ one) => h("li", null, h("code", null, one.name), " ", h("span", { dir: "auto" }, ts(one.reason)))))),
+];
+
+/** @param {any[]} all @param {URLSearchParams} params @param {any} go */
+function everySetting(all, params, go) {
+  const body = h("div", { class: "list" });
   const search = h("input", { type: "search", name: "q", placeholder: `${t("Search name or meaning")}   /`, value: params.get("q") ?? "", autocomplete: "off", spellcheck: "false" });
   const only = h("input", { type: "checkbox", name: "given", checked: params.get("given") === "1" });
-  /** @type {any[]} */
-  let all = [];
   function draw() {
     const words = search.value.trim().toLowerCase();
     const found = all.filter((one) => (!only.checked || one.from !== "default") && `${one.name} ${one.meaning}`.toLowerCase().includes(words));
-    const query = new URLSearchParams([["q", search.value.trim()], ["given", only.checked ? "1" : ""]].filter(([, value]) => value));
-    go(`/dashboard/settings${query.size ? `?${query}` : ""}`, { quiet: true });
-    show(body, found.length ? card(t("Settings"), [table({ caption: t("Settings"), className: "wide-grid settings-grid", columns: COLUMNS, rows: found.map(cells) })]) : empty(t("No setting matches.")));
+    const query = new URLSearchParams([["section", "all"], ["q", search.value.trim()], ["given", only.checked ? "1" : ""]].filter(([, value]) => value));
+    go(`/dashboard/settings?${query}`, { quiet: true, replace: true });
+    show(body, found.length ? card(t("All settings"), [table({ caption: t("All settings"), className: "wide-grid settings-grid", columns: COLUMNS, rows: found.map(cells) })]) : empty(t("No setting matches.")));
   }
-  async function load() {
-    try { all = (await ask("/settings", { signal })).settings; draw(); } catch (error) { if (!signal.aborted) show(body, problem(error, load)); }
-  }
-  const bar = h("form", { class: "filters", role: "search", "aria-label": t("Filter settings"), oninput: draw, onsubmit: (/** @type {Event} */ event) => event.preventDefault() },
-    h("label", { class: "grow" }, h("span", { class: "unseen" }, t("Search name or meaning")), search), h("label", { class: "tick" }, only, h("span", null, t("Only what was set"))));
-  show(root, h("div", { class: "page-head" }, h("div", null, h("h1", null, t("Settings")), h("p", { class: "facts" }, t("Read at the start from the environment and .env; changed there, not here.")))), bar, body);
-  load();
+  draw();
+  return [h("form", { class: "filters", role: "search", "aria-label": t("Filter settings"), oninput: draw, onsubmit: (/** @type {Event} */ event) => event.preventDefault() },
+    h("label", { class: "grow" }, h("span", { class: "unseen" }, t("Search name or meaning")), search), h("label", { class: "tick" }, only, h("span", null, t("Only what was set")))), body];
 }
 
 /** @param {any} one */

@@ -62,6 +62,11 @@ class Insights:
             "calls": spent["calls"],
         }
 
+    async def checklist(self, operator_id: int, *, demo_model: str) -> dict[str, Any]:
+        """What of setting Evertalk up the database knows, for one operator."""
+        found: dict[str, Any] = await self._read(sql.CHECKLIST, operator_id, demo_model)
+        return found
+
     async def sessions(self, query: SessionQuery) -> dict[str, Any]:
         """`{sessions: […], next: cursor | null}`; raises BadQuery."""
         limit = page_size(query.limit)

@@ -379,3 +379,14 @@ SELECT json_build_object(
          WHERE n.state = 'answered' AND c.model_ms IS NOT NULL AND NOT EXISTS (
                SELECT FROM turn_steps x WHERE x.session_id = n.session_id AND x.turn_no = n.turn_no)) o
 """
+
+CHECKLIST = """
+SELECT json_build_object(
+  'hidden', (SELECT checklist_hidden_at IS NOT NULL FROM operators WHERE id = $1),
+  'factor', EXISTS (SELECT FROM operator_factors WHERE operator_id = $1 AND confirmed_at IS NOT NULL),
+  'answered', EXISTS (SELECT FROM usage WHERE purpose = 'chat' AND status = 'done' AND model <> $2),
+  'embedded', EXISTS (SELECT FROM visitors v JOIN sites s ON s.name = v.site
+                       WHERE cardinality(s.allowed_origins) > 0),
+  'refused', EXISTS (SELECT FROM refused_origins WHERE last_at > now() - interval '1 day'),
+  'alerts', (SELECT coalesce(json_agg(DISTINCT kind), '[]') FROM alerts WHERE ended_at IS NULL))::text
+"""

@@ -285,6 +285,15 @@ class Operators:
         )
 
     @store_method
+    async def hide_checklist(self, operator_id: int, *, on: bool) -> None:
+        """From the overview of this operator, or shown there again."""
+        await self._pool.execute(
+            "UPDATE operators SET checklist_hidden_at = CASE WHEN $2 THEN now() END WHERE id = $1",
+            operator_id,
+            on,
+        )
+
+    @store_method
     async def record(
         self, *, actor: str, action: str, about: str = "", detail: Mapping[str, Any] | None = None
     ) -> None:

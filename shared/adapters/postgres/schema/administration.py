@@ -154,6 +154,7 @@ class OperatorTable(SQLModel, table=True):
     last_login_at: datetime | None = field(moment(null=True))
     display_name: str = field(words(default=""))
     """What people see; nobody but operators learns a login name."""
+    checklist_hidden_at: datetime | None = field(moment(null=True))
 
 
 class OperatorPictureTable(SQLModel, table=True):

@@ -1,0 +1,176 @@
+"""Settings in forms: stored, refused beside the field, kept through lost connections and other operators."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.async_api import Browser, Page, Route, expect
+
+from shared.config.settings import ORIGINS_NAME, load_settings
+from tests.browser.axe import look_for_faults
+from tests.browser.dashboard.house import House, open_house
+from tests.browser.dashboard.place import fits
+
+pytestmark = pytest.mark.browser
+TABS = ("Model", "Telegram", "Website", "Context", "Spending", "People", "Alerts", "All settings")
+
+
+@pytest.fixture
+async def house(
+    database_url: str, redis_url: str, browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[House]:
+    """As `up` runs it, but for nobody who follows; one setting is the environment's."""
+    monkeypatch.setenv(ORIGINS_NAME, "EVERTALK_PRESET=environment")
+    monkeypatch.setenv("EVERTALK_PRESET", "pantheon")
+    settings = load_settings(
+        database_url=database_url, redis_url=redis_url, data_dir=tmp_path, secret_key="k" * 40
+    )
+    async with open_house(settings, browser) as opened:
+        opened.tolerated = ("409", "422", "net::ERR_FAILED", "ERR_INTERNET_DISCONNECTED")
+        yield opened
+
+
+async def settings_of(house: House, name: str, section: str = "caps", role: str = "admin") -> Page:
+    page = await house.operator(name, role, f"/dashboard/settings?section={section}")
+    await expect(page.locator(".setting-field").first).to_be_visible()
+    return page
+
+
+async def stored(house: House, name: str) -> str | None:
+    found: str | None = await house.one("SELECT value FROM stored_settings WHERE name = $1", name)
+    return found
+
+
+async def test_a_setting_is_typed_stored_and_taken_away(house: House) -> None:
+    page = await settings_of(house, "anna")
+    cap = page.get_by_label("Per day", exact=True)
+    await cap.fill("2.50")
+    await cap.press("Enter")
+    await expect(page.get_by_text("Saved. A running Evertalk follows within ten seconds.")).to_be_visible()
+    await expect(page.locator(".setting-field").first).to_contain_text("set by anna")
+    assert await stored(house, "EVERTALK_CAP_TOTAL_PER_DAY_USD") == "2.50"
+    await page.get_by_role("button", name="Save").click()
+    await expect(page.get_by_text("Nothing was changed.")).to_be_visible()
+    await cap.fill("")
+    await page.get_by_role("button", name="Save").click()
+    await expect(page.locator(".setting-field").first).not_to_contain_text("set by anna")
+    assert await stored(house, "EVERTALK_CAP_TOTAL_PER_DAY_USD") is None
+
+
+async def test_what_cannot_be_used_is_told_beside_its_field_and_stays(house: House) -> None:
+    page = await settings_of(house, "anna")
+    cap, visitor = (
+        page.get_by_label("Per day", exact=True),
+        page.get_by_label("Per anonymous visitor and day"),
+    )
+    await cap.fill("lots")
+    await visitor.fill("0.10")
+    await page.get_by_role("button", name="Save").click()
+    await expect(cap).to_have_attribute("aria-invalid", "true")
+    await expect(cap).to_be_focused()
+    await expect(cap).to_have_accessible_description(re.compile("valid decimal"))
+    await expect(visitor).not_to_have_attribute("aria-invalid", "true")
+    assert await house.one("SELECT count(*) FROM stored_settings") == 0
+
+
+async def test_what_is_typed_outlasts_other_pages_and_a_lost_connection(house: House) -> None:
+    page = await settings_of(house, "anna")
+    cap = page.get_by_label("Per day", exact=True)
+    await cap.fill("3")
+    await page.get_by_role("link", name="Sites", exact=True).first.click()
+    await expect(page.get_by_role("heading", name="Sites", level=1)).to_be_visible()
+    await page.get_by_role("link", name="Settings", exact=True).click()
+    await page.get_by_role("tab", name="Spending").click()
+    await expect(cap).to_have_value("3")
+
+    async def cut(route: Route) -> None:
+        await (route.abort() if route.request.method == "PUT" else route.continue_())
+
+    await page.route("**/api/v1/settings", cut)
+    await page.get_by_role("button", name="Save").click()
+    await expect(page.get_by_text("The server cannot be reached just now.")).to_be_visible()
+    await expect(cap).to_have_value("3")
+    await page.unroute("**/api/v1/settings")
+    await page.get_by_role("button", name="Try again").click()
+    await expect(page.get_by_text("Saved. A running Evertalk")).to_be_visible()
+    assert await stored(house, "EVERTALK_CAP_TOTAL_PER_DAY_USD") == "3"
+
+
+async def test_of_two_operators_the_second_is_told_and_loses_nothing(house: House) -> None:
+    anna, ben = await settings_of(house, "anna"), await settings_of(house, "ben")
+    for page, cap in ((anna, "2"), (ben, "4")):
+        await page.get_by_label("Per day", exact=True).fill(cap)
+    await ben.get_by_label("Per person and day").fill("1")
+    await anna.get_by_role("button", name="Save").click()
+    await expect(anna.get_by_text("Saved. A running Evertalk")).to_be_visible()
+    await ben.get_by_role("button", name="Save").click()
+    told = ben.get_by_role("alert")
+    await expect(told).to_contain_text("nothing of yours was stored")
+    await expect(told).to_contain_text("anna")
+    await expect(told).to_contain_text("EVERTALK_CAP_TOTAL_PER_DAY_USD=2")
+    await expect(ben.get_by_label("Per day", exact=True)).to_have_value("4")
+    await ben.get_by_role("button", name="Take theirs").click()
+    await expect(ben.get_by_label("Per day", exact=True)).to_have_value("2")
+    await expect(ben.get_by_label("Per person and day")).to_have_value("1")
+    await ben.get_by_role("button", name="Save").click()
+    await expect(ben.get_by_text("Saved. A running Evertalk")).to_be_visible()
+    assert await stored(house, "EVERTALK_CAP_TOTAL_PER_DAY_USD") == "2"
+    assert await stored(house, "EVERTALK_CAP_PERSON_PER_DAY_USD") == "1"
+
+
+async def test_a_secret_goes_in_and_never_comes_out(house: House) -> None:
+    page = await settings_of(house, "anna", "model")
+    key = page.get_by_label("Anthropic: key", exact=True)
+    await key.fill("sk-typed-here")
+    await key.press("Enter")
+    await expect(page.get_by_text("A value is set and never shown.")).to_be_visible()
+    await expect(key).to_have_value("")
+    assert "sk-typed-here" not in await page.content()
+    await page.get_by_role("button", name="Remove Anthropic: key").click()
+    await expect(page.get_by_text("Removed when you save.")).to_be_visible()
+    await page.get_by_role("button", name="Save").click()
+    await expect(page.get_by_role("button", name="Remove Anthropic: key")).to_be_hidden()
+    assert await house.one("SELECT count(*) FROM stored_settings WHERE sealed IS NOT NULL") == 0
+
+
+async def test_the_environment_wins_and_only_admins_change(house: House) -> None:
+    page = await settings_of(house, "anna", "context")
+    preset = page.get_by_label("Preset")
+    await expect(preset).to_be_disabled()
+    await expect(preset).to_have_value("pantheon")
+    await expect(preset).to_have_accessible_description(
+        re.compile("set by EVERTALK_PRESET in the environment")
+    )
+    page = await settings_of(house, "olga", "model", role="operator")
+    await expect(page.get_by_text("Only an admin changes them.")).to_be_visible()
+    await expect(page.get_by_label("Model that answers")).to_be_disabled()
+    await expect(page.get_by_role("button", name="Save")).to_have_count(0)
+
+
+async def test_a_token_without_telegram_is_tried_and_refused(house: House) -> None:
+    page = await settings_of(house, "anna", "telegram")
+    await page.get_by_role("button", name="Test").click()
+    await expect(page.get_by_text("There is no token here to be tested.")).to_be_visible()
+    token = page.get_by_role("textbox", name="Token of the bot")
+    await token.fill("abc")
+    await page.get_by_role("button", name="Test").click()
+    await expect(token).to_have_attribute("aria-invalid", "true")
+
+
+@pytest.mark.parametrize("how", ["wide", "narrow", "dark"])
+async def test_every_form_is_read_by_everybody_at_every_width(house: House, how: str) -> None:
+    more: dict[str, Any] = {
+        "narrow": {"viewport": {"width": 390, "height": 844}},
+        "dark": {"color_scheme": "dark"},
+    }
+    page = await house.operator("anna", "admin", "/dashboard/settings", **more.get(how, {}))
+    for name in TABS:
+        await page.get_by_role("tab", name=name).click()
+        await expect(page.get_by_role("tab", name=name)).to_have_attribute("aria-selected", "true")
+        await expect(page.get_by_role("tabpanel")).not_to_be_empty()
+        await fits(page)
+        assert await look_for_faults(page) == []

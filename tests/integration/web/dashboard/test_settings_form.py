@@ -1,0 +1,197 @@
+"""Settings that operators change in the browser: checked, sealed, audited, nobody overwritten; and tried."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from shared.adapters.postgres.people.stored_settings import PostgresStoredSettings
+from shared.bootstrap.stored_settings import build_stored_settings
+from shared.config.settings import ORIGINS_NAME, list_setting_names, load_settings
+from shared.config.stored import STORABLE
+from tests.integration.web.dashboard.test_setup_pages import ask
+from tests.kit.dashboard.fixtures import Dashboard, RunCommands
+from tests.kit.dashboard.serve import served
+from tests.kit.fakes.bot_api import TOKEN, USERNAME, running_bot_api
+from tests.kit.fakes.messages_api import running_fake
+from tests.kit.fakes.messages_api.server import BAD_KEY
+
+KEY = "sk-typed-in-a-form"
+CAP = "EVERTALK_CAP_TOTAL_PER_DAY_USD"
+
+
+@pytest.fixture
+async def house(
+    database_url: str, pool: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Dashboard]:
+    """As `up` runs it, with one setting from the environment."""
+    monkeypatch.setenv(ORIGINS_NAME, "EVERTALK_PRESET=environment")
+    monkeypatch.setenv("EVERTALK_PRESET", "pantheon")
+    settings = load_settings(data_dir=tmp_path, secret_key="k" * 40)
+    commands = RunCommands()
+    async with (
+        served(web.Application(), pool=pool, settings=settings, commands=commands) as url,
+        aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=60)) as http,
+    ):
+        yield Dashboard(url=url, database_url=database_url, pool=pool, http=http, commands=commands)
+
+
+async def put(house: Dashboard, seen: int, role: str = "admin", /, **changes: str | None) -> Any:
+    return await ask(house, "PUT", "/settings", role=role, match=f'"{seen}"', json={"changes": changes})
+
+
+async def rows_of(house: Dashboard) -> tuple[dict[str, Any], dict[str, Any]]:
+    _, told = await ask(house, "GET", "/settings", role="operator")
+    return told, {one["name"]: one for one in told["settings"]}
+
+
+async def test_a_form_is_told_how_to_ask_and_who_set_what(house: Dashboard) -> None:
+    assert (await put(house, 0, **{CAP: " 2.50 "}))[0] == 200
+    told, rows = await rows_of(house)
+    assert (told["version"], told["followed"], told["pending"], told["problems"]) == (1, True, [CAP], [])
+    cap = rows[CAP]
+    assert (cap["stored"], cap["from"], cap["changed_by"], cap["kind"]) == (
+        "2.50",
+        "stored",
+        "admin",
+        "number",
+    )
+    preset = rows["EVERTALK_PRESET"]
+    assert (preset["editable"], preset["from"], preset["value"]) == (False, "environment", "pantheon")
+    assert (preset["kind"], "steady" in preset["choices"]) == ("choice", True)
+    names = list_setting_names()
+    assert {name for name, one in rows.items() if "kind" in one} == {names[field] for field in STORABLE}
+    kinds = {rows[names[field]]["kind"]: field for field in STORABLE}
+    assert kinds.keys() == {"secret", "switch", "choice", "number", "text"}
+    assert rows["EVERTALK_HANDOVER"]["choices"] == ["off", "on"]
+    assert rows["EVERTALK_RETENTION_DAYS"]["kind"] == rows["EVERTALK_HANDOVER_MINUTES"]["kind"] == "number"
+    assert rows["EVERTALK_TELEGRAM_ALLOWED"]["kind"] == "text"
+
+
+@pytest.mark.control("S37")
+async def test_a_typed_secret_is_never_told_again(house: Dashboard) -> None:
+    status, saved = await put(house, 0, ANTHROPIC_API_KEY=KEY)
+    assert (status, KEY in str(saved)) == (200, False)
+    told, rows = await rows_of(house)
+    assert (rows["ANTHROPIC_API_KEY"]["stored"], KEY in str(told)) == ("set", False)
+    status, refused = await put(house, 0, ANTHROPIC_API_KEY=KEY + "-2", EVERTALK_MODEL="mine")
+    assert (status, KEY in str(refused)) == (409, False)
+    audit = await house.pool.fetch("SELECT actor, action, detail FROM audit WHERE object = 'settings'")
+    assert [(row["actor"], row["detail"]["names"]) for row in audit] == [("admin", ["ANTHROPIC_API_KEY"])]
+    for table in ("stored_settings", "audit"):
+        rows_now = await house.pool.fetch(f"SELECT t::text AS row FROM {table} t")
+        assert not any(KEY in row["row"] or KEY.encode().hex() in row["row"] for row in rows_now)
+    assert (await put(house, 1, ANTHROPIC_API_KEY=None))[0] == 200
+    assert (await rows_of(house))[1]["ANTHROPIC_API_KEY"]["stored"] is None
+
+
+async def test_of_two_operators_the_second_is_told_who_changed_what(house: Dashboard) -> None:
+    assert (await put(house, 0, **{CAP: "2", "EVERTALK_MODEL": "hers"}))[0] == 200
+    status, told = await put(house, 0, **{CAP: "3"})
+    assert (status, told["code"], told["details"]["theirs"]["version"]) == (409, "stale", 1)
+    changed = [(one["name"], one["value"], one["by"]) for one in told["details"]["changed"]]
+    assert changed == [(CAP, "2", "admin"), ("EVERTALK_MODEL", "hers", "admin")]
+    assert (await rows_of(house))[1][CAP]["stored"] == "2"
+    assert (await put(house, 1, **{CAP: "3"}))[0] == 200
+    assert (await ask(house, "PUT", "/settings", json={"changes": {CAP: "4"}}))[0] == 428
+
+
+async def test_who_loses_the_race_between_reading_and_storing_is_told_too(
+    house: Dashboard, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Both have seen the newest version when they come; the table lets one of them change it."""
+    assert (await ask(house, "GET", "/settings"))[0] == 200
+    both = asyncio.Barrier(2)
+    load = PostgresStoredSettings.load
+
+    async def together(self: PostgresStoredSettings) -> Any:
+        found = await load(self)
+        if not both.broken and found.version == 0:
+            await both.wait()
+        return found
+
+    monkeypatch.setattr(PostgresStoredSettings, "load", together)
+    done = await asyncio.gather(put(house, 0, **{CAP: "2"}), put(house, 0, EVERTALK_MODEL="b"))
+    assert sorted(status for status, _ in done) == [200, 409]
+    monkeypatch.undo()
+    store = build_stored_settings(house.pool, load_settings(data_dir=tmp_path, secret_key="k" * 40))
+    assert len((await store.load()).values) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "reason"),
+    [
+        ("EVERTALK_PRESET", "steady", "is set by the environment"),
+        ("EVERTALK_SOFT_BUDGET", "many", "valid integer"),
+        ("EVERTALK_ALERT_WEBHOOK_URL", "http://elsewhere.example", "must begin with https://"),
+        ("EVERTALK_HTTP_PORT", "81", "cannot be stored"),
+        ("TELEGRAM_BOT_TOKEN", "abc", "is not a bot's token"),
+    ],
+)
+async def test_what_cannot_be_used_is_told_beside_its_name(
+    house: Dashboard, name: str, text: str, reason: str
+) -> None:
+    status, told = await put(house, 0, **{name: text, CAP: "2"})
+    assert (status, told["code"]) == (422, "bad_settings")
+    [problem] = told["details"]["problems"]
+    assert (problem["name"], reason in problem["reason"]) == (name, True)
+    assert (await rows_of(house))[0]["version"] == 0
+
+
+async def test_only_admins_change_or_try_settings(house: Dashboard) -> None:
+    for role in ("viewer", "operator"):
+        assert (await put(house, 0, role, **{CAP: "2"}))[0] == 403
+        assert (await ask(house, "POST", "/settings/test", role=role, json={"what": "model"}))[0] == 403
+    assert (await put(house, 0))[0] == 400
+    assert (await put(house, 0, **{CAP: "two\nlines"}))[0] == 422
+
+
+async def tried(house: Dashboard, what: str, **changes: str) -> Any:
+    status, told = await ask(house, "POST", "/settings/test", json={"what": what, "changes": changes})
+    assert status == 200
+    return told
+
+
+async def test_a_key_is_tried_with_a_tiny_request_before_it_is_stored(house: Dashboard) -> None:
+    assert (await tried(house, "model"))["message"] == "No model is set: the built-in demo answers."
+    async with running_fake() as provider:
+        typed = {"ANTHROPIC_API_KEY": KEY, "ANTHROPIC_BASE_URL": provider.base_url}
+        told = await tried(house, "model", **typed)
+        assert (told["ok"], "claude-sonnet" in told["message"], "claude-haiku" in told["message"]) == (
+            True, True, True,
+        )  # fmt: skip
+        told = await tried(house, "model", **typed | {"ANTHROPIC_API_KEY": BAD_KEY})
+        assert (told["ok"], told["message"]) == (False, "The provider refuses the key or the account.")
+        assert BAD_KEY not in str(told)
+        told = await tried(house, "model", **typed, EVERTALK_MODEL="no-such-model")
+        assert not told["ok"]
+    assert (await rows_of(house))[0]["version"] == 0
+    told = await tried(house, "model", **typed)
+    assert (told["ok"], told["message"]) == (False, "The model did not answer.")
+
+
+async def test_a_stored_key_is_not_sent_to_another_address_by_a_test(house: Dashboard) -> None:
+    assert (await put(house, 0, ANTHROPIC_API_KEY=KEY))[0] == 200
+    body = {"what": "model", "changes": {"ANTHROPIC_BASE_URL": "http://127.0.0.1:9"}}
+    status, told = await ask(house, "POST", "/settings/test", json=body)
+    assert (status, told["details"]["problems"][0]["name"]) == (422, "ANTHROPIC_API_KEY")
+
+
+async def test_a_token_is_shown_to_telegram(house: Dashboard, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert (await tried(house, "telegram"))["message"] == "There is no token here to be tested."
+    async with running_bot_api() as telegram:
+        monkeypatch.setenv("EVERTALK_TELEGRAM_API_URL", telegram.base_url)
+        told = await tried(house, "telegram", TELEGRAM_BOT_TOKEN=TOKEN)
+        assert (told["ok"], f"@{USERNAME}" in told["message"]) == (True, True)
+        told = await tried(house, "telegram", TELEGRAM_BOT_TOKEN="1234567890:" + "B" * 35)
+        assert (told["ok"], told["message"]) == (False, "Telegram knows no bot with this token.")
+    told = await tried(house, "telegram", TELEGRAM_BOT_TOKEN=TOKEN)
+    assert (told["ok"], told["message"], TOKEN in str(told)) == (False, "Telegram did not answer.", False)
+    audit = await house.pool.fetch("SELECT detail FROM audit WHERE action = 'settings.tested'")
+    assert [row["detail"]["what"] for row in audit] == ["telegram"] * 4

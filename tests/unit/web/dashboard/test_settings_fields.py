@@ -1,0 +1,13 @@
+"""The forms of settings ask for everything that can be stored, once, and for nothing else."""
+
+from __future__ import annotations
+
+import re
+
+from shared.config.stored import list_storable
+from tests.kit.dashboard.words import SCRIPTS
+
+
+def test_every_setting_that_can_be_stored_has_its_place_in_one_form() -> None:
+    source = (SCRIPTS / "settings_fields.js").read_text("utf-8")
+    assert sorted(re.findall(r'^ +\["([A-Z_]+)", t\(', source, re.MULTILINE)) == sorted(list_storable())

@@ -1,0 +1,83 @@
+"""The checklist of the first days: what is set up, what is not, and what has broken."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from typing_extensions import TypedDict
+
+from shared.adapters.models.offline import OFFLINE_MODEL
+from shared.adapters.postgres.dashboard.telegram import BotState
+from shared.config.settings import Settings, find_setting_sources
+from web.dashboard.access import AuthedRequest
+from web.rest.kinds import DONE, Success
+from web.rest.operation import Reply, Room
+
+room = Room()
+State = Literal["done", "todo", "broken"]
+_PROVIDER_ALERTS = {"provider_refused", "breaker_open"}
+
+ChecklistStep = TypedDict("ChecklistStep", {
+    "name": Literal["model", "try", "telegram", "widget", "account", "backups"], "state": State,
+})  # fmt: skip
+Checklist = TypedDict("Checklist", {"hidden": bool, "steps": list[ChecklistStep]})
+
+
+@room.on("GET /checklist", Checklist, role="admin")
+async def see_checklist(visit: AuthedRequest) -> Reply:
+    """What is set up; `hidden` while it is put away and nothing has broken."""
+    found = await visit.desk.admin.overview.checklist(visit.operator.operator_id, demo_model=OFFLINE_MODEL)
+    bots = await visit.desk.stores.telegram_bots.bots()
+    alerts = set(found["alerts"])
+    states: dict[str, State] = {
+        "model": _state(not visit.desk.demo, broken=bool(alerts & _PROVIDER_ALERTS)),
+        "try": _state(found["answered"]),
+        "telegram": _of_telegram(bots),
+        "widget": _of_widget(found, visit.desk.settings),
+        "account": _state(visit.operator.by_provider or (visit.operator.has_password and found["factor"])),
+        "backups": _state(
+            await asyncio.to_thread(_are_elsewhere, visit.desk.settings), broken="no_backup" in alerts
+        ),
+    }
+    return {
+        "hidden": found["hidden"] and "broken" not in states.values(),
+        "steps": [{"name": name, "state": state} for name, state in states.items()],
+    }
+
+
+@room.on("PUT /checklist", Success, role="admin", refusals=())
+async def hide_checklist(visit: AuthedRequest, *, hidden: bool) -> Reply:
+    """Put it away, or show it again; by itself it comes back as soon as something breaks."""
+    await visit.desk.admin.operators.hide_checklist(visit.operator.operator_id, on=hidden)
+    return DONE
+
+
+def _state(done: bool, *, broken: bool = False) -> State:
+    return "broken" if broken else "done" if done else "todo"
+
+
+def _of_telegram(bots: list[BotState]) -> State:
+    """A bot that was never enrolled has only just been set up; one without a token is no trouble."""
+    sources = find_setting_sources()
+    wanted = any(sources[field] != "default" for field in ("telegram_bot_token", "telegram_bots_file"))
+    serving = any(bot.served_by is not None for bot in bots)
+    return _state(wanted and serving, broken=wanted and bool(bots) and not serving)
+
+
+def _of_widget(found: Mapping[str, Any], settings: Settings) -> State:
+    done = found["embedded"] or bool(settings.allowed_origins)
+    return _state(done, broken=not done and found["refused"])
+
+
+def _are_elsewhere(settings: Settings) -> bool:
+    """On another disk than the data: what takes one of them leaves the other."""
+    folders = (_nearest(settings.backups), _nearest(settings.data_dir))
+    return settings.backup_dir is not None and folders[0].stat().st_dev != folders[1].stat().st_dev
+
+
+def _nearest(path: Path) -> Path:
+    """It, or the folder in which it will be made."""
+    return next(one for one in (path, *path.parents) if one.exists())

@@ -1,0 +1,245 @@
+"""Settings for operators: value, where it came from, what docs/settings.md says, and how it is changed."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+import re
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
+from pathlib import Path
+from typing import Annotated, Any, Literal, NotRequired, get_args, get_origin
+from urllib.parse import urlsplit, urlunsplit
+
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from shared.adapters.encryption import CannotUnseal
+from shared.config.settings import (
+    ORIGINS_NAME,
+    BadSettings,
+    Settings,
+    find_setting_sources,
+    is_secret,
+    list_setting_names,
+)
+from shared.config.stored import (
+    STORABLE,
+    StoredSetting,
+    StoredSettings,
+    apply_changes,
+    find_locked,
+    is_sealed,
+    load_with_stored,
+)
+from shared.core.session.client_payloads import iso
+from shared.core.session.presets import PRESETS
+from shared.supervision.process_secrets import PROCESSES_BY_SETTING
+from web.dashboard.access import AuthedRequest
+from web.dashboard.requests import Seen, version_of
+from web.rest.operation import Reply, Room
+from web.security import HttpRefusal
+
+room = Room()
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "settings.md"
+_ROW = re.compile(r"^\| `([A-Z_]+)` \| (.*?) \| (.*) \|$", re.MULTILINE)
+_LINK = re.compile(r"\[([^\]]+)\]\([^)\s]*\)")
+Changes = Annotated[
+    dict[str, str | None],
+    Field(max_length=len(STORABLE), description="text by name; null takes a setting away"),
+]
+
+Setting = TypedDict("Setting", {
+    "name": str, "secret": bool, "meaning": str, "default": str, "value": NotRequired[str | None],
+    "from": NotRequired[Literal["environment", "file", "stored", "start", "default"]],
+    "kind": NotRequired[Literal["secret", "switch", "choice", "number", "text"]],
+    "choices": NotRequired[list[str]], "editable": NotRequired[bool], "stored": NotRequired[str | None],
+    "changed_by": NotRequired[str], "changed_at": NotRequired[str],
+})  # fmt: skip
+SettingProblem = TypedDict("SettingProblem", {"name": str, "reason": str})
+AllSettings = TypedDict("AllSettings", {
+    "settings": list[Setting], "version": int, "followed": bool, "pending": list[str],
+    "problems": list[SettingProblem],
+})  # fmt: skip
+
+
+@room.on("GET /settings", AllSettings, role="operator")
+async def list_settings(visit: AuthedRequest) -> Reply:
+    """Every setting, its value, and where that came from; never a secret.
+
+    `kind` is there for settings that can be stored, and `editable` says whether the environment leaves them
+    to the database. `pending` are those that this process does not work with yet; without `followed` nobody
+    gives it what is stored.
+    """
+    return await _whole(visit)
+
+
+@room.on(
+    "PUT /settings", AllSettings, role="admin", body="SettingChanges", strict=True,
+    refusals=(409, 422, 428, 503),
+)  # fmt: skip
+async def change_settings(
+    visit: AuthedRequest, *, changes: Annotated[Changes, Field(min_length=1)], if_match: Seen = ""
+) -> Reply:
+    """Store settings; an Evertalk that `up` runs follows within ten seconds."""
+    store, seen = visit.desk.admin.stored_settings, version_of(if_match)
+    wanted = {name: text.strip() if text else None for name, text in changes.items()}
+    found = await load_stored(visit)
+    if found.version == seen:
+        await checked(found, wanted)
+        if await store.change(wanted, seen=seen, by=visit.operator.name) is not None:
+            return await _whole(visit)
+        found = await load_stored(visit)
+    words = "Somebody else changed this meanwhile: nothing of yours was stored."
+    changed = [_told_change(row) for row in found.rows if row.version > seen]
+    raise HttpRefusal(409, "stale", words, changed=changed, theirs=await _whole(visit))
+
+
+async def load_stored(visit: AuthedRequest) -> StoredSettings:
+    """Raises HttpRefusal where the key of this installation is another one."""
+    try:
+        return await visit.desk.admin.stored_settings.load()
+    except CannotUnseal as error:
+        raise HttpRefusal(503, error.code, error.advice) from error
+
+
+async def checked(found: StoredSettings, changes: Mapping[str, str | None]) -> Settings:
+    """What would hold after a change; raises HttpRefusal with a reason for each field that cannot be so."""
+    try:
+        values = await asyncio.to_thread(apply_changes, found.values, changes)
+        return await asyncio.to_thread(load_with_stored, values)
+    except BadSettings as error:
+        words = "This cannot be used; nothing was changed."
+        raise HttpRefusal(422, "bad_settings", words, problems=_told_problems(error)) from None
+
+
+def _told_problems(error: BadSettings) -> list[dict[str, str]]:
+    return [{"name": one.name, "reason": one.reason} for one in error.problems]
+
+
+def _told_change(row: StoredSetting) -> dict[str, str | None]:
+    return {"name": row.name, "value": _text_of(row), "by": row.changed_by, "at": iso(row.changed_at)}
+
+
+def _text_of(row: StoredSetting) -> str | None:
+    """Of a secret only that it is there."""
+    return "set" if row.text and is_sealed(row.name) else row.text and _without_password(row.text)
+
+
+async def _whole(visit: AuthedRequest) -> dict[str, Any]:
+    return await asyncio.to_thread(_all, visit.desk.settings, await load_stored(visit))
+
+
+def _all(given: Settings, found: StoredSettings) -> dict[str, Any]:
+    told, origins, locked = _read_page(), find_setting_sources(), find_locked()
+    rows = {row.name: row for row in found.rows}
+    settings = [
+        _shown(given, field, name, told, origins[field])
+        | (_shown_stored(field, rows.get(name), name in locked) if field in STORABLE else {})
+        for field, name in list_setting_names().items()
+    ]
+    try:
+        pending, problems = list(_pending(given, load_with_stored(found.values), locked)), []
+    except BadSettings as error:
+        pending, problems = [], _told_problems(error)
+    return {
+        "settings": settings, "version": found.version, "followed": ORIGINS_NAME in os.environ,
+        "pending": pending, "problems": problems,
+    }  # fmt: skip
+
+
+def _pending(given: Settings, wanted: Settings, locked: frozenset[str]) -> Iterator[str]:
+    """As far as this process can know: it is not given the secrets of others."""
+    names = list_setting_names()
+    for field in STORABLE:
+        mine = "web" in PROCESSES_BY_SETTING.get(field, ("web",)) and names[field] not in locked
+        if mine and getattr(given, field) != getattr(wanted, field):
+            yield names[field]
+
+
+def _shown(
+    given: Settings, field: str, name: str, told: dict[str, tuple[str, str]], origin: str
+) -> dict[str, Any]:
+    value, usual = getattr(given, field), Settings.model_fields[field].get_default(call_default_factory=True)
+    if origin == "default" and value != usual:
+        origin = "start"
+    default, meaning = told.get(name, ("", ""))
+    return {
+        "name": name,
+        "secret": is_secret(field),
+        "value": _written(field, value, known=origin != "default"),
+        "from": origin,
+        "default": default,
+        "meaning": meaning,
+    }
+
+
+def _shown_stored(field: str, row: StoredSetting | None, locked: bool) -> dict[str, Any]:
+    """What a form needs; what is stored is shown as it was typed, whether or not it holds already."""
+    kind, choices = _kind(field)
+    form = {"kind": kind, "choices": choices, "editable": not locked, "stored": None}
+    if row is None:
+        return form
+    form |= {"stored": _text_of(row), "changed_by": row.changed_by, "changed_at": iso(row.changed_at)}
+    return form | ({"from": "stored"} if row.text and not locked else {})
+
+
+@functools.cache
+def _kind(field: str) -> tuple[str, list[str]]:
+    """How a form asks for it, and what can be chosen; an empty choice is the default."""
+    if is_secret(field):
+        return "secret", []
+    if field == "preset":
+        return "choice", sorted(PRESETS)
+    leaves = list(_leaves(Settings.model_fields[field].annotation))
+    choices = [str(one) for leaf in leaves if get_origin(leaf) is Literal for one in get_args(leaf)]
+    if choices:
+        return "choice", choices
+    if bool in leaves:
+        return "switch", []
+    return "number" if any(leaf in (int, float, Decimal) for leaf in leaves) else "text", []
+
+
+def _leaves(annotation: Any) -> Iterator[Any]:
+    """The kinds of a union, without what is said of them."""
+    if get_origin(annotation) in (Literal, tuple) or not get_args(annotation):
+        yield annotation
+        return
+    for one in get_args(annotation):
+        yield from _leaves(one)
+
+
+def _written(field: str, value: object, *, known: bool) -> str | None:
+    """As it could be written; a secret never, not even its length. Some only other processes are given."""
+    if is_secret(field):
+        return "set" if value is not None or known else "not set"
+    if value is None or value in ((), ""):
+        return None
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return ", ".join("=".join(map(str, one)) if isinstance(one, tuple) else str(one) for one in value)
+    return _without_password(str(value))
+
+
+def _without_password(text: str) -> str:
+    """An address may carry a name and a password of its own."""
+    try:
+        parts = urlsplit(text)
+        if not parts.scheme or "@" not in parts.netloc:
+            return text
+    except ValueError:
+        return text
+    return urlunsplit(parts._replace(netloc=f"…@{parts.netloc.rpartition('@')[2]}"))
+
+
+@functools.lru_cache(maxsize=1)
+def _read_page() -> dict[str, tuple[str, str]]:
+    """Default and meaning by name, as the tables say; nothing where the page is not installed."""
+    try:
+        text = PAGE.read_text(encoding="utf-8")
+    except OSError:
+        return {}
+    rows = _ROW.findall(_LINK.sub(r"\1", text))
+    return {name: (default.replace("`", ""), meaning.replace("`", "")) for name, default, meaning in rows}

@@ -1,0 +1,29 @@
+/** The checklist of the first days: what is set up, what is not, and where each is done. */
+import { card, h, t } from "./parts.js";
+
+/** By step: its name, why, and where it is done. @type {Record<string, [string, any, string]>} */
+const STEPS = {
+  model: [t("Enter a model key"), t("Until then the built-in demo answers."), "/dashboard/settings?section=model"],
+  try: [t("Try it"), t("Write a message, as a visitor would."), "/chat"],
+  telegram: [t("Connect a Telegram bot"), t("The same assistant answers there."), "/dashboard/settings?section=telegram"],
+  widget: [t("Put the chat on a page"), t("A site has the one line for your page."), "/dashboard/sites"],
+  account: [t("Protect your login"), t("With a password and a second factor."), "/dashboard/account"],
+  backups: [t("Keep backups elsewhere"), t("Let {setting} name a folder on another disk.", { setting: h("code", null, "EVERTALK_BACKUP_DIR") }), ""],
+};
+const STATES = { done: [t("done"), "answering"], todo: [t("to do"), "idle"], broken: [t("needs attention"), "problem"] };
+
+/** @param {any} list @param {() => void} hide */
+export function checklistCard({ steps }, hide) {
+  const done = steps.filter((/** @type {any} */ one) => one.state === "done").length;
+  const broken = steps.some((/** @type {any} */ one) => one.state === "broken");
+  return card(t("Set up Evertalk"), [h("ol", { class: "checklist" }, steps.map(step))], [h("span", { class: "muted small" }, t("{done} of {all} done", { done, all: steps.length })),
+    !broken && h("button", { type: "button", class: "line", onclick: hide }, t("Hide"))]);
+}
+
+/** @param {{name: string, state: "done" | "todo" | "broken"}} one */
+function step({ name, state }) {
+  const [title, why, href] = STEPS[name];
+  const [words, look] = STATES[state];
+  return h("li", { class: state }, href ? h("a", { href, ...href === "/chat" ? { target: "_blank", rel: "noopener" } : null }, title) : h("b", null, title),
+    h("span", { class: `state ${look}` }, words), state !== "done" && h("p", { class: "muted small" }, why));
+}

@@ -1,0 +1,59 @@
+/** What can be set in the browser: by subject, with a name for people; how each is asked for says the server. */
+import { t } from "./i18n.js";
+
+/** @typedef {{id: string, name: string, help: string, fields: [string, string][], test?: "model" | "telegram" | "alerts", more?: [string, string]}} Section `more` is an address and where it leads */
+/** @type {Section[]} */
+export const SECTIONS = [
+  { id: "model", name: t("Model"), help: t("Who answers. A key is enough; without a key or an address, the built-in demo answers."), test: "model", fields: [
+    ["ANTHROPIC_API_KEY", t("{provider}: key", { provider: "Anthropic" })],
+    ["ANTHROPIC_BASE_URL", t("{provider}: address", { provider: "Anthropic" })],
+    ["OPENAI_API_KEY", t("{provider}: key", { provider: "OpenAI" })],
+    ["OPENAI_BASE_URL", t("{provider}: address", { provider: "OpenAI" })],
+    ["EVERTALK_MODEL", t("Model that answers")],
+    ["EVERTALK_SUMMARY_MODEL", t("Model that writes summaries")],
+    ["CONTEXT_MAX_OUTPUT_TOKENS", t("Longest answer")]] },
+  { id: "telegram", name: "Telegram", help: t("Write /newbot to @BotFather in Telegram, and enter the token that it gives you."), test: "telegram", more: ["/dashboard/pairing", t("Who asked to write")], fields: [
+    ["TELEGRAM_BOT_TOKEN", t("Token of the bot")],
+    ["EVERTALK_TELEGRAM_ACCESS", t("Who may write")],
+    ["EVERTALK_TELEGRAM_ALLOWED", t("Allowed people and groups")],
+    ["EVERTALK_TELEGRAM_AUDIENCE", t("Audience")],
+    ["EVERTALK_TELEGRAM_DRAFTS", t("Stream answers as drafts")],
+    ["EVERTALK_TELEGRAM_RICH", t("Tables and formulas")],
+    ["EVERTALK_TELEGRAM_REACTIONS", t("Show a reaction while working")],
+    ["EVERTALK_TELEGRAM_CHANNELS", t("Answer posts of channels")],
+    ["EVERTALK_TELEGRAM_INLINE", t("Answer inline queries")]] },
+  { id: "web", name: t("Website"), help: t("Pages of these origins may show the chat. A site has its own agent, look and uploads."), more: ["/dashboard/sites", t("Sites")], fields: [
+    ["EVERTALK_ALLOWED_ORIGINS", t("Allowed origins")]] },
+  { id: "context", name: t("Context"), help: t("How much of a conversation the model gets. Numbers here override the preset; an agent can have its own."), more: ["/dashboard/agents", t("Agents")], fields: [
+    ["EVERTALK_PRESET", t("Preset")],
+    ["EVERTALK_CONTEXT_WINDOW", t("Context window")],
+    ["EVERTALK_SOFT_BUDGET", t("Summarised above")],
+    ["EVERTALK_RESERVE", t("Kept free")],
+    ["EVERTALK_FLUSH_THRESHOLD", t("Memory saved before the limit")],
+    ["EVERTALK_KEEP_TURNS", t("Newest turns kept as they are")],
+    ["EVERTALK_MAX_ROUNDS", t("Newest rounds sent")],
+    ["EVERTALK_HISTORY_TURNS", t("Turns of history by channel")],
+    ["EVERTALK_WINDOW_MESSAGES", t("Newest messages sent")],
+    ["EVERTALK_TRIM_TOKENS", t("Old messages left out above")]] },
+  { id: "caps", name: t("Spending"), help: t("Spending limits in US dollars. Whoever reaches one waits for an answer until the next day."), more: ["/dashboard/costs", t("Costs")], fields: [
+    ["EVERTALK_CAP_TOTAL_PER_DAY_USD", t("Per day")],
+    ["EVERTALK_CAP_PERSON_PER_DAY_USD", t("Per person and day")],
+    ["EVERTALK_CAP_SESSION_USD", t("Per conversation and day")],
+    ["EVERTALK_CAP_VISITOR_PER_DAY_USD", t("Per anonymous visitor and day")],
+    ["EVERTALK_CAP_NETWORK_PER_DAY_USD", t("Per network and day")],
+    ["EVERTALK_CAP_VISITORS_PER_HOUR_PERCENT", t("Share of all visitors in an hour, in percent")],
+    ["EVERTALK_TIMEZONE", t("Time zone")]] },
+  { id: "people", name: t("People"), help: t("Who takes over, and how long conversations are kept."), fields: [
+    ["EVERTALK_HANDOVER", t("Ask for a human")],
+    ["EVERTALK_HANDOVER_MINUTES", t("Minutes until the assistant goes on")],
+    ["EVERTALK_HANDOVER_SILENCE_MINUTES", t("Minutes of an operator’s silence")],
+    ["EVERTALK_QUIET_HOURS", t("Hours without reminders")],
+    ["EVERTALK_RETENTION_DAYS", t("Days until a conversation is erased")]] },
+  { id: "alerts", name: t("Alerts"), help: t("Whom Evertalk tells about problems."), test: "alerts", more: ["/dashboard/alerts", t("All alerts")], fields: [
+    ["EVERTALK_ALERT_TELEGRAM_CHATS", t("Telegram chats")],
+    ["EVERTALK_ALERT_WEBHOOK_URL", t("Webhook: address")],
+    ["EVERTALK_ALERT_WEBHOOK_SECRET", t("Webhook: secret")],
+    ["EVERTALK_ALERT_SMTP_URL", t("Mail server")],
+    ["EVERTALK_ALERT_EMAIL_FROM", t("Sender")],
+    ["EVERTALK_ALERT_EMAIL_TO", t("Recipients")]] },
+];

@@ -1,0 +1,184 @@
+/** A form of settings, drawn from what the server says of each; what is typed outlasts errors, reloads and others' changes. */
+import { targetsCard } from "./alerts.js";
+import { ask } from "./net.js";
+import { card, h, problem, set, show, t, time, ts } from "./parts.js";
+
+/** By name, of all forms; null takes a setting away. @type {Map<string, string | null>} */
+const typed = new Map();
+const FOLLOWS_MS = 20_000;
+const AGAIN_MS = 1000;
+/** @param {number} ms */
+const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+
+/**
+ * @param {import("./settings_fields.js").Section} section
+ * @param {{now: () => any, took: (answer: any) => void, may: boolean, say: (words: string) => void, signal: AbortSignal}} page `now` is the newest answer of the server, `took` hears of a newer one
+ */
+export function settingsForm(section, { now, took, may, say, signal }) {
+  const rowOf = (/** @type {string} */ name) => now().settings.find((/** @type {any} */ one) => one.name === name);
+  const fields = section.fields.map(([name, label]) => field(rowOf(name), label, may));
+  const names = new Set(section.fields.map(([name]) => name));
+  const reply = h("div", { class: "stack", role: "status" });
+  const tested = h("div", { class: "stack", role: "status" });
+  const save = h("button", { type: "submit", class: "solid" }, t("Save"));
+  const changes = () => Object.fromEntries([...typed].filter(([name]) => names.has(name)));
+
+  /** Nothing that somebody types is touched. */
+  function sync() {
+    for (const one of fields) one.sync(rowOf(one.name));
+  }
+
+  /** @param {any} answer */
+  function take(answer) {
+    took(answer);
+    sync();
+  }
+
+  /** @param {any[]} problems by name */
+  function refuse(problems) {
+    for (const one of fields) one.refuse(problems.find((two) => two.name === one.name)?.reason ?? "");
+    const others = problems.filter((one) => !names.has(one.name));
+    show(reply, h("p", { class: "crit-text" }, t("This cannot be used; nothing was changed.")), others.length > 0 && h("ul", { class: "findings crit-text" }, others.map((one) => h("li", null, h("code", null, one.name), " ", h("span", { dir: "auto" }, ts(one.reason))))));
+    fields.find((one) => problems.some((two) => two.name === one.name))?.focus();
+  }
+
+  /** Somebody was faster. @param {any} details */
+  function conflict({ changed, theirs }) {
+    took(theirs);
+    const both = changed.filter((/** @type {any} */ one) => typed.has(one.name));
+    sync();
+    const mine = h("button", { type: "button", class: "solid", onclick: () => store() }, t("Save mine"));
+    show(reply, h("div", { class: "trouble", role: "alert" }, h("p", null, t("Somebody else changed this meanwhile: nothing of yours was stored.")),
+      h("ul", { class: "findings" }, changed.map((/** @type {any} */ one) => h("li", null, h("bdi", null, one.by), ", ", time(one.at), ": ", h("code", null, `${one.name}=${one.value ?? ""}`)))),
+      h("p", { class: "actions" }, mine, both.length > 0 && h("button", { type: "button", class: "line", onclick: () => { for (const one of both) typed.delete(one.name); sync(); show(reply); save.focus(); } }, t("Take theirs")))));
+    mine.focus();
+  }
+
+  async function store() {
+    const wanted = changes();
+    if (!Object.keys(wanted).length) return show(reply, h("p", { class: "muted" }, t("Nothing was changed.")));
+    for (const one of fields) one.refuse("");
+    show(reply);
+    try {
+      const saved = await ask("/settings", { method: "PUT", body: { changes: wanted }, match: `"${now().version}"`, signal });
+      for (const [name, text] of Object.entries(wanted)) if (typed.get(name) === text) typed.delete(name);
+      take(saved);
+      show(reply, h("p", { class: "done" }, t("Saved. A running Evertalk follows within ten seconds.")));
+      say(t("Saved."));
+      await follow();
+    } catch (/** @type {any} */ error) {
+      if (signal.aborted) return;
+      if (error.code === "bad_settings") refuse(error.details.problems);
+      else if (error.code === "stale") conflict(error.details);
+      else show(reply, problem(error, store));
+    }
+  }
+
+  /** Until this process works with it, which begins anew for that. */
+  async function follow() {
+    const until = Date.now() + FOLLOWS_MS;
+    const waits = () => now().pending.some((/** @type {string} */ name) => names.has(name));
+    while (waits() && now().followed && Date.now() < until) {
+      await pause(AGAIN_MS);
+      if (signal.aborted) return;
+      try { take(await ask("/settings", { signal })); } catch { /* it begins anew just now */ }
+    }
+    if (signal.aborted || Object.keys(changes()).length) return;
+    if (!waits()) show(reply, h("p", { class: "done" }, now().followed ? t("Saved, and in force.") : t("Saved.")));
+  }
+
+  /** @param {"model" | "telegram" | "alerts"} what */
+  async function test(what) {
+    show(tested, h("p", { class: "muted" }, t("Testing…")));
+    try {
+      if (what === "alerts") return await testAlerts();
+      const found = await ask("/settings/test", { method: "POST", body: { what, changes: changes() }, signal, seconds: 45 });
+      show(tested, h("p", { class: found.ok ? "done" : "crit-text" }, ts(found.message)), found.reason && h("p", { class: "words small", dir: "auto" }, found.reason));
+    } catch (/** @type {any} */ error) {
+      if (signal.aborted) return;
+      if (error.code === "bad_settings") { show(tested); refuse(error.details.problems); }
+      else show(tested, problem(error));
+    }
+  }
+
+  /** By the way that alerts take, so those that are stored. */
+  async function testAlerts() {
+    if (Object.keys(changes()).length) return show(tested, h("p", { class: "crit-text" }, t("Save first: the test goes to what is stored.")));
+    await ask("/alerts/test", { method: "POST", signal });
+    for (const until = Date.now() + FOLLOWS_MS; ;) {
+      const page = await ask("/alerts?limit=1", { refresh: true, signal });
+      show(tested, targetsCard(page));
+      if (Date.now() > until || !page.targets.some((/** @type {any} */ one) => ["due", "sending"].includes(one.state))) return;
+      await pause(AGAIN_MS);
+    }
+  }
+
+  const form = h("form", { class: "site-form", onsubmit: (/** @type {Event} */ event) => { event.preventDefault(); store(); } },
+    h("p", { class: "muted" }, section.help), section.more && h("p", { class: "small" }, h("a", { href: section.more[0] }, section.more[1])),
+    h("div", { class: "settings-fields" }, fields.map((one) => one.node)), reply, tested,
+    may ? h("p", { class: "actions" }, save, section.test && h("button", { type: "button", class: "line", onclick: () => test(/** @type {any} */ (section.test)) }, t("Test"))) : h("p", { class: "muted small" }, t("Only an admin changes them.")));
+  return { node: card(section.name, [form]), sync };
+}
+
+/**
+ * One setting: its label, how it is asked for, what it means, and who set it.
+ * @param {any} row @param {string} label @param {boolean} may
+ */
+function field(row, label, may) {
+  const { name, kind } = row;
+  const id = `set-${name.toLowerCase()}`;
+  const usual = kind === "secret" || ["", "none"].includes(row.default) ? null : row.default;
+  const isFigure = /^[\d.]+$/.test(usual ?? "");
+  const error = h("p", { class: "crit-text small", id: `${id}-error` });
+  const state = h("p", { class: "small muted", id: `${id}-state` });
+  const told = { id, name, "aria-describedby": `${id}-state ${id}-error ${id}-help`, oninput: () => type(read()) };
+  const asks = { dir: "ltr", autocomplete: kind === "secret" ? "new-password" : "off", autocapitalize: "none", spellcheck: "false", maxlength: 8000, placeholder: isFigure ? usual : null };
+  const input = kind === "switch" ? h("input", { type: "checkbox", ...told }) : kind === "choice" ? h("select", told, h("option", { value: "" }, t("default")), row.choices.map((/** @type {string} */ one) => h("option", { value: one, translate: "no" }, one)))
+    : h("input", { type: kind === "secret" ? "password" : "text", inputmode: kind === "number" ? "decimal" : null, ...told, ...asks });
+  const drop = kind === "secret" && h("button", { type: "button", class: "line", "aria-label": t("Remove {name}", { name: label }), onclick: () => { input.value = ""; type(typed.get(name) === null ? undefined : null); paint(); } }, t("Remove"));
+  let now = row;
+
+  const read = () => kind === "switch" ? (input.checked ? "true" : "") : input.value.trim();
+  /** What the form says before anybody types. */
+  function before() {
+    const text = now.editable ? now.stored ?? "" : now.value ?? "";
+    return kind === "secret" || (kind === "switch" && text !== "true") ? "" : text;
+  }
+
+  /** @param {string | null | undefined} text */
+  function type(text) {
+    if (text === undefined || text === before()) typed.delete(name);
+    else typed.set(name, text || null);
+    refuse("");
+    paint();
+  }
+
+  /** @param {string} reason */
+  function refuse(reason) {
+    set(input, { "aria-invalid": reason ? "true" : null });
+    show(error, reason && h("span", { dir: "auto" }, ts(reason)));
+  }
+
+  function paint() {
+    const gone = typed.get(name) === null && kind === "secret";
+    const by = now.editable ? now.stored !== null && t("set by {who}, {time}", { who: h("bdi", null, now.changed_by), time: time(now.changed_at) })
+      : t("set by {name} in the environment", { name: h("code", null, name) });
+    show(state, kind === "secret" && (gone ? [t("Removed when you save."), " "] : now.editable ? now.stored !== null && [t("A value is set and never shown."), " "] : null), by);
+    if (drop) set(drop, { hidden: !may || !now.editable || now.stored === null, "aria-pressed": String(gone) });
+  }
+
+  /** @param {any} row */
+  function sync(row) {
+    now = row;
+    set(input, { disabled: !may || !now.editable });
+    const text = typed.get(name) ?? (typed.has(name) ? "" : before());
+    if (kind === "switch") input.checked = text === "true";
+    else if (input.value.trim() !== text) input.value = text;
+    paint();
+  }
+
+  sync(row);
+  const words = h("label", { for: id, class: kind === "switch" ? "tick" : null }, kind === "switch" ? [input, h("span", null, label)] : h("span", null, label));
+  return { name, sync, refuse, focus: () => input.focus(), node: h("div", { class: "setting-field" }, words, kind !== "switch" && (drop ? h("div", { class: "setting-secret" }, input, drop) : input), error, state,
+    h("p", { class: "small muted meaning", id: `${id}-help`, dir: "auto" }, kind === "switch" ? row.meaning.replace(/^true /, "") : row.meaning, usual && kind !== "switch" && !isFigure && ["; ", h("code", null, usual)])) };
+}
