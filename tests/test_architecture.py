@@ -23,6 +23,7 @@ TOPS = ("bot", "shared", "web", "worker")
 # The first prefix that fits decides, so exceptions stand before the rule.
 FLOORS: tuple[tuple[str, int, str], ...] = (
     ("shared.locales", 0, "the program's words, which every room may say"),
+    ("shared.samples", 0, "what the demo plays, and answers by"),
     ("shared.core", 1, "pure decisions: they need nobody but the words"),
     ("shared.ports", 2, "what the story needs, in the words of the core"),
     ("shared.config", 2, "what an operator can set"),

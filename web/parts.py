@@ -144,7 +144,8 @@ class Parts:
     def commands_for(self, audience: str, *, site: Site | None = None) -> tuple[Command, ...]:
         """What this audience may ask for here; nobody is offered a human who is not there."""
         humans = self.settings.has_handover and (site is None or site.config.handover)
-        return commands_for(channel="web", audience=audience_of(audience), humans=humans)
+        demo = self.model.offline
+        return commands_for(channel="web", audience=audience_of(audience), humans=humans, demo=demo)
 
     def wait_of_newcomer(self, request: web.Request) -> float:
         """0 when one more may begin who was never here, else the seconds until then."""

@@ -15,6 +15,7 @@ from shared.services.commands.handover import HandoverCommands
 from shared.services.commands.memory import MemoryCommands
 from shared.services.commands.reminders import ReminderCommands
 from shared.services.commands.retry import RetryCommand
+from shared.services.commands.sample import SampleCommand
 from shared.services.commands.search import SearchCommand
 from shared.services.privacy.erasure import ErasureService
 from shared.services.privacy.export import DataExporter
@@ -54,6 +55,9 @@ def build_commands(
             ReminderCommands(stores.reminders, base.clock, timezone=settings.timezone),
             FeedbackCommands(stores.feedback),
             HandoverCommands(stores.handovers, announcer, enabled=settings.has_handover),
+            *([SampleCommand(
+                stores.samples, stores.jobs, erasure, announcer, limit=base.policy.soft_budget or 0
+            )] if base.models.offline else ()),
             AccountLinkCommands(stores.account_links, announcer, crash_point=base.crash_point),
         ],
     )  # fmt: skip

@@ -14,6 +14,7 @@ from shared.bootstrap.from_settings import build_handover_limits
 from shared.config.settings import load_policy_overrides
 from shared.core.tools.reminders import parse_quiet_hours
 from shared.ports import Tool
+from shared.services.commands.sample import SamplePlayer
 from shared.services.memory.memory_tools import build_memory_tools
 from shared.services.memory.recall_tool import RecallTool
 from shared.services.tools.calculator import CalculatorTool
@@ -147,7 +148,18 @@ def _build_session_service(base: Foundation, agent_loop: AgentLoop) -> SessionSe
             timezone=settings.timezone,
             crash_point=base.crash_point,
         ),
+        samples=_build_sample_player(base) if base.models.offline else None,
         handovers=HandoverExpiry(stores.handovers, base.announcer, build_handover_limits(settings)),
         answered=base.models.take_answered,
         storage_limiter=base.limit_storage,
+    )
+
+
+def _build_sample_player(base: Foundation) -> SamplePlayer:
+    return SamplePlayer(
+        base.stores.samples,
+        base.counter,
+        base.announcer,
+        tasks=base.background_tasks,
+        crash_point=base.crash_point,
     )

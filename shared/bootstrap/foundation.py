@@ -114,10 +114,11 @@ class Foundation:
 async def open_foundation(settings: Settings, *, role: Role) -> Foundation:
     """Raises StorageUnavailable, SchemaUnknown, BadSettings, ContradictoryPolicy, ModelsFileBroken."""
     database_url, redis_url = resolve_server_urls(settings)
-    counter, policy = VocabularyCounter(), build_policy(settings)
+    counter = VocabularyCounter()
     crash_point = build_crash_point(settings.crash_point)
     tracer = traces_to(settings.otlp_endpoint, service=f"evertalk-{role}")
     models = models_of(settings, counter)
+    policy = build_policy(settings, demo=models.offline)
     models.trace(tracer)
     pool = await open_pool(database_url)
     stores = build_stores(pool, timezone=settings.timezone, crash_point=crash_point)

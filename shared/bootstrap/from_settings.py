@@ -19,6 +19,7 @@ from shared.core.context.tools import LOOK_AT_PICTURE, without_limits
 from shared.core.identity.handover import HandoverLimits
 from shared.core.session.overrides import deployment_policy
 from shared.core.session.policy import ContextPolicy
+from shared.core.session.presets import preset
 from shared.core.session.turns import Caps
 from shared.services.admin.alert_sender import AlertChannel
 from shared.services.tools.calculator import CALCULATE
@@ -35,6 +36,11 @@ BUILT_IN_TOOLS = tuple(map(without_limits, (
     REMIND_ME, SEND_FILE, ASK_HUMAN, DELEGATE, LOOK_AT_PICTURE,
 )))  # fmt: skip
 """What every agent may use unless its configuration says otherwise."""
+DEMO_SOFT_BUDGET = 3_000
+"""Of the conversation, in tokens: the year of talk in `shared/samples` fills it."""
+_EARLY = {
+    "soft_budget": DEMO_SOFT_BUDGET, "flush_threshold": DEMO_SOFT_BUDGET // 10, "recall_tokens": 400,
+}  # fmt: skip
 VISITORS_OF_A_NETWORK = 3
 """So many times what one anonymous visitor may spend, all of one network may together."""
 
@@ -50,11 +56,16 @@ def resolve_server_urls(settings: Settings) -> tuple[str, str]:
     return settings.database_url.get_secret_value(), settings.redis_url.get_secret_value()
 
 
-def build_policy(settings: Settings) -> ContextPolicy:
-    """The preset with the operator's numbers; raises ContradictoryPolicy."""
-    return deployment_policy(
-        settings.preset, context_window=settings.context_window, given=load_policy_overrides(settings)
-    )
+def build_policy(settings: Settings, *, demo: bool = False) -> ContextPolicy:
+    """The preset with the operator's numbers; raises ContradictoryPolicy.
+
+    The demo summarises early unless the operator says when: nobody talks so long with it as with a model.
+    """
+    given = load_policy_overrides(settings)
+    unsaid = settings.context_window is None and not given.keys() & _EARLY
+    if demo and unsaid and (preset(settings.preset).soft_budget or 0) > DEMO_SOFT_BUDGET:
+        given |= _EARLY
+    return deployment_policy(settings.preset, context_window=settings.context_window, given=given)
 
 
 def build_caps(settings: Settings) -> Caps:

@@ -48,6 +48,7 @@ from shared.adapters.postgres.privacy.retention import PostgresRetention
 from shared.adapters.postgres.telegram.access import PostgresTelegramAccess
 from shared.adapters.postgres.telegram.chats import PostgresTelegramChats
 from shared.adapters.postgres.telegram.inbox import PostgresTelegramInbox
+from shared.adapters.postgres.telegram.uncertain_notices import PostgresUncertainNotices
 from shared.adapters.postgres.turns.attachments import PostgresAttachments
 from shared.adapters.postgres.turns.deliveries import PostgresDeliveries
 from shared.adapters.postgres.turns.edits import PostgresEdits
@@ -56,9 +57,9 @@ from shared.adapters.postgres.turns.feedback import PostgresFeedback
 from shared.adapters.postgres.turns.history import PostgresHistory
 from shared.adapters.postgres.turns.pins import PostgresPins
 from shared.adapters.postgres.turns.replays import PostgresReplays
+from shared.adapters.postgres.turns.samples import PostgresSamples
 from shared.adapters.postgres.turns.session_settings import PostgresSessionSettings
 from shared.adapters.postgres.turns.turns import PostgresTurns
-from shared.adapters.postgres.turns.uncertain_notices import PostgresUncertainNotices
 from shared.adapters.postgres.turns.uploads import PostgresUploads
 from shared.runtime.crash_points import CrashPoint, ignore_crash_point
 
@@ -106,6 +107,7 @@ class Stores:
     history: PostgresHistory
     pins: PostgresPins
     replays: PostgresReplays
+    samples: PostgresSamples
     session_settings: PostgresSessionSettings
     turns: PostgresTurns
     uncertain_notices: PostgresUncertainNotices
@@ -175,6 +177,7 @@ def build_stores(
         history=PostgresHistory(pool),
         pins=PostgresPins(pool),
         replays=PostgresReplays(pool),
+        samples=PostgresSamples(pool),
         session_settings=PostgresSessionSettings(pool),
         turns=PostgresTurns(pool, slice_taken=partial(crash_point, "after_slice")),
         uncertain_notices=PostgresUncertainNotices(pool),

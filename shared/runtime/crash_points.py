@@ -25,6 +25,7 @@ POINTS = (
     "after_slice",
     "before_reminder",
     "after_reminder",
+    "after_sample",
     "after_link",
     "after_feedback",
     "after_read",

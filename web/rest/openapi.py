@@ -47,7 +47,7 @@ _OF = {
     "schema": {"type": "string", "format": "uuid"},
 }  # fmt: skip
 
-_COMMANDS = commands_for(channel="web", audience="personal")
+_COMMANDS = commands_for(channel="web", audience="personal", demo=True)
 
 
 def document(operations: Sequence[Operation]) -> dict[str, Any]:

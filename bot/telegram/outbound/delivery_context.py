@@ -12,8 +12,8 @@ from bot.telegram.client.sender import Sender
 from bot.telegram.outbound.native_drafts import AnswerForm, FormSupport
 from bot.telegram.outbound.typing_indicator import TaskStarter
 from shared.adapters.postgres.telegram.chats import ChatRow, PostgresTelegramChats
+from shared.adapters.postgres.telegram.uncertain_notices import PostgresUncertainNotices
 from shared.adapters.postgres.turns.deliveries import PostgresDeliveries
-from shared.adapters.postgres.turns.uncertain_notices import PostgresUncertainNotices
 from shared.core.values.errors import StorageUnavailable
 from shared.runtime.crash_points import CrashPoint, ignore_crash_point
 from shared.runtime.tracing import NULL_TRACER, Tracer

@@ -24,7 +24,7 @@ from bot.telegram.outbound.delivery_context import DeliveryContext
 from bot.telegram.outbound.outgoing_message import build_outgoing_message
 from bot.telegram.outbound.typing_indicator import TaskStarter
 from shared.adapters.postgres.telegram.chats import ChatRow
-from shared.adapters.postgres.turns.uncertain_notices import Pressed, UncertainNotice, UncertainPart
+from shared.adapters.postgres.telegram.uncertain_notices import Pressed, UncertainNotice, UncertainPart
 from shared.core.values.errors import StorageUnavailable
 
 log = structlog.get_logger(__name__)

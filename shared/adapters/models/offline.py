@@ -18,6 +18,7 @@ from shared.core.tools.reminders import told_words
 from shared.core.values.errors import PromptTooLong
 from shared.core.values.messages import Text, ToolResult, ToolUse, text_of
 from shared.ports import ModelCard, ModelReply, ModelRequest, OnText, Prices, TokenCounter, ToolSpec, Usage
+from shared.samples import find_answer
 
 OFFLINE_MODEL = "offline-demo"
 WINDOW, MAX_OUTPUT, PIECE_SECONDS = 200_000, 8_192, 0.015
@@ -59,6 +60,8 @@ _COMMON = frozenset(_COMMON_WORDS.split())
 _IN_PART = re.compile(r"(?m)^\[(?:Shown in part: |… \d)[^\]\n]*\]\n")
 _TAGGED = re.compile(r"<([a-z][\w-]*)(?:\s[^<>]*)?>(.*?)</\1>", re.DOTALL)
 _LINE = re.compile(r"(?m)^\s*(?:- )?\[#(\d+).*?\] ?(.{1,80}?): ?(.*(?:\n(?!\s*(?:$|[<{]|\[#|---)).+)*)")
+_MARKS = re.compile(r"^\[#\d[^\]]*\] ?[^:]{1,80}: |\s*\(#\d[^()]*\)$")
+"""Of a sentence that was recalled or noted: who said it, and where."""
 _TURN = re.compile(r"<(user|assistant|tool)>(.*?)</\1>", re.DOTALL)
 _BEFORE = re.compile(r"<((?:earlier_summary|part_\d+)_\w+)>\n(.*?)\n</\1>", re.DOTALL)
 _FORMER = re.compile(r'^\{"former narrative":.*\}$', re.MULTILINE)
@@ -101,9 +104,10 @@ class OfflineModel:
             raise PromptTooLong(f"{tokens} > {self._window}", tokens=tokens, maximum=self._window)
         digest = hashlib.sha256(repr(request.messages).encode()).hexdigest()[:20]
         blocks = _answer(request, digest)
+        at_once = _sums_up(request) or find_answer(_words(request)) is not None
         for piece in re.findall(r"\S+\s*|\s+", text_of(blocks)):
             if on_text is not None:
-                await asyncio.sleep(0.0 if _sums_up(request) else self._piece_seconds)
+                await asyncio.sleep(0.0 if at_once else self._piece_seconds)
                 await on_text(1, piece)
         told = "\n".join(one.text if isinstance(one, Text) else json.dumps(one.input) for one in blocks)
         return ModelReply(
@@ -125,7 +129,7 @@ class OfflineModel:
 
 def _answer(request: ModelRequest, digest: str) -> tuple[Text | ToolUse, ...]:
     whole, results = _newest(request)
-    words = _TAGGED.sub(" ", whole).strip() or whole
+    words = _words(request)
     save = next((tool for tool in request.tools if tool.name == "save_memory"), None)
     if _sums_up(request):
         asked = "\n\n".join(text_of(message.blocks) for message in request.messages if message.role == "user")
@@ -134,6 +138,8 @@ def _answer(request: ModelRequest, digest: str) -> tuple[Text | ToolUse, ...]:
         return _saves(save, () if results else _worth_saving(request), digest) or (Text(text="SILENT"),)
     if (reminder := reminded_of(words)) is not None:
         return (Text(text=told_words(reminder)),)
+    if (recorded := find_answer(words)) is not None:
+        return (Text(text=recorded),)
     if save is None or not _REMEMBER.search(words):
         return (Text(text=_introduced(request, _chat(request, words))),)
     marked = next((line for line in _sentences(words) if _REMEMBER.search(line)), words)
@@ -153,6 +159,12 @@ def _newest(request: ModelRequest) -> tuple[str, Sequence[ToolResult]]:
         if message.role == "user" and (whole := text_of(message.blocks)).strip():
             return _IN_PART.sub("", whole), results
     return "", results
+
+
+def _words(request: ModelRequest) -> str:
+    """What the person says, without what the program tells beside it."""
+    whole, _ = _newest(request)
+    return _TAGGED.sub(" ", whole).strip() or whole
 
 
 def _sums_up(request: ModelRequest) -> bool:
@@ -183,7 +195,7 @@ def _chat(request: ModelRequest, words: str) -> str:
     ]  # fmt: skip
     wanted = _keywords(asked[-1])
     own = set(_sentences(f"{words}\n{base_rules()}\n{default_manners()}"))
-    lines = [re.sub(r"\s*\(#\d[^()]*\)$", "", line) for text in bare for line in _sentences(text)]
+    lines = [_MARKS.sub("", line) for text in bare for line in _sentences(text)]
     said = [one.text for one in _said((0, "tool", line) for line in reversed(lines) if line not in own)]
     best = max(said, key=lambda line: len(wanted & _keywords(line)), default="")
     shared = len(wanted & _keywords(best))

@@ -198,14 +198,25 @@ COMMANDS: tuple[Command, ...] = (
         section="data",
     ),
     Command(name="settings", groups="admins", section="manner"),
+    Command(
+        name="sample",
+        args="[remove]",
+        example="remove",
+        named=(Argument(name="action", one_of=("remove",)),),
+        channels=frozenset({"web"}),
+        section="data",
+    ),
 )
 _BY_NAME = {command.name: command for command in COMMANDS}
 
 
 def commands_for(
-    *, channel: Channel, audience: Audience, operator: bool = False, humans: bool = True
+    *, channel: Channel, audience: Audience, operator: bool = False, humans: bool = True, demo: bool = False
 ) -> tuple[Command, ...]:
-    """Without `humans` nobody is offered one: no operator takes conversations here."""
+    """Without `humans` nobody is offered one: no operator takes conversations here.
+
+    Only the demo, in which no real model answers, plays a sample.
+    """
     return tuple(
         command
         for command in COMMANDS
@@ -213,6 +224,7 @@ def commands_for(
         and audience in command.audiences
         and (operator or command.who == "person")
         and (humans or command.name != "human")
+        and (demo or command.name != "sample")
     )
 
 

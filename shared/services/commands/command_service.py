@@ -113,7 +113,8 @@ class CommandService:
 
     def list_offered(self, *, channel: Channel, audience: Audience) -> tuple[Command, ...]:
         """What a person can give there; a channel may carry out more by itself than this service does."""
-        table = commands_for(channel=channel, audience=audience, humans=self._humans)
+        demo = "sample" in self._doers
+        table = commands_for(channel=channel, audience=audience, humans=self._humans, demo=demo)
         return tuple(command for command in table if command.name in self._doers or channel == "telegram")
 
     async def run(

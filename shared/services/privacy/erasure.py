@@ -27,7 +27,9 @@ class ErasureStore(Protocol):
     async def record_pending_confirmation(self, session_id: int) -> None: ...
     async def take_pending_confirmation(self, session_id: int) -> bool: ...
     async def start_erasure(self, session_id: int, *, actor: str, scope: str = "everything") -> Report: ...
-    async def erase_messages(self, session_id: int, seqs: Sequence[int], *, actor: str) -> Report: ...
+    async def erase_messages(
+        self, session_id: int, seqs: Sequence[int], *, actor: str, places: bool = True
+    ) -> Report: ...
     async def list_running(self) -> list[int]: ...
     async def advance(self, erasure_id: int) -> Report | None: ...
 
@@ -56,9 +58,11 @@ class ErasureService:
         """All conversations of the person and all that came of them; raises UnknownSession."""
         return await self._whole(await self._store.start_erasure(session_id, actor=actor), patience=patience)
 
-    async def erase_messages(self, session_id: int, seqs: Sequence[int], actor: str) -> Report:
-        """These messages and what was made of them; they stay as empty places."""
-        report = await self._store.erase_messages(session_id, seqs, actor=actor)
+    async def erase_messages(
+        self, session_id: int, seqs: Sequence[int], actor: str, *, places: bool = True
+    ) -> Report:
+        """These messages and what was made of them; they stay as empty places, unless nobody misses them."""
+        report = await self._store.erase_messages(session_id, seqs, actor=actor, places=places)
         await self._announce(report)
         return report
 

@@ -164,6 +164,10 @@ class DueReminderStarter(Protocol):
     async def load_text(self, session_id: int, turn: int) -> str | None: ...
 
 
+class SampleStarter(Protocol):
+    async def play_due(self, channel: str) -> None: ...
+
+
 class OverdueHandoverEnder(Protocol):
     async def end_overdue(self, channel: str, *, accounts: Sequence[str] | None = None) -> None: ...
 
@@ -188,6 +192,7 @@ class SessionService:
         message_chars: int = MESSAGE_CHARS,
         reminders: DueReminderStarter | None = None,
         handovers: OverdueHandoverEnder | None = None,
+        samples: SampleStarter | None = None,
         answered: Callable[[], Sequence[str]] = tuple,
         storage_limiter: StorageLimiter = nullcontext,
     ) -> None:
@@ -198,6 +203,7 @@ class SessionService:
         self._message_chars = message_chars
         self._reminders = reminders
         self._handovers = handovers
+        self._samples = samples
         self._announcer = announcer
         self._channel = channel
         self._worker_id = worker_id
@@ -367,6 +373,8 @@ class SessionService:
             await self._handovers.end_overdue(channel, accounts=accounts)
         if self._reminders is not None:
             await self._reminders.start_due(channel, accounts=accounts)
+        if self._samples is not None:
+            await self._samples.play_due(channel)
         await self._wake()
         return await self._turns.list_unanswered(channel, accounts=accounts)
 

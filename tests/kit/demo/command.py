@@ -22,7 +22,10 @@ EXIT_CANNOT = 2
 PERSON = 1_001
 BOT_SECONDS = 60.0
 LOOK_SECONDS = 0.1
-_WELCOME = "You talk with @{name} as if in Telegram. #1 presses button 1, /help asks the bot, /quit ends."
+_WELCOME = (
+    "You talk with @{name} as if in Telegram. #1 presses button 1, /help asks the bot, /year types a year of "
+    "conversation for you, /quit ends."
+)
 
 
 def main(arguments: Sequence[str], settings: Settings) -> int:

@@ -41,6 +41,11 @@ class ScreenView:
     def running(self) -> bool:
         return any(bubble.running for bubble in self.bubbles.values())
 
+    @property
+    def loud(self) -> int:
+        """How many messages of the bot are no notices."""
+        return sum(not bubble.silent for bubble in self.bubbles.values())
+
     def since(self, before: ScreenView) -> Iterator[ScreenChange]:
         if self.typing and not before.typing:
             yield ScreenChange(kind="typing")

@@ -33,6 +33,10 @@ class ChatPrinter:
         """The person has ended a line: what is above it stays."""
         self._last = None
 
+    def person(self, words: str) -> None:
+        """What is typed in the person's stead."""
+        self._write(f"{_PROMPT}{words}", last=None)
+
     def note(self, words: str) -> None:
         """What neither of the two says."""
         self._write(f"· {words}", last=None)

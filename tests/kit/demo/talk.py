@@ -6,12 +6,15 @@ import asyncio
 import re
 from contextlib import suppress
 
+from shared.samples import load_year
 from tests.kit.demo.glance import ButtonNumbers, ScreenChange, ScreenView, parse_screen
 from tests.kit.demo.keyboard import LineReader
 from tests.kit.demo.paper import ChatPrinter
 from tests.kit.replay.fake_telegram import FakeTelegram, FakeTelegramRefused
 
 QUIT = "/quit"
+YEAR = "/year"
+"""Types a year of conversation; the bot's demo answers it as the sample does."""
 LOOK_SECONDS = 1.0
 QUIET_SECONDS = 0.8
 """So long nothing has changed: the bot has said what it has to say."""
@@ -69,11 +72,29 @@ class DemoConversation:
         try:
             if pressed := _PRESS.fullmatch(line):
                 return await self._press(int(pressed[1]))
+            if line == YEAR:
+                return await self._type_year()
             await self._telegram.say(self._person, line)
         except FakeTelegramRefused as error:
             self._paper.note(f"Telegram refuses: {error}")
             return False
         return True
+
+    async def _type_year(self) -> bool:
+        """One message after the other, each when the one before is answered."""
+        year = load_year()
+        self._paper.note(f"A sample of {2 * len(year)} messages; both sides were written for this demo.")
+        for exchange in year:
+            before = self._now.loud
+            self._paper.person(exchange.person)
+            await self._telegram.say(self._person, exchange.person)
+            async with asyncio.timeout(ANSWER_SECONDS):
+                while self._now.loud == before or self._now.running or self._now.typing:
+                    self._moved.clear()
+                    await self._moved.wait()
+            self._print_the_rest()
+        self._paper.note("The sample ends here. Ask about it: What is Saffron allergic to?")
+        return False
 
     async def _press(self, number: int) -> bool:
         button = self._numbers.button(number)

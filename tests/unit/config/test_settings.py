@@ -197,6 +197,7 @@ def test_any_numbers_start_or_are_refused_once_by_name_with_ones_that_fit(
                 setting.setenv(name, value)
             try:
                 assert build_policy(load_settings()).name == preset
+                assert build_policy(load_settings(), demo=True).name == preset
                 continue
             except BadSettings as error:
                 problems = error.problems
@@ -209,6 +210,20 @@ def test_any_numbers_start_or_are_refused_once_by_name_with_ones_that_fit(
                 setting.setenv(problem.name, "" if remedy == "leave it out" else remedy.removesuffix(" fits"))
             assert build_policy(load_settings()).name == preset
     assert 20 < refused < 150
+
+
+@pytest.mark.parametrize(
+    ("given", "budget"),
+    [({}, 3_000), ({"soft_budget": 20_000}, 20_000), ({"flush_threshold": 5_000}, 16_000),
+     ({"context_window": 100_000}, 16_000), ({"preset": "langmem"}, 2_000), ({"preset": "goclaw"}, None)],
+)  # fmt: skip
+def test_the_demo_summarises_early_unless_the_operator_says_when(
+    given: dict[str, Any], budget: int | None
+) -> None:
+    settings = load_settings(**given)
+    assert build_policy(settings, demo=True).soft_budget == budget
+    if given:
+        assert build_policy(settings, demo=True) == build_policy(settings)
 
 
 def test_a_small_window_shrinks_the_margins_that_nobody_has_set() -> None:

@@ -1,4 +1,4 @@
-/** While the demo answers on our own page: what this is, and messages and commands that show it. */
+/** While the demo answers on our own page: what this is, a year of conversation to look at, and messages and commands that show it. */
 import english from "../locales/en/chat_parts.json" with { type: "json" };
 import { h, show } from "../shared/h.js";
 import { wear } from "./styles.js";
@@ -6,38 +6,106 @@ import { wordsOf } from "./words.js";
 
 const t = wordsOf("guide", english.guide);
 /** They are sent as they stand, and the demo understands no other language. */
-const STEPS = ["What can you do?", "Remember that my dog Bertil is allergic to chicken.", "What is my dog allergic to?", "/memory", "/context"];
+const STEPS = ["/sample", "What can you do?", "Remember that my dog Bertil is allergic to chicken.", "What is my dog allergic to?", "/memory", "/context"];
+/** What the sample's first days tell, the summary hides, and is found all the same. */
+const BEGINNING = "What is Saffron allergic to?";
 const SHOWN = 3;
+/** The messages of a sample count down to 0. */
+const SAMPLE = /^sample-.*?(\b0)?$/;
 const GUIDE_LOOK = /* css */ `
 .panel:has(.chip[hidden]) .guide { display: none; } .guide { padding: 4px 14px 0; } .guide p { margin: 0 0 8px; } .guide .action { min-height: 32px; text-align: start; }
 .root[data-mode="page"] .guide { box-sizing: border-box; width: 100%; max-width: 800px; margin-inline: auto; }
+.meta[data-sample]::before { content: attr(data-sample); padding: 0 6px; border: 1px solid var(--line); border-radius: 8px; }
 @media print { .guide { display: none; } }
 `;
+
+/** @typedef {import("./chat.js").Chat} Chat @typedef {{key: string, words?: string, run: () => void}} Step */
 
 /** There is one chat on our own page. */
 const node = h("section", { class: "guide", "aria-label": t("try") });
 let drawn = "";
+/** Steps that leave no trace in the conversation. @type {Set<string>} */
+const pressed = new Set();
 
-/** The next steps that nobody has taken here; gone after the last one, and with the chip that says "Demo". @param {import("./chat.js").Chat} chat */
+/** The next steps that nobody has taken here; gone after the last one, and with the chip that says "Demo". @param {Chat} chat */
 export function guide(chat) {
+  const sample = played(chat);
   const { items } = chat.chat;
   const taken = new Set(items.map((/** @type {any} */ one) => one.command ? `/${one.command}` : one.text));
   const known = new Set(chat.commands().map((/** @type {any} */ one) => `/${one.name}`));
-  const steps = STEPS.filter((one) => !taken.has(one) && (one[0] !== "/" || known.has(one))).slice(0, SHOWN);
-  const wanted = `${!items.length} ${steps.join("|")}`;
+  const open = (/** @type {Step} */ { key }) => !taken.has(key) && !pressed.has(key) && (key[0] !== "/" || known.has(key));
+  const steps = sample ? (sample === "ended" ? tour(chat).filter(open) : []) : STEPS.map((key) => said(chat, key, key === "/sample" ? t("year") : "")).filter(open);
+  const shown = steps.slice(0, SHOWN);
+  if (sample) shown.push({ key: "remove", words: t("remove"), run: () => chat.command("sample", "remove") });
+  // The card may be far above by then.
+  const gain = sample && (chat.log.node.querySelector(".card-title")?.textContent ?? "");
+  const wanted = `${!items.length} ${sample} ${gain} ${shown.map((one) => one.key).join("|")}`;
   if (drawn === wanted) return;
   drawn = wanted;
   if (!node.isConnected) {
     chat.composer.node.before(node);
     wear(chat.node, GUIDE_LOOK);
   }
-  node.hidden = !steps.length;
-  show(node, !items.length && h("p", { class: "muted small", dir: "auto" }, t("about")),
-    h("div", { class: "row" }, steps.map((one) => h("button", { class: "action line", type: "button", dir: "ltr", lang: "en", onclick: () => take(chat, one) }, one))));
+  node.hidden = !shown.length;
+  // Forty answers within ten seconds are nothing to be read aloud.
+  chat.polite.setAttribute("aria-live", sample === "playing" ? "off" : "polite");
+  const words = sample ? t(sample) : !items.length && t("about");
+  const line = (/** @type {any} */ text) => text && h("p", { class: "muted small", dir: "auto" }, text);
+  show(node, line(words), line(gain), h("div", { class: "row" }, shown.map((one) => button(chat, one))));
 }
 
-/** The button that was pressed is gone afterwards. @param {import("./chat.js").Chat} chat @param {string} step */
-function take(chat, step) {
-  chat.send(step);
-  chat.composer.input.focus({ preventScroll: true });
+/** The button that was pressed is gone afterwards. @param {Chat} chat @param {Step} step */
+function button(chat, { key, words, run }) {
+  const press = () => {
+    run();
+    if (key !== "originals") chat.composer.input.focus({ preventScroll: true });
+    if (/^[a-z]/.test(key)) pressed.add(key);
+    chat.draw();
+  };
+  return h("button", { class: "action line", type: "button", ...(words ? { dir: "auto" } : { dir: "ltr", lang: "en" }), onclick: press }, words || key);
+}
+
+/** @param {Chat} chat @param {string} key what is sent @param {string} [words] @returns {Step} */
+const said = (chat, key, words) => ({ key, words, run: () => void chat.send(key) });
+
+/** What only a long conversation can show. @param {Chat} chat @returns {Step[]} */
+function tour(chat) {
+  const card = chat.chat.items.filter((one) => one.kind === "card").pop();
+  return [
+    said(chat, BEGINNING, t("beginning")),
+    ...(card ? [{ key: "originals", words: t("originals"), run: () => unfold(chat, card) }, said(chat, "/undo", t("undo"))] : []),
+    said(chat, "/pin", t("pin")),
+    said(chat, "/memory", t("recall")),
+  ];
+}
+
+/** @param {Chat} chat @param {import("./state.js").Item} card */
+function unfold(chat, card) {
+  const shown = chat.log.of(card);
+  const toggle = /** @type {HTMLElement | null | undefined} */ (shown?.querySelector("[aria-expanded=false]"));
+  toggle?.click();
+  const tabs = shown?.querySelectorAll("[role=tab]");
+  const original = /** @type {HTMLElement | undefined} */ (tabs?.[1]);
+  original?.click();
+  original?.focus();
+  shown?.scrollIntoView({ block: "start" });
+}
+
+/** Marks what is of a sample, and drops what was removed of it; whether there is one, and more of it comes. @param {Chat} chat */
+function played(chat) {
+  const { items } = chat.chat;
+  const own = items.filter((one) => SAMPLE.test(one.cid ?? ""));
+  if (!own.length) return "";
+  const turns = new Set(own.map((one) => one.turn));
+  const mine = (/** @type {import("./state.js").Item} */ one) => one.kind === "msg" && turns.has(one.turn ?? null) && (one.role !== "person" || own.includes(one));
+  if (own.some((one) => one.text === "[erased]")) {
+    // What commands have told since then, the server has erased as well.
+    const told = items.slice(items.indexOf(own[0])).filter((one) => one.kind === "card" || (one.kind === "result" && one.command !== "sample"));
+    chat.chat.items = items.filter((one) => !told.includes(one) && !mine(one));
+    chat.draw();
+    return "";
+  }
+  const mids = new Set(items.filter(mine).map((one) => one.mid));
+  for (const meta of /** @type {NodeListOf<HTMLElement>} */ (chat.log.node.querySelectorAll("[data-mid] > .meta:not([data-sample])"))) if (mids.has(meta.parentElement?.dataset.mid)) meta.dataset.sample = t("sample");
+  return own.some((one) => SAMPLE.exec(one.cid ?? "")?.[1]) ? "ended" : "playing";
 }

@@ -94,12 +94,14 @@ class PostgresErasure(PoolStore):
         return Report(erasure_id=row["id"], counts=counts, finished=False, marks=marks)
 
     @store_method
-    async def erase_messages(self, session_id: int, seqs: Sequence[int], *, actor: str) -> Report:
+    async def erase_messages(
+        self, session_id: int, seqs: Sequence[int], *, actor: str, places: bool = True
+    ) -> Report:
         """These messages, their edits, and what was made of them, in one commit; raises OnHold."""
         async with self._pool.acquire() as connection, connection.transaction():
             if await _is_held(connection, session_id, actor):
                 raise OnHold
-            return await erase_messages(connection, session_id, seqs, actor=actor)
+            return await erase_messages(connection, session_id, seqs, actor=actor, places=places)
 
     @store_method
     async def list_running(self) -> list[int]:

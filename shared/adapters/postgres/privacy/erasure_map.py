@@ -75,6 +75,8 @@ ACTIONS: Mapping[str, Action] = {
     "note_lists": Delete(at=None),
     # A reminder that is due would begin a turn with its words.
     "reminders": Delete(owner="party", at_once=True),
+    # Else it would be played on into the empty conversation.
+    "sample_plays": Delete(at=None, at_once=True),
     # Who waits for an operator waits no longer: the conversation begins anew.
     "handovers": Delete(at=None, at_once=True),
     "passages": Delete(at="indexed_at"),

@@ -23,9 +23,9 @@ WITHOUT = "What was said here was partly forgotten at the person's wish."
 
 
 async def erase_messages(
-    connection: Connection, session_id: int, seqs: Sequence[int], *, actor: str
+    connection: Connection, session_id: int, seqs: Sequence[int], *, actor: str, places: bool = True
 ) -> Report:
-    """Inside the caller's transaction."""
+    """Inside the caller's transaction. Without `places`, later readers see nothing where they stood."""
     session = await connection.fetchrow("SELECT * FROM sessions WHERE id = $1 FOR UPDATE", session_id)
     if session is None:
         raise UnknownSession(f"session {session_id}")
@@ -44,6 +44,8 @@ async def erase_messages(
     for table, statement in _STATEMENTS.items():
         counts[table] = await connection.fetchval(statement, session_id, gone)
     counts["entries"] = await connection.fetchval(_ENTRIES, session_id, gone)
+    if not places:
+        await connection.execute(_HIDE, session_id, gone)
     marks = await _event(connection, session_id, gone)
     about = {"session": str(session["public_id"]), "seqs": gone}
     return await _logged(connection, session_id, actor, counts, marks, about)
@@ -238,6 +240,13 @@ WITH u AS (
   UPDATE entries SET blocks = erased_blocks(blocks), cid = NULL
    WHERE session_id = $1 AND seq = ANY ($2::bigint[]) RETURNING 1
 ) SELECT count(*) FROM u
+"""
+_HIDE = """
+UPDATE events v SET kind = CASE v.kind WHEN 'msg' THEN 'msg' ELSE 'erased' END,
+       payload = CASE v.kind WHEN 'msg' THEN jsonb '{"gone": true}' ELSE '{"mids": []}' END
+ WHERE v.session_id = $1 AND v.event_seq >= (
+         SELECT min(event_seq) FROM events WHERE session_id = $1 AND seq = ANY ($2::bigint[]))
+   AND (v.kind IN ('compaction', 'command.result') OR v.kind = 'msg' AND v.seq = ANY ($2::bigint[]))
 """
 _TELL = """
 WITH s AS (

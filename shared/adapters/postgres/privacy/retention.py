@@ -64,6 +64,7 @@ RULES: Mapping[str, Rule] = {
     "turn_entries": Stays(told=_WITH_TALK),
     "turn_steps": Stays(told=_WITH_TALK),
     "uncertain_notices": Stays(told=_WITH_TALK),
+    "sample_plays": Stays(told=_WITH_TALK),
     "pins": Stays(told=_WITH_TALK),
     "prune_decisions": Stays(told=_WITH_TALK),
     "artifacts": Stays(told=_WITH_TALK),

@@ -1314,6 +1314,22 @@ class LinkGuessTable(SQLModel, table=True):
     at: datetime = field(moment())
 
 
+class SamplePlayTable(SQLModel, table=True):
+    """A conversation of ours that the demo plays into a person's own one, message by message."""
+
+    __tablename__ = "sample_plays"
+    __table_args__ = (
+        CheckConstraint("played BETWEEN 0 AND total", name="sample_is_played_to_its_end"),
+        Index("sample_plays_due", "started_at", postgresql_where=text("played < total")),
+    )
+    session_id: int = field(big(key=True, to="sessions.id"))
+    address_id: int = field(big(to="addresses.id"))
+    begun_turn: int = field(big())
+    played: int = field(small(default="0"))
+    total: int = field(small())
+    started_at: datetime = field(moment())
+
+
 class ReminderTable(SQLModel, table=True):
     """What a person wants to be told at a time; it begins a turn of its own when that has come.
 

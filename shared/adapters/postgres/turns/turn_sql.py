@@ -98,6 +98,17 @@ WITH {_MINE}s AS (
   RETURNING next_seq - 1 AS seq, next_event_seq - 1 AS event_seq, answered_turn + 1 AS turn_no{_MESSAGE}
 {_WITH_ITS_UPDATES.lstrip()}"""
 """The rest of a message whose turn nobody is at: what was begun of an answer to it has been put back."""
+ACCEPT_OF_SAMPLE = f"""{
+    _accept(
+        before="mine AS (SELECT FROM sample_plays WHERE session_id = $1 AND played = $10 AND played < total FOR UPDATE), ",
+        only="AND EXISTS (SELECT FROM mine) AND answered_turn = next_turn - 1",
+    )
+}
+), counted AS (
+  UPDATE sample_plays p SET played = played + 1 FROM s WHERE p.session_id = $1
+) SELECT seq, turn_no, event_seq, now() AS at FROM s
+"""
+"""The next message of a sample, where nothing waits for an answer: stored and counted in one commit."""
 HOLD = """
 UPDATE sessions SET retry_at = greatest(retry_at, now() + make_interval(secs => $3))
  WHERE id = $1 AND answered_turn = $2 - 1 AND next_turn > $2 AND leased_by IS NULL RETURNING id

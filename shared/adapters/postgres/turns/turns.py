@@ -87,7 +87,7 @@ class PostgresTurns:
         With a receipt also Fenced: another process has made a message of some of its updates, of which this
         one changed nothing; what is left of them is to be read again.
         """
-        arguments = _message(inbound, channel, tokens)
+        arguments = message_arguments(inbound, channel, tokens)
         sql, receipt = turn_sql.ACCEPT, inbound.receipt
         if receipt is not None:
             sql = turn_sql.ACCEPT_FROM_INBOX
@@ -137,7 +137,8 @@ class PostgresTurns:
         loan = self._allowance.lend()
         try:
             row = await self._pool.fetchrow(
-                sql, *_message(inbound, channel, tokens), worker_id, micro_per_input_token, micro_output,
+                sql, *message_arguments(inbound, channel, tokens),
+                worker_id, micro_per_input_token, micro_output,
                 caps.timezone, caps.limits, loan.row,
                 *() if known is None else (known.version, known.entries[-1].seq),
             )  # fmt: skip
@@ -524,7 +525,7 @@ def _entry_in_text(values: Sequence[Any]) -> Entry:
     return _entry(*told)
 
 
-def _message(inbound: Inbound, channel: str, tokens: int) -> tuple[Any, ...]:
+def message_arguments(inbound: Inbound, channel: str, tokens: int) -> tuple[Any, ...]:
     """A person's message, for the statements that store one."""
     extra: dict[str, Any] = {"cid": inbound.cid} if inbound.cid else {}
     if inbound.attached:

@@ -23,10 +23,10 @@ from bot.telegram.outbound.streaming_reply import StreamingReply
 from shared.adapters.postgres.db.workers import PostgresWorkers
 from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.adapters.postgres.telegram.chats import ChatRow, PostgresTelegramChats
+from shared.adapters.postgres.telegram.uncertain_notices import PostgresUncertainNotices
 from shared.adapters.postgres.turns.attachments import PostgresAttachments
 from shared.adapters.postgres.turns.deliveries import PartRow, PostgresDeliveries
 from shared.adapters.postgres.turns.turns import PostgresTurns
-from shared.adapters.postgres.turns.uncertain_notices import PostgresUncertainNotices
 from shared.core.session.events import Delta, Inbound, InboxReceipt, RunEnded, RunStarted, Stored
 from shared.core.session.turns import Caps, Claim, Outcome
 from shared.core.values.messages import Text

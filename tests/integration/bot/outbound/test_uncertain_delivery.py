@@ -14,7 +14,7 @@ from bot.telegram.outbound.keyboards import ButtonPress, parse_callback_data
 from bot.telegram.outbound.uncertain_notices import UncertainNotices
 from shared.adapters.postgres.dashboard.job_changes import PostgresJobChanges
 from shared.adapters.postgres.telegram.chats import ChatRow
-from shared.adapters.postgres.turns.uncertain_notices import MOST_TRIES, QUICK_TRIES, Pressed
+from shared.adapters.postgres.telegram.uncertain_notices import MOST_TRIES, QUICK_TRIES, Pressed
 from shared.core.ops.job_views import PartKey
 from shared.core.values.errors import StorageUnavailable
 from tests.integration.bot.outbound.delivery_driver import BOT_ID, UNCERTAIN, Answer, Desk

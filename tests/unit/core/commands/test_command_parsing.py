@@ -76,7 +76,18 @@ def test_visitors_of_a_public_page_see_only_the_plain_ones() -> None:
     assert names == ["help", "new", "stop", "feedback", "search", "forget", "human", "export"]
     names = [command.name for command in commands_for(channel="telegram", audience="public")]
     assert names == ["help", "new", "stop", "feedback", "search", "forget", "human", "export"]
-    assert len(commands_for(channel="telegram", audience="personal")) == len(COMMANDS)
+    assert len(commands_for(channel="telegram", audience="personal")) == len(COMMANDS) - 1
+
+
+def test_only_the_page_of_the_demo_plays_a_sample() -> None:
+    demo = commands_for(channel="web", audience="personal", demo=True)
+    assert {one.name for one in COMMANDS} == {one.name for one in demo}
+    elsewhere = (
+        *commands_for(channel="telegram", audience="personal", demo=True),
+        *commands_for(channel="rest", audience="personal", demo=True),
+        *commands_for(channel="web", audience="public", demo=True),
+    )
+    assert "sample" not in {one.name for one in elsewhere}
 
 
 def test_a_person_can_do_the_same_on_every_channel() -> None:

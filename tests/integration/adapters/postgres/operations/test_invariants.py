@@ -121,6 +121,12 @@ BROKEN = [
         """INSERT INTO stored_settings (name, value, version, changed_by)
            VALUES ('EVERTALK_MODEL', 'x', 1, 'cli')""",
     ),
+    (
+        "I1",
+        "counts other messages as played",
+        """INSERT INTO sample_plays (session_id, address_id, begun_turn, played, total)
+           VALUES (1, 1, 1, 1, 68)""",
+    ),
     ("I1", "belongs to no turn", "DELETE FROM turn_entries WHERE session_id = 1 AND seq = 5"),
     (
         "I1",

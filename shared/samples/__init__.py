@@ -1,0 +1,51 @@
+"""Conversations that we wrote, for the demo to play into a person's own one.
+
+Begin with `load_year`. The demo's model answers a sentence of a sample as the sample does.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+SAMPLE_CID = "sample-"
+"""What the ids of a sample's messages begin with, for screens to mark them by."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exchange:
+    """What was said on a day, and answered."""
+
+    date: str
+    person: str
+    assistant: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SamplePlay:
+    """A sample that is being played: how many exchanges of it are in the conversation."""
+
+    session_id: int
+    address_id: int
+    begun_turn: int
+    """Tells the plays of one conversation apart, should a person remove the first."""
+    played: int
+    total: int
+
+    @property
+    def cid(self) -> str:
+        """Of its next message, with how many follow: screens know the last one by its 0."""
+        return f"{SAMPLE_CID}{self.begun_turn}-{self.total - self.played - 1}"
+
+
+@cache
+def load_year() -> tuple[Exchange, ...]:
+    told = json.loads(Path(__file__).with_name("year.json").read_text("utf-8"))
+    return tuple(Exchange(**one) for one in told["exchanges"])
+
+
+def find_answer(said: str) -> str | None:
+    """How the sample answers this; None for what is not of it."""
+    return next((one.assistant for one in load_year() if one.person == said), None)

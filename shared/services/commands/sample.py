@@ -1,0 +1,147 @@
+"""The demo's conversation: `/sample` plays one of ours into a person's own, `/sample remove` erases it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Protocol
+
+import structlog
+
+from shared.core.privacy.erasure import Report
+from shared.core.session.events import Inbound
+from shared.core.session.session_state import ChangeRefused, CompactionStored, SessionState
+from shared.core.values.tokens import estimate_blocks
+from shared.ports import ALL_PROCESSES, TURN_DUE, Announcer, TokenCounter
+from shared.runtime.crash_points import CrashPoint
+from shared.runtime.tasks import BackgroundTasks
+from shared.samples import SamplePlay, load_year
+from shared.services.commands.command_call import CommandHandler, CommandInvocation, CommandReply
+
+log = structlog.get_logger(__name__)
+
+PACE_SECONDS = 0.1
+"""Between two exchanges, and as long again until the second is shown: a year takes ten seconds."""
+
+
+class SamplePlayStore(Protocol):
+    async def list_due(self, channel: str) -> Sequence[SamplePlay]: ...
+    async def accept_next(
+        self, play: SamplePlay, inbound: Inbound, *, channel: str, tokens: int
+    ) -> int | None: ...
+
+
+class SampleStore(Protocol):
+    async def start(self, session_id: int, address_id: int, *, total: int) -> bool: ...
+    async def stop(self, session_id: int) -> Sequence[int] | None: ...
+    async def remove(self, session_id: int) -> None: ...
+
+
+class FreshStartStore(Protocol):
+    async def load_state(self, session_id: int) -> SessionState: ...
+    async def start_new_conversation(
+        self, session_id: int, *, fixed_tokens: int
+    ) -> CompactionStored | ChangeRefused: ...
+
+
+class MessageEraser(Protocol):
+    async def erase_messages(
+        self, session_id: int, seqs: Sequence[int], actor: str, *, places: bool = True
+    ) -> Report: ...
+
+
+class SamplePlayer:
+    """Whoever serves a channel looks here as often as for turns that nobody answers.
+
+    What is played next, a row says: after a crash, any process goes on. Its turns are answered as all are.
+    """
+
+    def __init__(
+        self,
+        store: SamplePlayStore,
+        counter: TokenCounter,
+        announcer: Announcer,
+        *,
+        tasks: BackgroundTasks,
+        crash_point: CrashPoint,
+    ) -> None:
+        self._store = store
+        self._counter = counter
+        self._announcer = announcer
+        self._crash_point = crash_point
+        self._tasks = tasks
+
+    async def play_due(self, channel: str) -> None:
+        """The next message of each sample whose last one is answered; raises StorageUnavailable."""
+        played = [await self._play(one, channel) for one in await self._store.list_due(channel)]
+        if any(played):
+            self._tasks.start(self._look_again())
+
+    async def _play(self, play: SamplePlay, channel: str) -> bool:
+        inbound = Inbound(
+            session_id=play.session_id,
+            address_id=play.address_id,
+            text=load_year()[play.played].person,
+            dedupe_key=f"web:{play.cid}",
+            cid=play.cid,
+        )
+        tokens = estimate_blocks(inbound.blocks, self._counter.count_tokens)
+        event_seq = await self._store.accept_next(play, inbound, channel=channel, tokens=tokens)
+        self._crash_point("after_sample")
+        if event_seq is not None:
+            await self._announcer.announce(play.session_id, {"event_seq": event_seq})
+        return event_seq is not None
+
+    async def _look_again(self) -> None:
+        await asyncio.sleep(PACE_SECONDS)
+        await self._announcer.announce(ALL_PROCESSES, TURN_DUE)
+
+
+class SampleCommand:
+    def __init__(
+        self,
+        store: SampleStore,
+        sessions: FreshStartStore,
+        erasure: MessageEraser,
+        announcer: Announcer,
+        *,
+        limit: int,
+    ) -> None:
+        """`limit`: so many tokens a conversation has here before it is summarised."""
+        self._store = store
+        self._sessions = sessions
+        self._erasure = erasure
+        self._announcer = announcer
+        self._limit = limit
+
+    @property
+    def handlers(self) -> dict[str, CommandHandler]:
+        return {"sample": self._sample}
+
+    async def _sample(self, call: CommandInvocation) -> CommandReply:
+        if call.args.casefold() == "remove":
+            return await self._remove(call)
+        if call.address_id is None:
+            return False, call.texts.say("sample_own")
+        year = load_year()
+        if not await self._store.start(call.session_id, call.address_id, total=len(year)):
+            return False, call.texts.say("sample_there")
+        await self._announcer.announce(ALL_PROCESSES, TURN_DUE)
+        return True, call.texts.say(
+            "sample_begins", count=2 * len(year), limit=call.texts.number(self._limit)
+        )
+
+    async def _remove(self, call: CommandInvocation) -> CommandReply:
+        """Its words, and what was made of them; then the conversation begins anew."""
+        seqs = await self._store.stop(call.session_id)
+        if seqs is None:
+            return False, call.texts.say("sample_none")
+        if seqs:
+            actor = "person" if call.address_id is not None else "operator"
+            await self._erasure.erase_messages(call.session_id, seqs, actor, places=False)
+        state = await self._sessions.load_state(call.session_id)
+        begun = await self._sessions.start_new_conversation(call.session_id, fixed_tokens=state.fixed_tokens)
+        await self._store.remove(call.session_id)
+        if not isinstance(begun, ChangeRefused):
+            await self._announcer.announce(call.session_id, {"event_seq": begun.event_seq})
+        return True, call.texts.say("sample_removed")

@@ -1,0 +1,79 @@
+"""One minute that shows a conversation without an end: a year is played, and can be taken out again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+from playwright.async_api import Page, expect
+
+from shared.bootstrap.app import App, open_app
+from shared.config.settings import load_settings
+from shared.samples import load_year
+from tests.browser.axe import look_for_faults
+from tests.browser.real.test_guide import photograph
+
+pytestmark = pytest.mark.browser
+PLAYED_MS = 40_000
+"""Ten seconds where nothing else runs."""
+
+
+@pytest.fixture(autouse=True)
+async def worker(database_url: str, redis_url: str) -> AsyncIterator[None]:
+    """Summarises beside the page's own process."""
+    app = await open_app(load_settings(database_url=database_url, redis_url=redis_url), role="worker")
+    working = asyncio.ensure_future(_work(app))
+    yield
+    working.cancel()
+    await asyncio.wait([working])
+    await app.close()
+
+
+async def _work(app: App) -> None:
+    while True:
+        for job_id, _ in await app.stores.jobs.due_jobs():
+            await app.job_runner.run(job_id)
+        await asyncio.sleep(0.05)
+
+
+async def test_a_year_is_played_summarised_looked_at_and_removed(page: Page) -> None:
+    guide, messages = (
+        page.get_by_role("region", name="Try it"),
+        page.locator("article > .meta[data-sample=Sample]"),
+    )
+    answers, card = page.locator("article.assistant[data-status=sent]"), page.locator(".card")
+
+    await guide.get_by_role("button", name="Show me a year of conversation").click()
+    await expect(page.locator("article.result")).to_contain_text("written for this demo")
+    await expect(guide).to_contain_text("is being played")
+    await expect(card).to_contain_text("→", timeout=PLAYED_MS)
+    await expect(guide).to_contain_text("Earlier conversation was summarised")
+    await photograph(page, "sample-summarised")
+    await expect(guide).to_contain_text("The sample ends here", timeout=PLAYED_MS)
+    await expect(messages).to_have_count(2 * len(load_year()))
+    await photograph(page, "sample-ended")
+    assert await look_for_faults(page) == []
+
+    await guide.get_by_role("button", name="Ask about the beginning").click()
+    await expect(answers.last).to_contain_text("Saffron must never get fish")
+    await guide.get_by_role("button", name="See the originals").click()
+    await expect(card.get_by_role("tabpanel", name="Original")).to_contain_text("I am Nora, I live in Bergen")
+    await photograph(page, "sample-originals")
+    await guide.get_by_role("button", name="Undo the summary").click()
+    await expect(card).to_have_count(0)
+    await guide.get_by_role("button", name="Pin the answer").click()
+    await expect(page.locator("article.result").last).to_contain_text("inned")
+    await guide.get_by_role("button", name="What do you remember?").click()
+    await expect(page.locator("article.result").last).to_contain_text("fish")
+    await photograph(page, "sample-remembered")
+
+    await guide.get_by_role("button", name="Remove the sample").click()
+    await expect(page.locator("article.result").last).to_contain_text("The sample is deleted")
+    await expect(messages).to_have_count(0)
+    await expect(page.get_by_text("Technical Museum")).to_have_count(0)
+    await photograph(page, "sample-removed")
+    await page.reload()
+    await expect(page.locator("article.result").last).to_contain_text("The sample is deleted")
+    await expect(page.get_by_text("I am Nora")).to_have_count(0)
+    await expect(page.get_by_text("[erased]")).to_have_count(0)
