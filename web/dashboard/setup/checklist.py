@@ -18,6 +18,8 @@ from web.rest.operation import Reply, Room
 
 room = Room()
 State = Literal["done", "todo", "broken"]
+_OUTSIDE = ("environment", "file")
+"""This process need not begin anew for a token, so of what is stored the database knows more."""
 _PROVIDER_ALERTS = {"provider_refused", "breaker_open"}
 
 ChecklistStep = TypedDict("ChecklistStep", {
@@ -35,7 +37,7 @@ async def see_checklist(visit: AuthedRequest) -> Reply:
     states: dict[str, State] = {
         "model": _state(not visit.desk.demo, broken=bool(alerts & _PROVIDER_ALERTS)),
         "try": _state(found["answered"]),
-        "telegram": _of_telegram(bots),
+        "telegram": _of_telegram(found["token"], bots),
         "widget": _of_widget(found, visit.desk.settings),
         "account": _state(visit.operator.by_provider or (visit.operator.has_password and found["factor"])),
         "backups": _state(
@@ -59,10 +61,11 @@ def _state(done: bool, *, broken: bool = False) -> State:
     return "broken" if broken else "done" if done else "todo"
 
 
-def _of_telegram(bots: list[BotState]) -> State:
+def _of_telegram(stored: bool, bots: list[BotState]) -> State:
     """A bot that was never enrolled has only just been set up; one without a token is no trouble."""
     sources = find_setting_sources()
-    wanted = any(sources[field] != "default" for field in ("telegram_bot_token", "telegram_bots_file"))
+    given = any(sources[field] in _OUTSIDE for field in ("telegram_bot_token", "telegram_bots_file"))
+    wanted = stored or given
     serving = any(bot.served_by is not None for bot in bots)
     return _state(wanted and serving, broken=wanted and bool(bots) and not serving)
 

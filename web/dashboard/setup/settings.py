@@ -182,7 +182,10 @@ def _shown_stored(field: str, row: StoredSetting | None, locked: bool) -> dict[s
     if row is None:
         return form
     form |= {"stored": _text_of(row), "changed_by": row.changed_by, "changed_at": iso(row.changed_at)}
-    return form | ({"from": "stored"} if row.text and not locked else {})
+    if locked:
+        return form
+    secret = {"value": "set" if row.text else "not set"} if is_secret(field) else {}
+    return form | secret | {"from": "stored" if row.text else "default"}
 
 
 @functools.cache

@@ -63,7 +63,7 @@ export function settingsForm(section, { now, took, may, say, signal }) {
       const saved = await ask("/settings", { method: "PUT", body: { changes: wanted }, match: `"${now().version}"`, signal });
       for (const [name, text] of Object.entries(wanted)) if (typed.get(name) === text) typed.delete(name);
       take(saved);
-      show(reply, h("p", { class: "done" }, t("Saved. A running Evertalk follows within ten seconds.")));
+      show(reply, h("p", { class: "done" }, saved.followed ? t("Saved. A running Evertalk follows within ten seconds.") : t("Saved.")));
       say(t("Saved."));
       await follow();
     } catch (/** @type {any} */ error) {
@@ -78,13 +78,13 @@ export function settingsForm(section, { now, took, may, say, signal }) {
   async function follow() {
     const until = Date.now() + FOLLOWS_MS;
     const waits = () => now().pending.some((/** @type {string} */ name) => names.has(name));
-    while (waits() && now().followed && Date.now() < until) {
+    if (!waits() || !now().followed) return;
+    while (waits() && Date.now() < until) {
       await pause(AGAIN_MS);
       if (signal.aborted) return;
       try { take(await ask("/settings", { signal })); } catch { /* it begins anew just now */ }
     }
-    if (signal.aborted || Object.keys(changes()).length) return;
-    if (!waits()) show(reply, h("p", { class: "done" }, now().followed ? t("Saved, and in force.") : t("Saved.")));
+    if (!signal.aborted && !waits() && !Object.keys(changes()).length) show(reply, h("p", { class: "done" }, t("Saved, and in force.")));
   }
 
   /** @param {"model" | "telegram" | "alerts"} what */

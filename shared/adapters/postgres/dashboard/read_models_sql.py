@@ -387,6 +387,7 @@ SELECT json_build_object(
   'answered', EXISTS (SELECT FROM usage WHERE purpose = 'chat' AND status = 'done' AND model <> $2),
   'embedded', EXISTS (SELECT FROM visitors v JOIN sites s ON s.name = v.site
                        WHERE cardinality(s.allowed_origins) > 0),
+  'token', EXISTS (SELECT FROM stored_settings WHERE name = 'TELEGRAM_BOT_TOKEN' AND sealed IS NOT NULL),
   'refused', EXISTS (SELECT FROM refused_origins WHERE last_at > now() - interval '1 day'),
   'alerts', (SELECT coalesce(json_agg(DISTINCT kind), '[]') FROM alerts WHERE ended_at IS NULL))::text
 """

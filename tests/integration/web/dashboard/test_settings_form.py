@@ -17,6 +17,7 @@ from shared.config.settings import ORIGINS_NAME, list_setting_names, load_settin
 from shared.config.stored import STORABLE
 from tests.integration.web.dashboard.test_setup_pages import ask
 from tests.kit.dashboard.fixtures import Dashboard, RunCommands
+from tests.kit.dashboard.people_seed import a_bot
 from tests.kit.dashboard.serve import served
 from tests.kit.fakes.bot_api import TOKEN, USERNAME, running_bot_api
 from tests.kit.fakes.messages_api import running_fake
@@ -80,6 +81,7 @@ async def test_a_typed_secret_is_never_told_again(house: Dashboard) -> None:
     assert (status, KEY in str(saved)) == (200, False)
     told, rows = await rows_of(house)
     assert (rows["ANTHROPIC_API_KEY"]["stored"], KEY in str(told)) == ("set", False)
+    assert (rows["ANTHROPIC_API_KEY"]["value"], rows["ANTHROPIC_API_KEY"]["from"]) == ("set", "stored")
     status, refused = await put(house, 0, ANTHROPIC_API_KEY=KEY + "-2", EVERTALK_MODEL="mine")
     assert (status, KEY in str(refused)) == (409, False)
     audit = await house.pool.fetch("SELECT actor, action, detail FROM audit WHERE object = 'settings'")
@@ -88,7 +90,8 @@ async def test_a_typed_secret_is_never_told_again(house: Dashboard) -> None:
         rows_now = await house.pool.fetch(f"SELECT t::text AS row FROM {table} t")
         assert not any(KEY in row["row"] or KEY.encode().hex() in row["row"] for row in rows_now)
     assert (await put(house, 1, ANTHROPIC_API_KEY=None))[0] == 200
-    assert (await rows_of(house))[1]["ANTHROPIC_API_KEY"]["stored"] is None
+    key = (await rows_of(house))[1]["ANTHROPIC_API_KEY"]
+    assert (key["stored"], key["value"], key["from"]) == (None, "not set", "default")
 
 
 async def test_of_two_operators_the_second_is_told_who_changed_what(house: Dashboard) -> None:
@@ -195,3 +198,20 @@ async def test_a_token_is_shown_to_telegram(house: Dashboard, monkeypatch: pytes
     assert (told["ok"], told["message"], TOKEN in str(told)) == (False, "Telegram did not answer.", False)
     audit = await house.pool.fetch("SELECT detail FROM audit WHERE action = 'settings.tested'")
     assert [row["detail"]["what"] for row in audit] == ["telegram"] * 4
+
+
+async def test_the_checklist_knows_a_stored_token_before_any_process_does(house: Dashboard) -> None:
+    async def state_of_telegram() -> str:
+        _, told = await ask(house, "GET", "/checklist")
+        found: str = next(one["state"] for one in told["steps"] if one["name"] == "telegram")
+        return found
+
+    assert await state_of_telegram() == "todo"
+    async with house.pool.acquire() as connection:
+        await a_bot(connection)
+    assert await state_of_telegram() == "todo"
+    assert (await put(house, 0, TELEGRAM_BOT_TOKEN=TOKEN))[0] == 200
+    assert await state_of_telegram() == "broken"
+    assert (await put(house, 1, TELEGRAM_BOT_TOKEN=None))[0] == 200
+    assert await state_of_telegram() == "todo"
+    assert (await ask(house, "GET", "/checklist", role="operator"))[0] == 403
