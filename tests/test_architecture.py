@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import graphlib
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -442,3 +443,11 @@ def test_stores_are_constructed_in_bootstrap_only() -> None:
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in known
         ]
     )
+
+
+def test_each_migration_follows_the_one_before() -> None:
+    """Two that were written side by side would leave no database that can be migrated."""
+    texts = {path.name[:4]: path.read_text() for path in sorted((ROOT / "migrations/versions").glob("*.py"))}
+    told = [re.findall(r'^(?:down_)?revision = "?(\w+)"?$', text, re.MULTILINE) for text in texts.values()]
+    assert told == [list(pair) for pair in zip(texts, ("None", *texts), strict=False)]
+    assert len(texts) == len(list((ROOT / "migrations/versions").glob("*.py")))
