@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
+import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from shared.config.settings import load_settings
+from shared.samples import find_answer, load_year
 from tests.kit.demo import main
 from tests.kit.demo.glance import ButtonNumbers, ScreenMessage, ScreenView, parse_screen
+from tests.kit.demo.keyboard import LineReader
 from tests.kit.demo.paper import ChatPrinter
+from tests.kit.demo.talk import DemoConversation
+from tests.kit.replay.fake_telegram import FakeTelegram
 from tests.kit.telegram.bot_process import ROOT
 
 
@@ -104,6 +110,46 @@ def test_a_pipe_gets_plain_lines() -> None:
         ScreenMessage(message_id=2, text="One\n\ntwo", silent=True), [(1, "Again"), (2, "Shorter")]
     )
     assert pipe.getvalue() == "bot (silently): One\n\n     two\n     [#1 Again]  [#2 Shorter]\n"
+
+
+class QuickChat:
+    """Answers as the sample does, and puts a silent notice before each answer."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+        self._lines: list[dict[str, Any]] = []
+        self._new = asyncio.Event()
+
+    async def say(self, _person: int, text: str) -> None:
+        waiting = [line for line in self._lines if not line.get("silent")]
+        assert len(waiting) == len(self.said), "the message before is not answered yet"
+        self.said.append(text)
+        number = 2 * len(self.said)
+        self._lines.append({"message_id": number, "text": "I summarised older messages.", "silent": True})
+        self._lines.append({"message_id": number + 1, "text": find_answer(text)})
+        self._new.set()
+
+    async def screen(self, _person: int, *, after: int, wait: float) -> dict[str, Any]:
+        async with asyncio.timeout(10 * wait):
+            while after >= len(self._lines):
+                self._new.clear()
+                await self._new.wait()
+        shown = self._lines[: after + 1] if after >= 0 else []
+        return {**screen(*shown), "version": len(shown)}
+
+
+async def test_a_year_is_typed_and_each_message_waits_for_its_answer() -> None:
+    read, write = os.pipe()
+    os.write(write, b"/year\n/quit\n")
+    os.close(write)
+    chat, pipe = QuickChat(), io.StringIO()
+    talking = DemoConversation(cast("FakeTelegram", chat), 1, ChatPrinter(pipe), LineReader(read))
+    await talking.run()
+    os.close(read)
+    assert chat.said == [one.person for one in load_year()]
+    told = [line for line in pipe.getvalue().splitlines() if line.startswith(("you: ", "bot: "))]
+    assert told[:2] == [f"you: {load_year()[0].person}", f"bot: {load_year()[0].assistant}"]
+    assert [line[:4] for line in told] == ["you:", "bot:"] * len(load_year())
 
 
 @pytest.mark.parametrize("arguments", [[], ["web"], ["telegram", "--language", "fr"]])
