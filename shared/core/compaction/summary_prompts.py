@@ -15,11 +15,11 @@ from shared.core.session.ledger import Ledger
 from shared.core.session.policy import SummaryForm
 from shared.core.session.rendering import first_words, render_summary, shortened
 from shared.core.session.summary_formats import Form, form_of
-from shared.core.session.summary_rules import END_OF_TEXT, MERGING, WARM, rules, tidying, wanted
+from shared.core.session.summary_rules import END_OF_TEXT, FORMER_ABOVE, MERGING, WARM, rules, tidying, wanted
 
 FOCUS_CHARS = 300
 """More than that is no focus."""
-_BEGINNING_WORDS = 8
+_BEGINNING_WORDS = 6
 _XML_ROLES = {"person": "user"}
 """How the history of chats names who speaks; all others keep their names."""
 
@@ -81,21 +81,18 @@ def warm_instruction(
     most_words: int = 0,
     with_notes: bool = False,
 ) -> str:
-    """The last user message behind the unchanged chat: the log stands above, only its numbers are told.
+    """The last user message behind the unchanged chat: log and former record stand above, so both are only
+    named, the one by numbers, the other by ids.
 
     `with_notes` asks for what a flush would save, in the same answer.
     """
     shape = form_of(form)
     fence = _fence(source_text, focus or "")
-    lines = [
-        f"[#{line.seq}] {line.author}: {first_words(line.text, _BEGINNING_WORDS)}"
-        for line in source_lines(source_text)
-    ]
     parts = [
         WARM,
         rules(shape, language),
-        _former(former, shape, fence),
-        _tagged(f"beginnings_{fence}", "\n".join(lines)),
+        _former(former, shape, fence, shown=True),
+        _tagged(f"beginnings_{fence}", "\n".join(_beginnings(source_text))),
         _focus(focus, fence),
         wanted(shape, former, most_words, notes=NOTES_BESIDE if with_notes else ""),
     ]
@@ -138,12 +135,36 @@ _SPLIT = re.compile(r"(?<=[.!?:])\s+|\n+")
 _TELLING_CHARS = 24
 
 
-def _former(former: Ledger, form: Form, fence: str) -> str:
+def _beginnings(source_text: str) -> list[str]:
+    """Numbers and first words; an answer right after what it answers is not listed, its number is clear."""
+    found = []
+    asked = -1
+    for line in source_lines(source_text):
+        if (line.author, line.seq) != ("assistant", asked + 1):
+            found.append(f"[#{line.seq}] {line.author}: {first_words(line.text, _BEGINNING_WORDS)}")
+        asked = line.seq if line.author == "person" else -1
+    return found
+
+
+def _former(former: Ledger, form: Form, fence: str, *, shown: bool = False) -> str:
+    """`shown` means that the whole record stands above, as the summary of the chat."""
     if not (former.items or former.narrative or former.sections):
         return ""
     if form.is_text:
         return _tagged(f"earlier_summary_{fence}", render_summary(former))
+    if shown:
+        ids = _former_ids(former)
+        return f"{FORMER_ABOVE}\n{_tagged(f'former_record_{fence}', ids)}" if ids else ""
     return _tagged(f"former_record_{fence}", _former_lines(former))
+
+
+def _former_ids(former: Ledger) -> str:
+    return "\n".join(
+        f"{item.id} ({item.kind}): {first_words(item.text, _BEGINNING_WORDS)}"
+        f"{''.join(f' #{seq}' for seq in item.sources[:1])}"
+        for item in former.items
+        if item.closed is None
+    )
 
 
 def _former_lines(former: Ledger) -> str:

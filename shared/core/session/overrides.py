@@ -6,14 +6,13 @@ import difflib
 import re
 import types
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from shared.core.session.policy import (
     Channel,
     ContextPolicy,
     ContradictoryPolicy,
-    check_policy,
+    changed_by,
     fitted,
     with_overrides,
 )
@@ -73,9 +72,7 @@ def _changed(policy: ContextPolicy, own: Mapping[str, Any]) -> ContextPolicy:
     A window of its own shrinks margins that would not fit, as the operator's does.
     """
     inside = fitted(policy, own["context_window"]) if "context_window" in own else policy
-    changed = replace(inside, **own)
-    check_policy(changed)
-    return changed
+    return changed_by(inside, own)
 
 
 _TURNS = re.compile(r"[0-9]{1,6}")

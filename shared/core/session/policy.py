@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -112,6 +113,8 @@ class ContextPolicy:
     tail_least: int = 1_500
     tail_most: int = 20_000
     tail_share_most: float = 0.5
+    tail_room: int = 0
+    """So many tokens of a tail are kept whatever their share, up to half the budget."""
     land_at: float = 0.6
     """Of the conversation's budget: where a compaction must come down to."""
     gain_at_most: float = 0.75
@@ -179,7 +182,13 @@ class ContextPolicy:
 
 def with_overrides(policy: ContextPolicy, **not_none: Any) -> ContextPolicy:
     """The policy with every given value that is not None; raises `ContradictoryPolicy`."""
-    changed = replace(policy, **{name: value for name, value in not_none.items() if value is not None})
+    return changed_by(policy, {name: value for name, value in not_none.items() if value is not None})
+
+
+def changed_by(policy: ContextPolicy, values: Mapping[str, Any]) -> ContextPolicy:
+    """Turns that somebody asks to keep may take half the budget, however little a preset leaves to a tail."""
+    room = {} if values.get("keep_turns") is None else {"tail_share_most": max(policy.tail_share_most, 0.5)}
+    changed = replace(policy, **{**room, **values})
     check_policy(changed)
     return changed
 

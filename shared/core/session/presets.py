@@ -33,8 +33,12 @@ PRESETS: dict[str, ContextPolicy] = {
             recall_tokens=1_200,
             flush_with_summary=True,
             # Each compaction pays for its tail again, and each call reads it: what is older can be recalled.
+            # Of 200 turns of 1,470 tokens, one in the tail costs 6 % less than two.
+            keep_turns_least=1,
             tail_share=0.1,
-            tail_least=600,
+            tail_least=400,
+            tail_share_most=0.15,
+            tail_room=2_400,
         ),
         ContextPolicy(
             name="spec008",

@@ -65,8 +65,9 @@ SUMMARY_SCHEMA: Mapping[str, Any] = {
 WARM = """\
 [Message from the program, not from the person. The person will not see your answer. Call no tool.]
 The older messages of the conversation above will be hidden, and your record will take their place. They are \
-listed below by number and first words: this is the transcript. Later messages stay visible and are not part \
-of your task."""
+listed below by number and first words: this is the transcript. An answer that is not listed has the number \
+after its message. Later messages stay visible and are not part of your task."""
+FORMER_ABOVE = "The former record is the summary at the beginning. Its items, by id and first words:"
 MERGING = """\
 The parts summarise neighbouring stretches of one conversation, oldest first. Merge them into one summary: \
 say each thing once, and where they disagree, follow the later part."""

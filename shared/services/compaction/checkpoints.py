@@ -192,7 +192,7 @@ class CheckpointService:
         """Everything of the range; the summary may take what the digest took and what is left to land."""
         policy, budget = case.prepared.policy, case.prepared.budget
         window = await self._writers.load_window(case.prepared)
-        whole = replace(policy, keep_turns=0, keep_turns_least=0, tail_share_most=0.0)
+        whole = replace(policy, keep_turns=0, keep_turns_least=0, tail_share_most=0.0, tail_room=0)
         plan = plan_compaction(
             case.state.view, budget=budget, policy=whole, force=True,
             now_tokens=case.state.view.context_tokens, summariser_window=window,

@@ -3,7 +3,9 @@
 500 turns of everyday talk with 50 planted facts and 200 long turns with 20 go through the running system on
 real servers; the provider is a strict fake that keeps a prompt cache and overlooks nothing. `cost_tokens` is
 uncached + 1.25 × written + 0.1 × read, of the input of every call; `facts` were in the request that asked
-for them. `default` is `steady` with its own budget; all others get a window whose limit is `--trigger`.
+for them. Each preset gets a window with the run's limit, and one model for answers and for what is written
+in the background, as the ideal loop and other systems have. `two_models` is `steady` with the two models
+that are shipped, `default` is as all is shipped: the largest window, two models.
 The talk is recorded (`--data`, a folder with `locomo-dev.json` and `beam-dev.json`) or made up (`--made-up`).
 """
 
@@ -29,7 +31,8 @@ DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
 NEEDED = ("locomo-dev.json", "beam-dev.json")
 RUNS = ("everyday", "long", "halved")
 TRIGGERS = {"everyday": 8_000, "long": 30_000, "halved": 8_000}
-DEFAULT = "default"
+DEFAULT, TWO_MODELS = "default", "two_models"
+"""What is no preset: `steady` in other circumstances."""
 
 
 def talk_of(run: str, folder: Path | None, *, turns: int | None, seed: int) -> Talk:
@@ -60,8 +63,9 @@ async def measure(
 
 def _course(run: str, name: str, turns: int) -> Course:
     return Course(
-        preset="steady" if name == DEFAULT else name,
+        preset=name if name in PRESETS else "steady",
         trigger=None if name == DEFAULT else TRIGGERS[run],
+        one_model=name in PRESETS,
         halved_at=turns // 2 if run == "halved" else None,
     )
 
@@ -94,7 +98,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--made-up", action="store_true", help="talk made from a seed in place of recorded talk"
     )
     parser.add_argument("--run", action="append", choices=RUNS, help="repeatable; else all")
-    parser.add_argument("--preset", action="append", choices=[*sorted(PRESETS), DEFAULT], help="repeatable")
+    parser.add_argument(
+        "--preset", action="append", choices=[*sorted(PRESETS), TWO_MODELS, DEFAULT], help="repeatable"
+    )
     parser.add_argument("--turns", type=int, help="in place of 500 and 200")
     parser.add_argument("--seed", type=int, default=7)
     given = parser.parse_args(arguments)
@@ -106,7 +112,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         return 2
     keep_quiet()
-    presets = given.preset or (*PRESETS, DEFAULT)
+    presets = given.preset or (*PRESETS, TWO_MODELS, DEFAULT)
     folder = None if given.made_up else given.data
     found = asyncio.run(measure(given.run or RUNS, presets, folder, turns=given.turns, seed=given.seed))
     print(json.dumps(found) if given.json else as_table(found))

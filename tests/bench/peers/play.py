@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from shared.adapters.models.routing import DEFAULT_CHAT_MODEL
 from shared.bootstrap.app import App
 from shared.config.settings import Settings
 from shared.core.session.budget import budget_for
@@ -33,6 +34,8 @@ class Course:
     trigger: int | None
     halved_at: int | None = None
     """The turn before which the window becomes half as large."""
+    one_model: bool = False
+    """Whether the model that answers writes summaries and notes, too, in place of the shipped cheap one."""
 
 
 def window_for(policy: ContextPolicy, trigger: int) -> int:
@@ -59,7 +62,10 @@ async def play(course: Course, talk: Talk, *, settings_with: Callable[..., Setti
     async with serving(IdealMind(talk.facts)) as provider:
         provider.set_window(window)
         settings = settings_with(
-            preset=course.preset, anthropic_api_key="bench", anthropic_base_url=provider.url
+            preset=course.preset,
+            anthropic_api_key="bench",
+            anthropic_base_url=provider.url,
+            **({"summary_model": DEFAULT_CHAT_MODEL} if course.one_model else {}),
         )
         player = _Player(provider=provider)
         half = course.halved_at or 0

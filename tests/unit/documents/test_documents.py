@@ -145,7 +145,7 @@ def test_every_preset_is_named() -> None:
         ),
         (
             "newest turns that are never summarised",
-            (f"({STEADY.keep_turns})", f"at least {STEADY.keep_turns_least}"),
+            (f"({STEADY.keep_turns})", f"{STEADY.tail_room:,}", f"{STEADY.tail_share_most:.0%}"),
         ),
         ("size after a compaction", (f"{STEADY.land_at:.0%}",)),
         ("idle compaction", (f"{STEADY.idle_over:,}",)),

@@ -128,7 +128,7 @@ def test_c12_a_gain_of_next_to_nothing_is_refused() -> None:
 
 def test_c13_a_conversation_that_is_all_tail_asks_for_no_compaction() -> None:
     """The transcript fitted into the protected tail, so each run did nothing and was due again (hermes)."""
-    state = view(exchanges(2, tokens=1_700), flushed_turn=2)
+    state = view(exchanges(1, tokens=3_450), flushed_turn=1)
     for _ in range(3):
         assert wish(state, budget().limit + 1) is None
 

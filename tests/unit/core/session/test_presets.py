@@ -97,11 +97,12 @@ def test_steady_flushes_a_tenth_before_its_soft_budget(tokens: int, expected: Pr
     assert pressure(budget("steady", 200_000), tokens) == expected
 
 
-def test_steady_lands_at_six_tenths_and_keeps_five_turns_at_most_half_the_budget() -> None:
+def test_steady_lands_at_six_tenths_and_keeps_five_turns_where_they_are_short() -> None:
     steady = preset("steady")
-    assert (steady.land_at, steady.keep_turns, steady.tail_share_most) == (0.6, 5, 0.5)
-    assert (steady.tail_share, steady.tail_least) == (0.1, 600)
-    made = plan("steady", 200_000, view(exchanges(40, tokens=260)), 18_000)
+    assert (steady.land_at, steady.keep_turns, steady.keep_turns_least) == (0.6, 5, 1)
+    assert (steady.tail_share, steady.tail_least) == (0.1, 400)
+    assert (steady.tail_share_most, steady.tail_room) == (0.15, 2_400)
+    made = plan("steady", 200_000, view(exchanges(40, tokens=230)), 18_000)
     assert made.expected_after - 1_000 <= 0.6 * 16_000
     assert made.through_turn <= 35
 
