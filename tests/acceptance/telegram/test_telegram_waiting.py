@@ -35,5 +35,5 @@ async def test_a_turn_that_waits_is_tried_now_or_stopped(
         await ada.sees(notice)
         await ada.command(command)
         ended = f"SELECT count(*) = 1 FROM turns t {MINE} AND t.state = '{state}'"
-        await place.house.until(ended, str(ada.id), seconds=10)
+        await place.house.until(ended, str(ada.id))
     assert await place.house.one(f"SELECT count(*) FROM turns t {MINE}", str(ada.id)) == 2

@@ -30,6 +30,8 @@ from shared.supervision.child_process import ChildMisconfigured, ChildProcess
 from tests.kit.fakes.bot_api import TOKEN, USERNAME, running_bot_api
 
 ROOT = Path(__file__).resolve().parents[3]
+PATIENCE_SECONDS = 180
+"""Of a busy machine, until a process says something."""
 _numbers = count(1)
 
 needs_all_processes = pytest.mark.skipif(
@@ -310,7 +312,7 @@ def start_up(environment: dict[str, str]) -> tuple[subprocess.Popen[str], list[s
         cwd="/",
     )
     assert process.stdout is not None
-    impatience = threading.Timer(60, process.terminate)
+    impatience = threading.Timer(PATIENCE_SECONDS, process.terminate)
     impatience.start()
     lines = []
     for line in process.stdout:
@@ -325,7 +327,7 @@ def start_up(environment: dict[str, str]) -> tuple[subprocess.Popen[str], list[s
 def _read_until(process: subprocess.Popen[str], words: str) -> str:
     """The next line with these words; the process is ended when it says nothing for too long."""
     assert process.stdout is not None
-    impatience = threading.Timer(60, process.terminate)
+    impatience = threading.Timer(PATIENCE_SECONDS, process.terminate)
     impatience.start()
     line = next((line for line in process.stdout if words in line), "")
     impatience.cancel()

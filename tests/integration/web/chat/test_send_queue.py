@@ -128,6 +128,7 @@ async def test_a_sleeping_browser_does_not_hold_up_the_others(
             await asyncio.sleep(0.01)
     await reader.send({"t": "ping", "n": 1})
     await reader.until("pong")
+    monkeypatch.setattr(module, "SEND_SECONDS", 60.0)
     back, again = await server.greet(token=welcome["token"], last_seq=1)
     assert again["resumed"] is True
     assert json.dumps(again["events"][0]["text"]) == json.dumps(text)
