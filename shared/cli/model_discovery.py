@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from shared.adapters.models.ollama import find_ollama
+from shared.adapters.models.model_lists import find_local_servers
 from shared.adapters.models.routing import Models, models_of
 from shared.adapters.models.token_counter import VocabularyCounter
 from shared.bootstrap.from_settings import BUILT_IN_TOOLS, build_policy
@@ -24,8 +24,9 @@ async def describe_models(settings: Settings) -> list[tuple[str, str]]:
     if not models.offline:
         return [("Answers", f"{models.chat}, {_describe_provider(settings)}"), *remarks]
     lines = [("Answers", "the offline model, a demo without intelligence; ./evertalk setup adds a real one")]
-    if found := await list_ollama_models():
-        lines.append(("", f"Ollama runs here ({', '.join(found[:3])}); ./evertalk setup can use it"))
+    for server in await find_local_servers():
+        names = ", ".join(server.models[:3])
+        lines.append(("", f"{server.name} runs here ({names}); ./evertalk setup can use it"))
     return [*lines, *remarks]
 
 
@@ -69,11 +70,6 @@ async def _memory_remarks(models: Models, settings: Settings) -> list[str]:
         "code": "memory is saved as excerpts, without a model",
     }.get(way)
     return [f"{how}: {why}"] if how else []
-
-
-async def list_ollama_models() -> list[str]:
-    """Names of the chat models that a local Ollama has, newest first; empty when none runs."""
-    return [entry.name for entry in await find_ollama()]
 
 
 def _describe_provider(settings: Settings) -> str:

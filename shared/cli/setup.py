@@ -7,16 +7,16 @@ import getpass
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 
 from dotenv import dotenv_values
 from pydantic import SecretStr
 
-from shared.adapters.models.ollama import OLLAMA_URL
+from shared.adapters.models.model_lists import KNOWN, KeyRefused, ListSilent, find_local_servers, list_models
+from shared.adapters.models.openai_provider import OPENAI_URL
 from shared.adapters.telegram_probe import BotSeen, TelegramSilent, TokenRefused, look_at_bot
-from shared.cli.model_discovery import list_ollama_models
 from shared.config.settings import (
     TELEGRAM_API_URL,
     BadSettings,
@@ -28,6 +28,14 @@ from shared.config.settings import (
 
 _LINE = re.compile(r"^\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=")
 _PLAIN = re.compile(r"[A-Za-z0-9_./:@%+,=-]*")
+_ANTHROPIC_KEY = "sk-ant-"
+_ADDRESSES = {"sk-or-": "https://openrouter.ai/api/v1", "gsk_": "https://api.groq.com/openai/v1"}
+"""Whose keys tell by their beginning where they are for."""
+_LOCAL_URLS = frozenset(server.base_url for server in KNOWN)
+_NO_PROVIDER = dict.fromkeys(
+    ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "OPENAI_API_KEY", "OPENAI_BASE_URL", "EVERTALK_MODEL"), ""
+)
+_SHOWN = 8
 
 Ask = Callable[[str], str]
 
@@ -80,19 +88,68 @@ def _questions(known: Mapping[str, str], ask: Ask, ask_secret: Ask) -> dict[str,
 
 
 def _ask_for_model(known: Mapping[str, str], ask: Ask, ask_secret: Ask) -> dict[str, str]:
-    has_key = "ANTHROPIC_API_KEY" in known
+    has_key = bool({"ANTHROPIC_API_KEY", "OPENAI_API_KEY"} & known.keys())
     hint = "the one that is set" if has_key else "none: the offline demo answers"
-    key = ask_secret(f"Provider key, not shown while you type [{hint}] ").strip()
-    if key and known.get("ANTHROPIC_BASE_URL") == OLLAMA_URL:
-        # The key is for the provider; a local model chosen earlier makes room for it.
-        return {"ANTHROPIC_API_KEY": key, "ANTHROPIC_BASE_URL": "", "EVERTALK_MODEL": ""}
-    if key:
-        return {"ANTHROPIC_API_KEY": key}
-    if has_key or not (models := asyncio.run(list_ollama_models())):
-        return {}
-    answer = ask(f"Ollama runs on this machine with {', '.join(models)}. Use {models[0]}? [Y/n] ")
-    if answer.strip().lower() in ("", "y", "yes"):
-        return {"ANTHROPIC_BASE_URL": OLLAMA_URL, "EVERTALK_MODEL": models[0]}
+    while True:
+        key = ask_secret(f"Provider key, not shown while you type [{hint}] ").strip()
+        if key.startswith(_ANTHROPIC_KEY):
+            return _use_anthropic(known, key)
+        if not key:
+            return {} if has_key else _ask_for_local_model(ask)
+        try:
+            return _ask_for_provider(known, ask, key)
+        except KeyRefused as error:
+            print(f"  No: {error}.")
+
+
+def _use_anthropic(known: Mapping[str, str], key: str) -> dict[str, str]:
+    """Another provider, or a local model chosen earlier, makes room for it."""
+    another = known.keys() & {"OPENAI_API_KEY", "OPENAI_BASE_URL"}
+    makes_room = another or known.get("ANTHROPIC_BASE_URL") in _LOCAL_URLS
+    return {**(_NO_PROVIDER if makes_room else {}), "ANTHROPIC_API_KEY": key}
+
+
+def _ask_for_provider(known: Mapping[str, str], ask: Ask, key: str) -> dict[str, str]:
+    """Of a key that does not say whose it is. Raises KeyRefused."""
+    usual = next((url for start, url in _ADDRESSES.items() if key.startswith(start)), OPENAI_URL)
+    question = f"Address of its API, if that is as OpenAI's, or anthropic [{usual}] "
+    url = _ask_until_valid(ask, question, usual, _anthropic_or_address)
+    if url == "anthropic":
+        return _use_anthropic(known, key)
+    try:
+        models = asyncio.run(list_models(url, key))
+    except ListSilent as error:
+        print(f"  It could not be checked: {error}. It is kept; ./evertalk doctor looks again.")
+        models = ()
+    model = _ask_for_name(ask, known.get("EVERTALK_MODEL", ""), models)
+    address = "" if url == OPENAI_URL else url
+    return {**_NO_PROVIDER, "OPENAI_API_KEY": key, "OPENAI_BASE_URL": address, "EVERTALK_MODEL": model}
+
+
+def _ask_for_name(ask: Ask, before: str, models: Sequence[str]) -> str:
+    if models:
+        more = f" and {len(models) - _SHOWN} more" if len(models) > _SHOWN else ""
+        print(f"  It has {', '.join(models[:_SHOWN])}{more}.")
+    usual = before if before in models or not models else models[0]
+
+    def served(name: str) -> str:
+        if not name:
+            raise ValueError("Please write the name of a model, as its provider writes it.")
+        if models and name not in models:
+            raise ValueError(f"It has no {name}.")
+        return name
+
+    return _ask_until_valid(ask, f"Which model answers? [{usual or 'none yet'}] ", usual, served)
+
+
+def _ask_for_local_model(ask: Ask) -> dict[str, str]:
+    for server in asyncio.run(find_local_servers()):
+        model, *others = server.models
+        beside = f" with {model}{f' and {len(others)} more' if others else ''}"
+        answer = ask(f"{server.name} runs on this machine{beside}. Use {model}? [Y/n] ")
+        if answer.strip().lower() in ("", "y", "yes"):
+            variable = "ANTHROPIC_BASE_URL" if server.wire == "messages" else "OPENAI_BASE_URL"
+            return {**_NO_PROVIDER, variable: server.base_url, "EVERTALK_MODEL": model}
     return {}
 
 
@@ -156,6 +213,10 @@ def _ask_for_access(known: Mapping[str, str], ask: Ask, *, profile: str) -> dict
         "EVERTALK_TELEGRAM_ACCESS": answer,
         "EVERTALK_TELEGRAM_ALLOWED": _ask_until_valid(ask, question, listed, _numbers),
     }
+
+
+def _anthropic_or_address(text: str) -> str:
+    return text if text == "anthropic" else _address(text).removesuffix("/")
 
 
 def _numbers(text: str) -> str:

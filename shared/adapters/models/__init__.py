@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from shared.adapters.models.breaker import Breaker, BreakerState
 from shared.adapters.models.catalog import ModelEntry, ModelsFileBroken, read_entries
-from shared.adapters.models.ollama import find_ollama
+from shared.adapters.models.model_lists import LocalServer, find_local_servers, list_models
 from shared.adapters.models.routing import Models, open_models
 from shared.adapters.models.timeouts import Patience
 
@@ -14,7 +14,9 @@ __all__ = [
     "ModelEntry",
     "ModelsFileBroken",
     "read_entries",
-    "find_ollama",
+    "LocalServer",
+    "find_local_servers",
+    "list_models",
     "Patience",
     "Breaker",
     "BreakerState",

@@ -20,9 +20,13 @@ from types import SimpleNamespace
 
 import aiohttp
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from shared.adapters.embedded.folders import FolderLock
 from shared.adapters.embedded.process import is_running_as, until
+from shared.adapters.models import LocalServer
+from shared.adapters.models.catalog import Wire
 from shared.cli.setup import merge_settings, run_setup
 from shared.cli.up import describe_caps, up
 from shared.config.settings import load_settings
@@ -537,13 +541,13 @@ def test_setup_writes_a_private_file_and_keeps_what_it_does_not_know(
     file.write_text("# mine\nOTHER=1\nEVERTALK_PROFILE=personal\n")
     monkeypatch.setenv("EVERTALK_ENV_FILE", str(file))
     answers = iter(["all", "public", "chat.example.org", "https://chat.example.org/", "a lot", "-1", "2.5"])
-    secrets = iter(["sk-key with 'quotes'", ""])
+    secrets = iter(["sk-ant-key with 'quotes'", ""])
     assert run_setup(ask=lambda _: next(answers), ask_secret=lambda _: next(secrets)) == 0
     assert file.stat().st_mode & 0o777 == 0o600
     assert file.read_text().startswith("# mine\nOTHER=1\nEVERTALK_PROFILE=public\n")
     settings = load_settings()
     assert settings.anthropic_api_key is not None
-    assert settings.anthropic_api_key.get_secret_value() == "sk-key with 'quotes'"
+    assert settings.anthropic_api_key.get_secret_value() == "sk-ant-key with 'quotes'"
     assert settings.public_url == "https://chat.example.org"
     assert f"{settings.cap_total_per_day_usd}" == "2.50"
     said = capsys.readouterr().out
@@ -553,13 +557,82 @@ def test_setup_writes_a_private_file_and_keeps_what_it_does_not_know(
     assert "The amount must be 0 or more" in said
 
 
+async def test_setup_takes_the_key_of_any_provider(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The key is tried, and what its server has is offered; another provider makes room."""
+    file = tmp_path / ".env"
+    file.write_text("ANTHROPIC_API_KEY=old\nEVERTALK_MODEL=claude-opus-5\n")
+    monkeypatch.setenv("EVERTALK_ENV_FILE", str(file))
+
+    async def models(request: web.Request) -> web.Response:
+        if request.headers["Authorization"] != "Bearer right":
+            return web.json_response({}, status=401)
+        return web.json_response({"data": [{"id": "small"}, {"id": "large"}, {"id": "embed-1"}]})
+
+    app = web.Application()
+    app.router.add_get("/v1/models", models)
+    async with TestServer(app, host="127.0.0.1") as server:
+        url = str(server.make_url("/v1"))
+        told = iter([url, "ftp://x", url, "none-such", "large"])
+        secret = iter(["wrong", "right", ""])
+        done = await asyncio.to_thread(
+            run_setup, ask=lambda _: next(told, ""), ask_secret=lambda _: next(secret)
+        )
+    assert done == 0
+    said = capsys.readouterr().out
+    assert f"No: {url} knows no such key." in said
+    assert "An address begins with https://" in said
+    assert "It has small, large." in said
+    assert "It has no none-such." in said
+    settings = load_settings()
+    assert settings.openai_api_key is not None
+    assert (settings.openai_api_key.get_secret_value(), settings.openai_base_url) == ("right", url)
+    assert (settings.anthropic_api_key, settings.model) == (None, "large")
+    # And back: a key of Anthropic's names its owner, and the other's model goes with it.
+    keys = iter(["sk-ant-1", ""])
+    assert run_setup(ask=lambda _: "", ask_secret=lambda _: next(keys)) == 0
+    settings = load_settings()
+    assert (settings.openai_api_key, settings.openai_base_url, settings.model) == (None, None, "")
+
+
+@pytest.mark.parametrize(
+    ("wire", "expected"), [("messages", "ANTHROPIC_BASE_URL"), ("openai", "OPENAI_BASE_URL")]
+)
+def test_setup_offers_what_runs_on_this_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wire: Wire, expected: str
+) -> None:
+    async def found() -> tuple[LocalServer, ...]:
+        url = "http://127.0.0.1:1234"
+        return (
+            LocalServer(name="One", base_url="http://127.0.0.1:9", models=("a",)),
+            LocalServer(name="Two", base_url=url, wire=wire, models=("b", "c")),
+        )
+
+    asked: list[str] = []
+
+    def ask(question: str) -> str:
+        asked.append(question)
+        return "n" if "One runs" in question else ""
+
+    file = tmp_path / ".env"
+    monkeypatch.setenv("EVERTALK_ENV_FILE", str(file))
+    monkeypatch.setattr("shared.cli.setup.find_local_servers", found)
+    assert run_setup(ask=ask, ask_secret=lambda _: "") == 0
+    assert asked[:2] == [
+        "One runs on this machine with a. Use a? [Y/n] ",
+        "Two runs on this machine with b and 1 more. Use b? [Y/n] ",
+    ]
+    assert {f"{expected}=http://127.0.0.1:1234", "EVERTALK_MODEL=b"} <= set(file.read_text().split())
+
+
 async def setup_with_bot(
     file: Path, monkeypatch: pytest.MonkeyPatch, *, tokens: list[str], answers: list[str], api_url: str
 ) -> int:
     """The questions before those about Telegram are answered with Enter."""
     monkeypatch.setenv("EVERTALK_ENV_FILE", str(file))
     monkeypatch.setenv("EVERTALK_TELEGRAM_API_URL", api_url)
-    told, secret = iter(["", "", "", *answers]), iter(["a-provider-key", *tokens])
+    told, secret = iter(["", "", "", *answers]), iter(["sk-ant-provider-key", *tokens])
     return await asyncio.to_thread(run_setup, ask=lambda _: next(told, ""), ask_secret=lambda _: next(secret))
 
 

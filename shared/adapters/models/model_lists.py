@@ -1,0 +1,99 @@
+"""Asks servers which models they have: those that run on this machine, and whichever a person names."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import aiohttp
+
+from shared.adapters.models.catalog import Wire
+from shared.adapters.models.provider import trusted
+
+SEARCH_SECONDS = 0.3
+ASK_SECONDS = 8.0
+_EMBEDDERS = ("embed", "bert", "minilm", "bge-", "rerank")
+
+
+class ListSilent(Exception):
+    """The server cannot be reached, or what answers has no list of models."""
+
+
+class KeyRefused(Exception):
+    """The server knows no such key."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalServer:
+    name: str
+    """What its program is called."""
+    base_url: str
+    """As `ANTHROPIC_BASE_URL` or `OPENAI_BASE_URL` takes it, by `wire`."""
+    wire: Wire = "openai"
+    models: tuple[str, ...] = ()
+    """Those that can chat, newest first."""
+
+
+KNOWN = (
+    # The one that serves the Messages API itself is asked at the root of its address.
+    LocalServer(name="Ollama", base_url="http://127.0.0.1:11434", wire="messages"),
+    LocalServer(name="LM Studio", base_url="http://127.0.0.1:1234/v1"),
+    LocalServer(name="llama.cpp", base_url="http://127.0.0.1:8080/v1"),
+    LocalServer(name="vLLM", base_url="http://127.0.0.1:8000/v1"),
+)
+"""Where these programs listen when nobody has told them otherwise."""
+
+
+async def find_local_servers(
+    known: Sequence[LocalServer] = KNOWN, *, seconds: float = SEARCH_SECONDS
+) -> tuple[LocalServer, ...]:
+    """Those that run and have a model. Never raises: at such a port anything may listen."""
+    found = await asyncio.gather(*(_look(server, seconds) for server in known))
+    return tuple(server for server in found if server.models)
+
+
+async def list_models(base_url: str, key: str, *, seconds: float = ASK_SECONDS) -> tuple[str, ...]:
+    """Of an API as OpenAI's, newest first. Raises ListSilent and KeyRefused."""
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    patience = aiohttp.ClientTimeout(total=seconds)
+    try:
+        async with (
+            aiohttp.ClientSession(timeout=patience, trust_env=bool(key)) as session,
+            session.get(
+                f"{base_url.rstrip('/')}/models", headers=headers, allow_redirects=False, ssl=trusted()
+            ) as response,
+        ):
+            if response.status in (401, 403):
+                raise KeyRefused(f"{base_url} knows no such key")
+            if response.status != 200:
+                raise ListSilent(f"{base_url} answered {response.status} when asked for its models")
+            told = await response.json(content_type=None)
+    except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+        raise ListSilent(f"{base_url} did not answer ({type(error).__name__})") from error
+    listed = told.get("data") if isinstance(told, Mapping) else None
+    if not isinstance(listed, list):
+        raise ListSilent(f"{base_url} has no list of models")
+    models = [
+        one for one in listed if isinstance(one, Mapping) and isinstance(one.get("id"), str) and one["id"]
+    ]
+    models.sort(key=_made_at, reverse=True)
+    return tuple(one["id"] for one in models if not _only_embeds(one["id"]))
+
+
+async def _look(server: LocalServer, seconds: float) -> LocalServer:
+    url = server.base_url if server.wire == "openai" else f"{server.base_url}/v1"
+    try:
+        models = await list_models(url, "", seconds=seconds)
+    except (ListSilent, KeyRefused):
+        models = ()
+    return LocalServer(name=server.name, base_url=server.base_url, wire=server.wire, models=models)
+
+
+def _made_at(model: Mapping[str, object]) -> int:
+    made = model.get("created")
+    return made if isinstance(made, int) else 0
+
+
+def _only_embeds(name: str) -> bool:
+    return any(sign in name.lower() for sign in _EMBEDDERS)
