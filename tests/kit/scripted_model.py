@@ -157,7 +157,8 @@ async def write(model: ScriptedModel, plan: CompactionPlan, **more: Any) -> Summ
         told.append((percent, stage))
 
     values: dict[str, Any] = {"purse": purse, "focus": None, "on_progress": hear, **more}
-    return await summariser(model, fall_back=fall_back).write(plan, **values)
+    by = values.pop("by", None) or summariser(model, fall_back=fall_back)
+    return await by.write(plan, **values)
 
 
 def split_in(plan: CompactionPlan, *places: int) -> CompactionPlan:

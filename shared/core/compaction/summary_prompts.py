@@ -15,7 +15,16 @@ from shared.core.session.ledger import Ledger
 from shared.core.session.policy import SummaryForm
 from shared.core.session.rendering import first_words, render_summary, shortened
 from shared.core.session.summary_formats import Form, form_of
-from shared.core.session.summary_rules import END_OF_TEXT, FORMER_ABOVE, MERGING, WARM, rules, tidying, wanted
+from shared.core.session.summary_rules import (
+    END_OF_TEXT,
+    FORMER_ABOVE,
+    LINES,
+    MERGING,
+    WARM,
+    rules,
+    tidying,
+    wanted,
+)
 
 FOCUS_CHARS = 300
 """More than that is no focus."""
@@ -108,7 +117,12 @@ Write the whole summary again as requested, using only what you were shown. {END
     return f"""\
 That answer cannot be used: {reason}.
 Send the whole JSON object again with the keys "narrative", "add", "replace" and "close", and nothing \
-else. Use only what the transcript and the former record say."""
+else. Use only what the transcript and the former record say. If you cannot write JSON, {LINES}"""
+
+
+def in_lines(request: str) -> str:
+    """What `summary_request` asks for, from a model of which it is known that it writes no JSON."""
+    return f"{request}\n\nDo not write JSON. Instead, {LINES}"
 
 
 def asks_for_text(words: str) -> bool:

@@ -36,6 +36,10 @@ REASON_CHARS = 200
 
 KINDS: tuple[ItemKind, ...] = get_args(ItemKind)
 _TRAILING_COMMA = re.compile(r",(?=\s*[}\]])")
+_LINE = re.compile(
+    r"^[\s*•#-]*(?P<word>[a-z]+)(?:\s+(?P<id>[a-z]\d{1,6}))?\W{0,3}?:(?P<said>.+)$", re.IGNORECASE
+)
+_CITED = re.compile(r"\s*[\[(]((?:[\s,;]*#\d{1,15})+)\s*[\])]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,9 +68,11 @@ class Unreadable:
 
 
 def parse_ledger_patch(text: str) -> LedgerPatch | Unreadable:
-    """The first JSON object of the right shape in a text, whatever stands around it."""
+    """The first JSON object of the right shape in a text, whatever stands around it, or else its lines."""
     if not text.strip():
         return Unreadable(reason="the answer is empty")
+    if "{" not in text and (patch := _from_lines(text)) is not None:
+        return patch
     if "{" not in text:
         return Unreadable(reason="there is no JSON object in it")
     for raw in _objects(text):
@@ -152,6 +158,32 @@ def _patch(raw: Mapping[str, Any]) -> LedgerPatch:
         replace=_pairs(raw.get("replace"), "text"),
         close=_pairs(raw.get("close"), "reason"),
         notes=tuple(raw["notes"]) if isinstance(raw.get("notes"), list) else None,
+    )
+
+
+def _from_lines(text: str) -> LedgerPatch | None:
+    """`narrative: …`, `KIND: text [#12]`, `replace ID: text`, `close ID: reason`; None without the first."""
+    narrative, add = "", []
+    changed: dict[str, list[tuple[str, str]]] = {"replace": [], "close": []}
+    for found in map(_LINE.match, text.splitlines()):
+        if found is None:
+            continue
+        word, id_, said = found["word"].lower(), found["id"], found["said"].strip("* ")
+        if word == "narrative":
+            narrative = narrative or said
+        elif word in changed and id_ is not None:
+            changed[word].append((id_.lower(), said))
+        elif word.rstrip("s") in KINDS:
+            told = _CITED.sub("", said).strip()
+            sources = _seqs(" ".join(_CITED.findall(said)))
+            add.append(NewItem(kind=_kind(word), text=told, sources=sources))
+    if not narrative:
+        return None
+    return LedgerPatch(
+        narrative=narrative,
+        add=tuple(item for item in add if item.text),
+        replace=tuple(changed["replace"]),
+        close=tuple(changed["close"]),
     )
 
 

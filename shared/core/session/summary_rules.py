@@ -67,6 +67,13 @@ WARM = """\
 The older messages of the conversation above will be hidden, and your record will take their place. They are \
 listed below by number and first words: this is the transcript. An answer that is not listed has the number \
 after its message. Later messages stay visible and are not part of your task."""
+LINES = """\
+write lines of these forms, and nothing else:
+narrative: where the conversation stands
+KIND: one sentence [#NUMBER]
+replace ID: the new text of an item in the former record
+close ID: why this item no longer matters"""
+"""For models that write no JSON."""
 FORMER_ABOVE = "The former record is the summary at the beginning. Its items, by id and first words:"
 MERGING = """\
 The parts summarise neighbouring stretches of one conversation, oldest first. Merge them into one summary: \

@@ -33,7 +33,7 @@ from shared.services.compaction.summary_draft import (
     SummaryResult,
     build_summary_audit,
 )
-from shared.services.compaction.summary_tasks import SummaryTask, SummaryTasks
+from shared.services.compaction.summary_tasks import JsonlessModels, SummaryTask, SummaryTasks
 from shared.services.turns.spend_tracker import SpendTracker
 
 __all__ = ["SummaryAttempt", "OnProgress", "Summariser", "SummaryResult"]
@@ -67,6 +67,7 @@ class Summariser:
             [summary_model, chat_model] if fall_back and chat_model != summary_model else [summary_model]
         )
         self._crash_point = crash_point
+        self._jsonless = JsonlessModels()
 
     async def load_window(self, model: str | None = None) -> int:
         """Of the model that is asked first."""
@@ -235,7 +236,9 @@ class Summariser:
 
     async def _ask_model(self, writing: SummaryDraft, model: str, task: SummaryTask) -> AuditVerdict | None:
         """One answer and, where so many are wanted, a repaired or a shorter one. Raises PromptTooLong."""
-        request = task.build_request(model, room=await self._answer_room(writing, model))
+        room = await self._answer_room(writing, model)
+        as_lines = self._jsonless.knows(model)
+        request = task.build_request(model, room=room, as_lines=as_lines)
         too_long: AuditVerdict | None = None
         for number in range(writing.most_attempts):
             writing.paid_before = len(writing.purse.spent)
@@ -252,6 +255,8 @@ class Summariser:
             except (ModelError, CapReached) as error:
                 writing.record_failure(task.step, model, f"{error.code}: {error}")
                 return too_long
+            if not task.is_text and not as_lines and reply.stop_reason != "refusal":
+                self._jsonless.learn(model, text_of(reply.blocks))
             if isinstance(judged, AuditVerdict) and judged.ok:
                 if not judged.too_long or number + 1 == writing.most_attempts:
                     return judged

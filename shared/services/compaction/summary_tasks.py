@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -9,6 +10,7 @@ from shared.core.compaction.audit import AuditVerdict, audit_patch
 from shared.core.compaction.note_requests import NoteWish, wishes_from
 from shared.core.compaction.plan import CompactionPlan
 from shared.core.compaction.summary_prompts import (
+    in_lines,
     merge_request,
     repair_request,
     summary_request,
@@ -29,7 +31,31 @@ from shared.ports import ModelRequest, SystemPart
 _WORDS_PER_TOKEN = 0.7
 _CLEAR = 12
 
+JSONLESS_TIMES = 2
+JSONLESS_SECONDS = 86_400.0
+
 CountTokens = Callable[[str], int]
+
+
+class JsonlessModels:
+    """Models that wrote no JSON twice in a row: they are asked for lines, and for JSON after a day."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._seen: dict[str, tuple[int, float]] = {}
+        """How often, and when last."""
+
+    def knows(self, model: str) -> bool:
+        times, at = self._seen.get(model, (0, 0.0))
+        return times >= JSONLESS_TIMES and self._clock() - at < JSONLESS_SECONDS
+
+    def learn(self, model: str, answer: str) -> None:
+        """From an answer to a request for JSON."""
+        if "{" in answer:
+            self._seen.pop(model, None)
+        elif answer.strip():
+            times, _ = self._seen.get(model, (0, 0.0))
+            self._seen[model] = (times + 1, self._clock())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,15 +74,17 @@ class SummaryTask:
     def is_text(self) -> bool:
         return form_of(self.form).is_text
 
-    def build_request(self, model: str, *, room: int) -> ModelRequest:
+    def build_request(self, model: str, *, room: int, as_lines: bool = False) -> ModelRequest:
+        """`as_lines` for a model that writes no JSON."""
         if self.prefix is not None:
             return _behind(self.prefix, self.user)
+        as_lines = as_lines and not self.is_text
         return ModelRequest(
             model=model,
             system=(SystemPart(text=self.system),),
-            messages=(text_message("user", self.user),),
+            messages=(text_message("user", in_lines(self.user) if as_lines else self.user),),
             max_output_tokens=room,
-            json_schema=None if self.is_text else SUMMARY_SCHEMA,
+            json_schema=None if self.is_text or as_lines else SUMMARY_SCHEMA,
         )
 
     def notes_in(self, answer: str) -> tuple[NoteWish, ...] | None:

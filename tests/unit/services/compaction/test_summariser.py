@@ -18,6 +18,7 @@ from shared.core.values.messages import Text, ToolUse, text_message, text_of
 from shared.core.values.model import Prices
 from shared.ports import ModelRequest, SystemPart, ToolSpec
 from shared.services.compaction.summarizer import SummaryResult
+from shared.services.compaction.summary_tasks import JsonlessModels
 from tests.kit.builders import exchange, words
 from tests.kit.scripted_model import (
     CHEAP,
@@ -28,6 +29,7 @@ from tests.kit.scripted_model import (
     plan_of,
     replied,
     split_in,
+    summariser,
     write,
 )
 
@@ -113,6 +115,11 @@ USELESS: dict[str, Any] = {
         {"narrative": "Они говорят о семье, о собаках и о переезде в другой город.", "add": []}
     ),
     "half a JSON": '{"narrative": "They talk", "add": [{"kind": "fact", "te',
+    "a refusal in lines": "narrative: I cannot help with this request.",
+    "somebody else's facts in lines": "narrative: Zebulon sails to Reykjavik with 77 sheep.\n"
+    + "\n".join(f"fact: Zebulon bought {n}00 sheep in Akureyri. [#1]" for n in range(4, 9)),
+    "a template in lines": "narrative: where the conversation stands\nKIND: one sentence [#NUMBER]",
+    "lines without a beginning": "fact: Caroline has 3 dogs. [#1]",
     "endless text": Endless,
     "silence": Silence,
     "an error": ModelUnavailable("overloaded"),
@@ -171,6 +178,78 @@ async def test_one_repair_is_asked_for_with_the_reason() -> None:
     assert model.models == [CHEAP, CHEAP]
     assert "there is no JSON object in it" in model.words[1]
     assert [attempt.fault for attempt in written.attempts] == ["there is no JSON object in it"]
+
+
+LINES = """\
+Here is the record:
+**narrative**: They talk about Caroline in Lisbon and about the kitchen.
+- fact: Caroline has 3 dogs. [#1]
+decision: The kitchen is painted in ochre. (#3)
+Constraint: Never call before 9. [#3, #99]
+weather: It may rain.
+"""
+
+
+def words_of(request: ModelRequest) -> str:
+    return text_of(request.messages[-1].blocks)
+
+
+async def test_lines_are_taken_from_a_model_that_writes_no_json() -> None:
+    answers = iter(["We had a nice talk.", LINES])
+    model = ScriptedModel(say=lambda _: next(answers))
+    written = await write(model, PLAN)
+    assert (written.kind, model.models) == ("summary", [CHEAP, CHEAP])
+    assert "If you cannot write JSON, write lines" in model.words[1]
+    assert [(item.kind, item.text, item.sources) for item in written.ledger.items] == [
+        ("fact", "Caroline has 3 dogs.", (1,)),
+        ("decision", "The kitchen is painted in ochre.", (3,)),
+        ("constraint", "Never call before 9.", (3,)),
+    ]
+
+
+async def test_a_model_that_wrote_no_json_twice_is_asked_for_lines_at_once() -> None:
+    model = ScriptedModel(say=lambda request: LINES if "rite lines" in words_of(request) else "A nice talk.")
+    by = summariser(model)
+    first = await write(model, PLAN, by=by)
+    assert (first.kind, len(model.asked)) == ("summary", 2)
+    second = await write(model, PLAN, by=by)
+    assert (second.kind, len(model.asked), second.attempts) == ("summary", 3, ())
+    assert "Do not write JSON" in words_of(model.asked[2])
+    assert model.asked[0].json_schema is not None
+    assert model.asked[2].json_schema is None, "no server is told to enforce what it does not"
+
+
+def test_json_is_asked_for_again_after_a_day_or_once_it_came() -> None:
+    now = [0.0]
+    models = JsonlessModels(clock=lambda: now[0])
+    for answer in ("prose", "", "{}", "prose"):
+        models.learn("m", answer)
+    assert not models.knows("m"), "an empty answer says nothing, and JSON came between"
+    models.learn("m", "prose")
+    assert models.knows("m")
+    assert not models.knows("another")
+    now[0] = 86_400.0
+    assert not models.knows("m")
+
+
+async def test_lines_change_and_close_what_the_record_has() -> None:
+    former = Ledger(
+        items=(
+            LedgerItem(id="f1", kind="fact", text="Caroline lives in Porto.", sources=(1,)),
+            LedgerItem(id="q2", kind="question", text="When does the ferry leave?", sources=(5,)),
+        ),
+        last_number=2,
+    )
+    said = (
+        "narrative: They talk about Caroline in Lisbon.\n"
+        "replace f1: Caroline lives in Lisbon.\nclose q2: it leaves at 14:30\nclose f7\n"
+    )
+    answers = iter(["We had a nice talk.", said])
+    written = await write(ScriptedModel(say=lambda _: next(answers)), replace(PLAN, former=former))
+    assert "Caroline lives in Lisbon." in standing(written)
+    assert {item.id: item.closed for item in written.ledger.items if item.id in ("f1", "q2")} == {
+        "f1": None, "q2": "it leaves at 14:30",
+    }  # fmt: skip
 
 
 async def test_an_answer_that_cannot_be_used_is_told_with_what_it_cost() -> None:
@@ -536,7 +615,7 @@ async def test_a_warm_prefix_stays_as_it_is_and_the_instruction_stands_behind_it
     assert replace(request, messages=WARM.messages, about=WARM.about) == WARM
     assert request.messages[:2] == WARM.messages
     assert len(request.messages) == 3
-    assert "[#1] person: My sister Caroline moved to Lisbon in 2021 …" in model.words[0]
+    assert "[#1] person: My sister Caroline moved to Lisbon …" in model.words[0]
     assert (written.model, written.audit["way"]) == (MAIN, "warm")
 
 
