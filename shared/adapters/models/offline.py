@@ -65,6 +65,7 @@ _MARKS = re.compile(r"^\[#\d[^\]]*\] ?[^:]{1,80}: |\s*\(#\d[^()]*\)$")
 _TURN = re.compile(r"<(user|assistant|tool)>(.*?)</\1>", re.DOTALL)
 _BEFORE = re.compile(r"<((?:earlier_summary|part_\d+)_\w+)>\n(.*?)\n</\1>", re.DOTALL)
 _FORMER = re.compile(r'^\{"former narrative":.*\}$', re.MULTILINE)
+_NARRATIVE = re.compile(r"<conversation_summary[^>]*>\n.*\n\n((?!#).+)")
 _ABOUT_SOMETHING = (r"(?i)\b(i|i['’]m|my|we|our|mine|me)\b", r"\d", r"(?<=[^.!?]\s)[A-ZÀ-Þ]")
 _KINDS = {
     "question": r"[?？]$",
@@ -133,7 +134,8 @@ def _answer(request: ModelRequest, digest: str) -> tuple[Text | ToolUse, ...]:
     save = next((tool for tool in request.tools if tool.name == "save_memory"), None)
     if _sums_up(request):
         asked = "\n\n".join(text_of(message.blocks) for message in request.messages if message.role == "user")
-        return (Text(text=_running_text(asked) if asks_for_text(whole) else _ledger(asked)),)
+        above = [_TAGGED.sub(" ", text_of(message.blocks)).strip() for message in request.messages[:-1]]
+        return (Text(text=_running_text(asked) if asks_for_text(whole) else _ledger(asked, above)),)
     if save is not None and "SILENT" in whole:
         return _saves(save, () if results else _worth_saving(request), digest) or (Text(text="SILENT"),)
     if (reminder := reminded_of(words)) is not None:
@@ -221,10 +223,11 @@ def _saves(tool: ToolSpec, notes: Iterable[str], digest: str) -> tuple[ToolUse, 
     )
 
 
-def _ledger(asked: str) -> str:
+def _ledger(asked: str, above: Sequence[str]) -> str:
     """Sentences of the source, each with its number, and a narrative that begins with the former one."""
-    former = json.loads(found[0])["former narrative"] if (found := _FORMER.search(asked)) else ""
-    said = _said((int(seq), author, text) for seq, author, text in _LINE.findall(asked))
+    found = _FORMER.search(asked)
+    former = json.loads(found[0])["former narrative"] if found else "".join(_NARRATIVE.findall(asked)[:1])
+    said = _said((int(seq), author, _in_full(text, above)) for seq, author, text in _LINE.findall(asked))
     before = _within(50, _sentences(former))
     new = _within(50, [one.text for one in _heaviest(said, 4) if one.text not in before])
     add = [
@@ -233,6 +236,13 @@ def _ledger(asked: str) -> str:
     ]  # fmt: skip
     told = {"narrative": " ".join([*before, *new]), "add": add, "replace": {}, "close": {}}
     return json.dumps(told, ensure_ascii=False)
+
+
+def _in_full(text: str, above: Sequence[str]) -> str:
+    """A message that is only named by its first words stands above."""
+    start = text.removesuffix(" …").split()
+    whole = (one for one in above if text.endswith(" …") and one.split()[: len(start)] == start)
+    return next(whole, text)
 
 
 def _running_text(asked: str) -> str:
