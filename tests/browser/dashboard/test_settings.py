@@ -14,6 +14,7 @@ from shared.config.settings import ORIGINS_NAME, load_settings
 from tests.browser.axe import look_for_faults
 from tests.browser.dashboard.house import House, open_house
 from tests.browser.dashboard.place import fits
+from tests.kit.fakes.webhook_receiver import receiving
 
 pytestmark = pytest.mark.browser
 TABS = ("Model", "Telegram", "Website", "Context", "Spending", "People", "Alerts", "All settings")
@@ -30,7 +31,7 @@ async def house(
         database_url=database_url, redis_url=redis_url, data_dir=tmp_path, secret_key="k" * 40
     )
     async with open_house(settings, browser) as opened:
-        opened.tolerated = ("409", "422", "net::ERR_FAILED", "ERR_INTERNET_DISCONNECTED")
+        opened.tolerated = ("401", "409", "422", "net::ERR_FAILED", "ERR_INTERNET_DISCONNECTED")
         yield opened
 
 
@@ -100,6 +101,23 @@ async def test_what_is_typed_outlasts_other_pages_and_a_lost_connection(house: H
     assert await stored(house, "EVERTALK_CAP_TOTAL_PER_DAY_USD") == "3"
 
 
+async def test_what_is_typed_outlasts_a_login_that_ends(house: House) -> None:
+    page = await settings_of(house, "anna", "model")
+    await page.get_by_label("Model that answers").fill("my-model")
+    await page.get_by_label("Anthropic: key", exact=True).fill("sk-typed-here")
+    await house.app.pool.execute("UPDATE operator_sessions SET expires_at = now()")
+    await page.get_by_role("button", name="Save").click()
+    await expect(page.get_by_role("heading", name="Operator dashboard")).to_be_visible()
+    kept = await page.evaluate("() => JSON.stringify({...sessionStorage, ...localStorage})")
+    assert ("my-model" in kept, "sk-typed-here" in kept) == (True, False)
+    await house.app.pool.execute("UPDATE operator_sessions SET expires_at = now() + interval '1 hour'")
+    await page.goto(f"{house.url}/dashboard/settings?section=model")
+    await expect(page.get_by_label("Model that answers")).to_have_value("my-model")
+    await page.get_by_role("button", name="Save").click()
+    await expect(page.get_by_text("Saved. A running Evertalk")).to_be_visible()
+    assert await stored(house, "EVERTALK_MODEL") == "my-model"
+
+
 async def test_of_two_operators_the_second_is_told_and_loses_nothing(house: House) -> None:
     anna, ben = await settings_of(house, "anna"), await settings_of(house, "ben")
     for page, cap in ((anna, "2"), (ben, "4")):
@@ -159,6 +177,26 @@ async def test_a_token_without_telegram_is_tried_and_refused(house: House) -> No
     await token.fill("abc")
     await page.get_by_role("button", name="Test").click()
     await expect(token).to_have_attribute("aria-invalid", "true")
+
+
+async def test_alerts_are_tried_at_the_targets_that_are_stored(
+    database_url: str, redis_url: str, browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with receiving("s" * 32) as receiver:
+        monkeypatch.setenv("EVERTALK_ALERT_WEBHOOK_URL", receiver.url)
+        monkeypatch.setenv("EVERTALK_ALERT_WEBHOOK_SECRET", "s" * 32)
+        settings = load_settings(database_url=database_url, redis_url=redis_url, data_dir=tmp_path)
+        async with open_house(settings, browser, alerts=True) as house:
+            page = await settings_of(house, "anna", "alerts")
+            await page.get_by_label("Sender").fill("bot@example.org")
+            await page.get_by_role("button", name="Test").click()
+            await expect(page.get_by_text("Save first: the test goes to what is stored.")).to_be_visible()
+            await page.get_by_label("Sender").fill("")
+            await page.get_by_role("button", name="Test").click()
+            await expect(page.get_by_role("table", name="Targets")).to_contain_text("sent")
+            await fits(page)
+            assert await look_for_faults(page) == []
+    assert [one["type"] for one in receiver.taken] == ["alert.opened"]
 
 
 @pytest.mark.parametrize("how", ["wide", "narrow", "dark"])

@@ -25,7 +25,7 @@ export function settingsPage({ root, go, me, say, entitle, signal }) {
   }
   /** @param {import("./settings_fields.js").Section} section */
   function make(section) {
-    const form = settingsForm(section, { now: () => now, took, may: me.role === "admin", say, signal });
+    const form = settingsForm(section, { now: () => now, took, may: me.role === "admin", who: me.name, say, signal });
     forms.push(form);
     return form.node;
   }

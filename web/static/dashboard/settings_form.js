@@ -5,6 +5,14 @@ import { card, h, problem, set, show, t, time, ts } from "./parts.js";
 
 /** By name, of all forms; null takes a setting away. @type {Map<string, string | null>} */
 const typed = new Map();
+/** For a login that ends meanwhile; secrets are kept nowhere but in the form. @param {string} who @param {any[]} rows */
+function recall(who, rows) {
+  const key = `evertalk.settings.${who}`;
+  const secrets = new Set(rows.filter((one) => one.secret).map((one) => one.name));
+  try { for (const [name, text] of JSON.parse(sessionStorage.getItem(key) ?? "[]")) if (!typed.has(name)) typed.set(name, text); } catch { /* nothing is kept in this browser */ }
+  addEventListener("pagehide", () => { try { sessionStorage.setItem(key, JSON.stringify([...typed].filter(([name]) => !secrets.has(name)))); } catch { /* nor now */ } });
+}
+let recalled = false;
 const FOLLOWS_MS = 20_000;
 const AGAIN_MS = 1000;
 /** @param {number} ms */
@@ -12,9 +20,11 @@ const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
 /**
  * @param {import("./settings_fields.js").Section} section
- * @param {{now: () => any, took: (answer: any) => void, may: boolean, say: (words: string) => void, signal: AbortSignal}} page `now` is the newest answer of the server, `took` hears of a newer one
+ * @param {{now: () => any, took: (answer: any) => void, may: boolean, who: string, say: (words: string) => void, signal: AbortSignal}} page `now` is the newest answer of the server, `took` hears of a newer one
  */
-export function settingsForm(section, { now, took, may, say, signal }) {
+export function settingsForm(section, { now, took, may, who, say, signal }) {
+  if (!recalled) recall(who, now().settings);
+  recalled = true;
   const rowOf = (/** @type {string} */ name) => now().settings.find((/** @type {any} */ one) => one.name === name);
   const fields = section.fields.map(([name, label]) => field(rowOf(name), label, may));
   const names = new Set(section.fields.map(([name]) => name));
