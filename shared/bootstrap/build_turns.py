@@ -148,7 +148,7 @@ def _build_session_service(base: Foundation, agent_loop: AgentLoop) -> SessionSe
             timezone=settings.timezone,
             crash_point=base.crash_point,
         ),
-        samples=_build_sample_player(base) if base.models.offline else None,
+        samples=_build_sample_player(base) if base.models.offline and base.role == "web" else None,
         handovers=HandoverExpiry(stores.handovers, base.announcer, build_handover_limits(settings)),
         answered=base.models.take_answered,
         storage_limiter=base.limit_storage,

@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+SAMPLE_KEY = "sample:"
+"""What a sample's messages are stored under; no browser's own message can be."""
 SAMPLE_CID = "sample-"
-"""What the ids of a sample's messages begin with, for screens to mark them by."""
+"""What their ids on screens begin with. `…-ask` is what a person asks about it by the guide's button."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,9 +37,9 @@ class SamplePlay:
     total: int
 
     @property
-    def cid(self) -> str:
-        """Of its next message, with how many follow: screens know the last one by its 0."""
-        return f"{SAMPLE_CID}{self.begun_turn}-{self.total - self.played - 1}"
+    def next_id(self) -> str:
+        """With how many follow: screens know the last message by its 0."""
+        return f"{self.begun_turn}-{self.total - self.played - 1}"
 
 
 @cache

@@ -12,7 +12,7 @@ POINTS = (PLAYED,)
 SAID = """
 SELECT array_agg(e.words ORDER BY te.turn_no, te.seq)
   FROM entry_rows e JOIN turn_entries te USING (session_id, seq)
- WHERE e.dedupe_key LIKE 'web:sample-%'
+ WHERE e.dedupe_key LIKE 'sample:%'
 """
 ANSWERED = "SELECT count(*) FROM entry_rows WHERE author = 'assistant'"
 

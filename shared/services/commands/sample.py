@@ -15,7 +15,7 @@ from shared.core.values.tokens import estimate_blocks
 from shared.ports import ALL_PROCESSES, TURN_DUE, Announcer, TokenCounter
 from shared.runtime.crash_points import CrashPoint
 from shared.runtime.tasks import BackgroundTasks
-from shared.samples import SamplePlay, load_year
+from shared.samples import SAMPLE_CID, SAMPLE_KEY, SamplePlay, load_year
 from shared.services.commands.command_call import CommandHandler, CommandInvocation, CommandReply
 
 log = structlog.get_logger(__name__)
@@ -82,8 +82,8 @@ class SamplePlayer:
             session_id=play.session_id,
             address_id=play.address_id,
             text=load_year()[play.played].person,
-            dedupe_key=f"web:{play.cid}",
-            cid=play.cid,
+            dedupe_key=f"{SAMPLE_KEY}{play.next_id}",
+            cid=f"{SAMPLE_CID}{play.next_id}",
         )
         tokens = estimate_blocks(inbound.blocks, self._counter.count_tokens)
         event_seq = await self._store.accept_next(play, inbound, channel=channel, tokens=tokens)

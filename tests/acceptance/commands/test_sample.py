@@ -120,11 +120,18 @@ async def test_what_the_person_says_meanwhile_is_answered_first_and_stays(guest:
 async def test_removed_it_leaves_no_word_and_no_place(guest: Visit) -> None:
     await give(guest)
     await look(guest, len(YEAR))
+    await guest.say("What is Saffron allergic to?", cid="sample-1-ask")
+    assert "fish" in await guest.answered()
+    await guest.app.commands.run(
+        session_id=guest.session_id, address_id=guest.address_id, name="pin", args=""
+    )
+    assert await guest.one("SELECT count(*) FROM pins") == 1
     assert await guest.one(TRACES) > 0
     done, words = await give(guest, "remove")
     assert done
     assert "deleted" in words
     assert await guest.one(TRACES) == 0
+    assert await guest.one("SELECT count(*) FROM pins") == 0
     shown = await guest.app.stores.events.newest(guest.session_id)
     assert [one.kind for one in shown if one.kind == "msg"] == []
     page = await guest.app.stores.history.before(guest.session_id, None, limit=100, summaries=True)
@@ -145,6 +152,17 @@ async def test_removed_halfway_it_ends_and_can_be_played_anew(guest: Visit) -> N
     await look(guest, 2)
     assert await played(guest) == 2
     assert await guest.one("SELECT count(*) FROM entry_rows WHERE words = $1", YEAR[0].person) == 1
+
+
+async def test_no_message_of_a_browser_stands_in_its_way(guest: Visit) -> None:
+    """Whatever ids a browser gives its own."""
+    for left in (67, 66, 65):
+        await guest.say("Hello", cid=f"sample-2-{left}")
+    await guest.answered()
+    await give(guest)
+    assert await guest.one("SELECT begun_turn FROM sample_plays") == 2
+    await look(guest, 3)
+    assert await played(guest) == 3
 
 
 async def test_nobody_plays_it_into_the_conversation_of_another(guest: Visit) -> None:

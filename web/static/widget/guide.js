@@ -72,11 +72,21 @@ const said = (chat, key, words) => ({ key, words, run: () => void chat.send(key)
 function tour(chat) {
   const card = chat.chat.items.filter((one) => one.kind === "card").pop();
   return [
-    said(chat, BEGINNING, t("beginning")),
+    { key: BEGINNING, words: t("beginning"), run: () => ask(chat) },
     ...(card ? [{ key: "originals", words: t("originals"), run: () => unfold(chat, card) }, said(chat, "/undo", t("undo"))] : []),
     said(chat, "/pin", t("pin")),
     said(chat, "/memory", t("recall")),
   ];
+}
+
+/** It goes together with the sample. @param {Chat} chat */
+function ask(chat) {
+  const cid = (chat.chat.items.find((one) => SAMPLE.test(one.cid ?? ""))?.cid ?? "").replace(/\w+$/, "ask");
+  const entry = { cid, text: BEGINNING, at: new Date().toISOString(), order: ++chat.order };
+  chat.store.keep(entry);
+  chat.chat.send(entry);
+  chat.log.end();
+  chat.transmit(chat.chat.byCid(cid));
 }
 
 /** @param {Chat} chat @param {import("./state.js").Item} card */

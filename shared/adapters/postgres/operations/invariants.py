@@ -13,7 +13,7 @@ from shared.adapters.postgres.privacy.retention import GRACE_DAYS, RULES, Sweep,
 from shared.adapters.postgres.turns.spend_sql import SUMS
 from shared.adapters.postgres.turns.turn_sql import LONGEST_WAIT_SECONDS, UNKNOWN_TO_ITS_HOLDER
 from shared.core.ops.job_views import ASKED_AGAIN
-from shared.samples import SAMPLE_CID
+from shared.samples import SAMPLE_KEY
 
 STATEMENT_SECONDS = 20.0
 SHOWN_AT_MOST = 20
@@ -146,7 +146,7 @@ _LOG = {
         SELECT {_at("session=p.session_id")} FROM sample_plays p
          WHERE p.played <> (SELECT count(*) FROM entry_rows e
                              WHERE e.session_id = p.session_id AND e.author = 'person'
-                               AND starts_with(e.dedupe_key, 'web:{SAMPLE_CID}' || p.begun_turn || '-'))""",
+                               AND starts_with(e.dedupe_key, '{SAMPLE_KEY}' || p.begun_turn || '-'))""",
     "I2: a reminder that repeats waits twice": f"""
         SELECT {_at("party=r.party_id", "reminder=r.id")} FROM reminders r JOIN reminders o
             ON regexp_replace(o.key, '@[0-9]+$', '') = regexp_replace(r.key, '@[0-9]+$', '')

@@ -8,7 +8,7 @@ from shared.adapters.postgres.db.pool import store_method
 from shared.adapters.postgres.turns import turn_sql
 from shared.adapters.postgres.turns.turns import message_arguments
 from shared.core.session.events import Inbound
-from shared.samples import SAMPLE_CID, SamplePlay
+from shared.samples import SAMPLE_CID, SAMPLE_KEY, SamplePlay
 
 _AT_ONCE = 50
 
@@ -68,7 +68,8 @@ WITH p AS (
   UPDATE sample_plays SET total = played WHERE session_id = $1 RETURNING begun_turn
 ), said AS (
   SELECT te.seq, te.turn_no FROM p, entry_rows e JOIN turn_entries te USING (session_id, seq)
-   WHERE e.session_id = $1 AND starts_with(e.dedupe_key, 'web:{SAMPLE_CID}' || p.begun_turn || '-')
+   WHERE e.session_id = $1 AND (starts_with(e.dedupe_key, '{SAMPLE_KEY}' || p.begun_turn || '-')
+                                OR e.dedupe_key = 'web:{SAMPLE_CID}' || p.begun_turn || '-ask')
 )
 SELECT (SELECT coalesce(array_agg(te.seq ORDER BY te.seq), '{{}}')
           FROM turn_entries te JOIN entry_rows e USING (session_id, seq)
