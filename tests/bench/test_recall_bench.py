@@ -33,6 +33,7 @@ async def test_what_was_said_once_is_found_again(pool: asyncpg.Pool[asyncpg.Reco
     assert found["abstention"] == 1.0
     assert found["abstention_elsewhere"] > 0.5
     assert 0 < found["tokens"] <= 1_200
+    assert found["behind_other_words"]["recall_at_10"] >= 0.8
     assert found["with_names"]["recall_at_10"] >= 0.9
     assert found["with_notes"]["recall_at_10"] >= 0.9
     timed = await speed(pool, talk)

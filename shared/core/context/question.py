@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -13,7 +13,9 @@ QUESTION_WORDS = 32
 """A pasted page asks no more than this many words can."""
 _ABOUT = 6
 """So many words after "you" may stand what the assistant is said to have told."""
-_QUESTION = re.compile(r"[^.!?。！？؟\n]*[?？؟]")
+_END = re.compile(r"[!?。！？؟\n]|(?<!\b[A-ZА-Я])(?<!\b[A-ZА-Я]\w)(?<!\b[A-ZА-Я]\w\w)\.(?!\w)")
+"""Of a sentence. A point in a number is none, nor one behind initials and titles: 5.3.0, Dr. Seuss."""
+_MARKS = "?？؟"
 
 
 def _by_dictionary(**words: str) -> dict[str, tuple[str, ...]]:
@@ -112,6 +114,8 @@ class Question:
     text: str
     words: tuple[str, ...]
     """Different ones, those of its questions first; none for a greeting, thanks or laughter."""
+    asked: int
+    """So many of them are of its questions; the rest is told beside. All, where nothing is asked."""
     dictionary: str = PLAIN
     """Whose small words do not count."""
     about: Author = ""
@@ -121,19 +125,30 @@ class Question:
 
 
 def read_question(text: str) -> Question:
-    asked = " ".join(_QUESTION.findall(text))
+    asked = " ".join(_questions(text))
     asked = asked if _telling_words(asked) else ""
     dictionary = question_dictionary(text)
     spoken = tuple(words_of(asked or text))
     told = _is_told(spoken, dictionary)
     about: Author = "assistant" if told else _about(spoken, dictionary)
+    asks = (told or about != "assistant") and bool(asked or _begins_to_ask(text, spoken, dictionary))
+    words = _telling_words(asked, text)
     return Question(
         text=text,
-        words=_telling_words(asked, text),
+        words=words,
+        asked=len(_telling_words(asked)) if asks and asked else len(words),
         dictionary=dictionary,
         about=about,
-        asks=(told or about != "assistant") and bool(asked or _begins_to_ask(text, spoken, dictionary)),
+        asks=asks,
     )
+
+
+def _questions(text: str) -> Iterator[str]:
+    begin = 0
+    for end in _END.finditer(text):
+        if end[0] in _MARKS:
+            yield text[begin : end.start()]
+        begin = end.end()
 
 
 def question_dictionary(text: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 
+from shared.core.context.question import QUESTION_WORDS
 from shared.core.session.artifacts import READER
 from shared.core.values.model import ToolSpec
 from shared.core.values.searching import PLAIN
@@ -48,6 +49,8 @@ class RecallQuery:
     base_turn: int | None
     """Turns up to this one are hidden; what comes after is live and never recalled. None: as it is now."""
     words: tuple[str, ...]
+    asked: int = QUESTION_WORDS
+    """The first so many are searched for; the others only weigh what these have found."""
     dictionary: str = PLAIN
     """Whose small words do not count."""
     turn: int | None = None

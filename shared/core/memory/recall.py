@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal, NamedTuple
 
-from shared.core.context.question import Author, Question
+from shared.core.context.question import QUESTION_WORDS, Author, Question
 from shared.core.values.searching import normalised, words_of
 from shared.core.values.secrets_filter import redact
 
@@ -33,18 +33,28 @@ SPEAKER_PRIOR = 0.5
 NOTE_HIT = 0.5
 NOTE_TURNS = 2
 """A note of more turns than this says too little about where its words were said."""
-LEAST_STRENGTH = 0.12
+LEAST_CARRIED, SURE = 0.12, 0.3
 """How much of the question's weight the best passage must carry, and more where words of the question were
-never said: below that, nothing is worth recalling."""
+never said: below the first nothing is worth recalling, below the second a part of the room is enough."""
+FEW_WORDS, MORE_CARRIED = 7, 0.025
+"""For each word that a question has beyond so many, so much more must be carried, at most `SURE`. The floor
+is by cross-validation over the conversations of LoCoMo and BEAM: docs/memory.md has the curve."""
+TOLD_BESIDE = 0.4
+"""What a word weighs told beside a question, of one that is in it; from 0.3 to 0.5 as much is found."""
 FEW_PASSAGES = 20
 """In fewer, the frequencies of words tell nothing yet: they are weighed as if there were so many."""
-UNASKED, RARE = 1.4, 0.3
-"""What merely tells something must find a passage that is worth so many of the rarest words there can be, and
-holds a rare one: of 1,000 passages not more than 1,000 to this power have it."""
+UNASKED, RARE, MOST = 1.4, 0.3, 0.6
+"""What merely tells something is only reminded of passages that are worth so many of the rarest words there
+can be, and hold two rare ones: of 1,000 passages not more than 1,000 to this power have such a word. One is
+enough in a passage that carries this share of what was told."""
 LEAST_OF_WORDS, LEAST_SHARE = 0.1, 0.2
 """Of the best passage's words, and of its score: what has less is left out."""
 LENGTH, LENGTH_CHARS = 0.05, 60
 """How much it counts that of two passages as good the shorter one leaves more room for others."""
+SHORT_TOKENS = 100
+"""What a message that asks nothing is reminded of, and what is left when the request has to be smaller."""
+LONG_TOKENS, OF_LONG = 250, 3
+"""A message of more brings along what it is about: it is reminded of this part of what is allowed."""
 CALLED, CALLED_SHARE = 3, 0.3
 """So often, and in so many of its mentions, a name must be called before it is taken for the other's."""
 CHARS_PER_TOKEN_MOST = 8
@@ -114,6 +124,8 @@ class Search:
     frequencies: Mapping[Lane, Frequencies] = field(default_factory=dict)
     words: tuple[str, ...] = ()
     """Of the question, those that count: `hits` and `with_word` are in their order."""
+    asked: int = QUESTION_WORDS
+    """The first so many were searched for."""
     names: Mapping[str, str] = field(default_factory=dict)
     """Of the person and of the assistant, by author."""
 
@@ -121,6 +133,8 @@ class Search:
 class Ranked(NamedTuple):
     passage: Found
     score: float
+    sure: float = 1.0
+    """The part of the room that it may stand in: the less its lane carries of what was asked, the less."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,16 +156,18 @@ def ranked(search: Search, question: Question) -> tuple[Ranked, ...]:
     """The passages from the best to the last that is worth anything; newer ones first where all is equal."""
     found = [passage for passage in search.found if passage.lane in search.frequencies]
     named = _named(search, found, question.text)
-    weights = {lane: _without(named, of.weights) for lane, of in search.frequencies.items()}
-    own = _own_scores(found, search.frequencies, weights)
+    weights = {lane: _weighed(named, of.weights, search.asked) for lane, of in search.frequencies.items()}
+    own = _own_scores(found, search.frequencies, weights, search.asked)
+    asked = asks(search, question)
     scores: _Scores = {}
+    sure: dict[Lane, float] = {}
     lanes = {lane: [at for at, passage in enumerate(found) if passage.lane == lane] for lane in _LANES}
     for lane, of in search.frequencies.items():
         best = max((own[at] for at in lanes[lane]), default=0.0)
-        if not _answers(best, of, weights[lane]):
+        carried = _carried(best, of.with_word[: search.asked], weights[lane][: search.asked])
+        if best <= 0 or carried < _least(len(of.with_word[: search.asked])):
             continue
-        if not question.asks and not _calls_back(found, lanes[lane], own, of, question):
-            continue
+        sure[lane] = min(1.0, carried / SURE) if asked else 1.0
         if lane == "said":
             scores.update(_said(found, lanes, own, _about(named, question)))
         else:
@@ -159,13 +175,21 @@ def ranked(search: Search, question: Question) -> tuple[Ranked, ...]:
     scores = {at: score / (len(found[at].text) + LENGTH_CHARS) ** LENGTH for at, score in scores.items()}
     least = LEAST_SHARE * max(scores.values(), default=0.0)
     kept = [
-        Ranked(found[at], score)
+        Ranked(found[at], score, sure[found[at].lane])
         for at, score in scores.items()
-        if score > least and not _repeats(found[at], question)
+        if score > least
+        and not _repeats(found[at], question)
+        and (asked or _calls_back(found[at], own[at], search.frequencies, weights))
     ]
     kept.sort(key=_place)
     kept.sort(key=_worth, reverse=True)
     return tuple(kept)
+
+
+def asks(search: Search, question: Question) -> bool:
+    """Whether something is asked, in words enough to look for it: behind a story, "Why?" asks nothing."""
+    alone = search.asked < len(search.words)
+    return question.asks and (alone or not set(question.words[question.asked :]) & set(search.words))
 
 
 _LANES: tuple[Lane, ...] = ("said", "note", "knowledge")
@@ -213,10 +237,15 @@ def _called(found: Sequence[Found], at: int, name: str) -> Author:
     return ""
 
 
-def _without(named: Mapping[int, Author], weights: Sequence[float]) -> tuple[float, ...]:
-    if len(named) == len(weights):
-        return tuple(weights)
-    return tuple(0.0 if at in named else weight for at, weight in enumerate(weights))
+def _weighed(named: Mapping[int, Author], weights: Sequence[float], asked: int) -> tuple[float, ...]:
+    """Without names, unless there is nothing else, and little for what is only told beside a question."""
+    if all(at in named for at in range(min(asked, len(weights)))):
+        named = {}
+    shares = [1.0 if at < asked else TOLD_BESIDE for at in range(len(weights))]
+    return tuple(
+        0.0 if at in named else weight * share
+        for at, (weight, share) in enumerate(zip(weights, shares, strict=True))
+    )
 
 
 def _about(named: Mapping[int, Author], question: Question) -> Author:
@@ -227,7 +256,10 @@ def _about(named: Mapping[int, Author], question: Question) -> Author:
 
 
 def _own_scores(
-    found: Sequence[Found], frequencies: Mapping[Lane, Frequencies], weights: Mapping[Lane, Sequence[float]]
+    found: Sequence[Found],
+    frequencies: Mapping[Lane, Frequencies],
+    weights: Mapping[Lane, Sequence[float]],
+    asked: int,
 ) -> list[float]:
     """BM25 of each passage by itself, and more for each further word of the question."""
     lengths = {lane: K1 * B / of.mean_terms for lane, of in frequencies.items()}
@@ -236,33 +268,39 @@ def _own_scores(
         score, words = 0.0, 0
         if passage.hits:
             long = K1 * (1 - B) + lengths[passage.lane] * passage.terms
-            for weight, often in zip(weights[passage.lane], passage.hits, strict=True):
+            for at, (weight, often) in enumerate(zip(weights[passage.lane], passage.hits, strict=True)):
                 if often and weight:
                     score += weight * often * (K1 + 1) / (often + long)
-                    words += 1
+                    words += at < asked
         own.append(score * (1 + MORE_WORDS * max(0, words - 1)))
     return own
 
 
-def _answers(best: float, of: Frequencies, weights: Sequence[float]) -> bool:
-    """Whether the best passage carries enough of what was asked."""
-    heard = sum(map(bool, of.with_word)) / max(1, len(of.with_word))
-    return best > 0 and best * heard >= LEAST_STRENGTH * sum(weights)
+def _least(words: int) -> float:
+    """A long question finds some of its words everywhere."""
+    return min(SURE, LEAST_CARRIED + MORE_CARRIED * max(0, words - FEW_WORDS))
+
+
+def _carried(best: float, with_word: Sequence[int], weights: Sequence[float]) -> float:
+    """How much the best passage carries of what was asked, less where words of it were never said."""
+    heard = sum(map(bool, with_word)) / max(1, len(with_word))
+    return best * heard / (sum(weights) or 1.0)
 
 
 def _calls_back(
-    found: Sequence[Found], lane: Sequence[int], own: Sequence[float], of: Frequencies, told: Question
+    passage: Found,
+    own: float,
+    frequencies: Mapping[Lane, Frequencies],
+    weights: Mapping[Lane, Sequence[float]],
 ) -> bool:
-    """Whether what was told unasked has a rare word in common with a passage, and enough besides."""
+    """Whether what was told unasked has rare words in common with a passage: two, or one and most of it."""
+    of = frequencies[passage.lane]
     passages = max(of.passages, FEW_PASSAGES)
-    rare = [at for at, number in enumerate(of.with_word) if 0 < number <= passages**RARE]
-    return any(
-        own[at] >= UNASKED * math.log(1 + passages)
-        and any(found[at].hits[word] for word in rare)
-        and not _repeats(found[at], told)
-        for at in lane
-        if found[at].hits
-    )
+    if own < UNASKED * math.log(1 + passages):
+        return False
+    hits = zip(passage.hits, of.with_word, strict=True)
+    rare = sum(1 for often, number in hits if often and number <= passages**RARE)
+    return rare > 1 or (rare == 1 and own >= MOST * sum(weights[passage.lane]))
 
 
 def _repeats(passage: Found, question: Question) -> bool:
@@ -351,6 +389,13 @@ def _scaled(scores: _Scores) -> _Scores:
     return {at: score / best if best else 0.0 for at, score in scores.items()}
 
 
+def room(search: Search, question: Question, limit_tokens: int, count: Count) -> int:
+    """How many tokens a turn is reminded of, where a question may have so many."""
+    if not asks(search, question):
+        return min(limit_tokens, SHORT_TOKENS)
+    return limit_tokens // OF_LONG if count(question.text) > LONG_TOKENS else limit_tokens
+
+
 def packed(items: Iterable[Ranked], *, limit_tokens: int, count: Count, session_id: int) -> tuple[Found, ...]:
     """The best passages that fit, in the order in which they are shown."""
     taken: list[Found] = []
@@ -365,7 +410,7 @@ def packed(items: Iterable[Ranked], *, limit_tokens: int, count: Count, session_
             continue
         line, day = shown(item.passage, session_id=session_id), day_of(item.passage)
         cost = count(line) + 1 + (0 if day in days else count(day) + 2)
-        if cost <= left:
+        if cost <= left - (1 - item.sure) * limit_tokens:
             taken.append(item.passage)
             said.append(words)
             days.add(day)

@@ -98,6 +98,7 @@ def _query(
         session_id=context.session_id,
         base_turn=None if context.flush_id is not None else context.base_turn,
         words=question.words,
+        asked=question.asked,
         dictionary=question.dictionary,
         automatic=False,
         after=after,

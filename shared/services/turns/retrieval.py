@@ -9,7 +9,16 @@ import structlog
 from shared.core.context.memory import CORE_CANDIDATES
 from shared.core.context.question import Question, read_question
 from shared.core.context.recall_query import RecallQuery
-from shared.core.memory.recall import NOTHING_RECALLED, Recalled, Search, packed, ranked, rendered
+from shared.core.memory.recall import (
+    NOTHING_RECALLED,
+    SHORT_TOKENS,
+    Recalled,
+    Search,
+    packed,
+    ranked,
+    rendered,
+    room,
+)
 from shared.core.session.session import View
 from shared.core.session.turns import Claim
 from shared.core.values.errors import StorageUnavailable
@@ -18,9 +27,6 @@ from shared.core.values.messages import text_of
 from shared.services.turns.request_builder import RequestBuilder
 
 log = structlog.get_logger(__name__)
-
-SHORT_TOKENS = 100
-"""What a message that asks nothing is reminded of, and what is left when the request has to be smaller."""
 
 
 class RecallStore(Protocol):
@@ -52,6 +58,7 @@ class Retriever:
             session_id=claim.session_id,
             base_turn=view.base_turn,
             words=question.words,
+            asked=question.asked,
             dictionary=question.dictionary,
             turn=claim.turn,
             known_notes=known,
@@ -72,8 +79,9 @@ class Retriever:
             chosen = packed(items, limit_tokens=tokens, count=count, session_id=session_id)
             return rendered(chosen, session_id=session_id)
 
-        short = text(min(limit, SHORT_TOKENS))
-        return Recalled(text=text(limit) if question.asks else short, short=short)
+        allowed = room(search, question, limit, count)
+        short = text(min(allowed, SHORT_TOKENS))
+        return Recalled(text=text(allowed) if allowed > SHORT_TOKENS else short, short=short)
 
 
 def _newest_words(view: View) -> str:

@@ -17,7 +17,7 @@ from shared.adapters.postgres.memory.recall import PostgresRecall
 from shared.core.compaction.digest import digest
 from shared.core.context.question import read_question
 from shared.core.context.recall_query import RecallQuery
-from shared.core.memory.recall import Ranked, Search, packed, ranked, rendered
+from shared.core.memory.recall import Ranked, Search, packed, ranked, rendered, room
 from shared.core.session.ledger import Ledger
 from shared.core.session.session import Entry
 from shared.core.session.summary import render_summary
@@ -48,6 +48,7 @@ async def quality(pool: Pool, talks: Sequence[Conversation]) -> dict[str, Any]:
     """As shipped, where nobody has a name; then with names where the data has them, and with notes."""
     nameless = [replace(talk, name=f"{talk.name}-nameless", person="", assistant="") for talk in talks]
     found = await _quality(pool, nameless, notes=False)
+    found["behind_other_words"] = await _quality(pool, [_behind(talk) for talk in nameless], notes=False)
     if any(talk.person for talk in talks):
         found["with_names"] = await _quality(pool, talks, notes=False)
     if any(talk.facts for talk in talks):
@@ -72,7 +73,9 @@ async def _quality(pool: Pool, talks: Sequence[Conversation], *, notes: bool) ->
         summary = _content(_digest(talk, count))
         everything = _content(" ".join(message.text for message in talk.said))
         for question in talk.questions:
-            items = await _ranked(pool, stored, question)
+            asked = read_question(question.text)
+            search = await _search(pool, stored, question)
+            items = ranked(search, asked)
             if question.category == UNANSWERABLE:
                 silent["abstention"].append(not items)
                 continue
@@ -83,7 +86,8 @@ async def _quality(pool: Pool, talks: Sequence[Conversation], *, notes: bool) ->
                 any_at_10.append(at_10[question.category][-1] > 0)
             for budget in BUDGETS:
                 if question.evidence and judged:
-                    chosen = packed(items, limit_tokens=budget, count=count, session_id=stored.session_id)
+                    allowed = room(search, asked, budget, count)
+                    chosen = packed(items, limit_tokens=allowed, count=count, session_id=stored.session_id)
                     seqs = {passage.seq for passage in chosen if passage.lane == "said"}
                     within[budget].append(_share(question, stored, seqs))
                     if budget == SHIPPED_TOKENS:
@@ -95,17 +99,29 @@ async def _quality(pool: Pool, talks: Sequence[Conversation], *, notes: bool) ->
                 survived.append(answer <= summary | _content(text))
         for question in _asked_elsewhere(talk, talks):
             silent["abstention_elsewhere"].append(not await _ranked(pool, stored, question))
-    asked = [share for category, shares in at_10.items() if category != "adversarial" for share in shares]
+    shares_at_10 = [share for category, of in at_10.items() if category != "adversarial" for share in of]
     return {
-        "recall_at_10": _mean(asked),
+        "recall_at_10": _mean(shares_at_10),
         "any_at_10": _mean(any_at_10),
         **{f"within_{budget}": _mean(shares) for budget, shares in within.items()},
         **{name: _mean(shares) for name, shares in sorted(silent.items())},
         "tokens": round(_mean(recalled)),
         **{f"recall_at_10_{category}": _mean(shares) for category, shares in sorted(at_10.items())},
         **({"survival": _mean(survived), "answers_judged": len(survived)} if survived else {}),
-        "questions": len(asked),
+        "questions": len(shares_at_10),
     }
+
+
+def _behind(talk: Conversation) -> Conversation:
+    """Each question behind something that its person said another time, in one message."""
+    chance = random.Random(talk.said[0].text)
+    told = [message for message in talk.said if message.by_person and not set("?？؟") & set(message.text)]
+
+    def asked(question: Question) -> Question:
+        others = [message.text for message in told if message.id not in question.evidence]
+        return replace(question, text="\n".join((*chance.choices(others, k=bool(others)), question.text)))
+
+    return replace(talk, name=f"{talk.name}-behind", questions=tuple(map(asked, talk.questions)))
 
 
 def _asked_elsewhere(talk: Conversation, talks: Sequence[Conversation]) -> list[Question]:
@@ -180,6 +196,7 @@ async def _search(pool: Pool, stored: Stored, question: Question) -> Search:
         session_id=stored.session_id,
         base_turn=stored.last_turn,
         words=asked.words,
+        asked=asked.asked,
         dictionary=asked.dictionary,
     )
     return await PostgresRecall(pool).search(query)

@@ -49,7 +49,7 @@ def _arguments(query: RecallQuery) -> tuple[Any, ...]:
     return (
         query.session_id, query.base_turn, list(query.words), query.dictionary, list(DICTIONARIES),
         query.turn, query.automatic, list(query.known_notes), query.after, query.before, query.from_seq,
-        query.through_seq,
+        query.through_seq, query.asked,
     )  # fmt: skip
 
 
@@ -62,7 +62,9 @@ def _search(known: Mapping[str, Any], rows: Sequence[asyncpg.Record], zone: tzin
         if mine:
             frequencies[lane] = _frequencies(known["lanes"].get(lane), known, mine)
     names = {"assistant": ASSISTANT} | {of: name for of, name in known["names"].items() if name}
-    return Search(found=found, frequencies=frequencies, words=tuple(known["words"]), names=names)
+    return Search(
+        found=found, frequencies=frequencies, words=tuple(known["words"]), asked=known["asked"], names=names
+    )
 
 
 def _frequencies(

@@ -6,6 +6,8 @@ SESSIONS_AT_MOST = 32
 """Of one party and agent: the one that asks, and those that were put away last."""
 LOOKED_AT = 1_200
 """So many passages are weighed at most: words that are in more of them tell nothing apart."""
+ASKED_AT_LEAST = 2
+"""A question of fewer words that count is searched for with all that is told beside it."""
 CANDIDATES = 100
 """Of each lane."""
 SURROUNDED = 40
@@ -50,6 +52,7 @@ SELECT NULL, 'said', p.session_id, p.number, p.at, p.text, p.terms, '', p.seq, p
   FROM me CROSS JOIN s JOIN passages p ON p.session_id = s.id
  WHERE {_REACHED} AND {_STILL_THERE}
    AND $3::text[] IS NOT NULL AND $4::text IS NOT NULL AND $5::text[] IS NOT NULL AND $8::bigint[] IS NOT NULL
+   AND $13::int IS NOT NULL
  ORDER BY p.at, p.session_id, p.number LIMIT {CANDIDATES}
 """
 
@@ -63,24 +66,27 @@ SELECT next_seq - 1 AS last_seq,
 
 SEARCH = f"""{_WHO}, w AS MATERIALIZED (
   SELECT row_number() OVER (ORDER BY x.n) - 1 AS n, x.word,
+         x.n <= $13::int OR count(*) FILTER (WHERE x.n <= $13) OVER () < {ASKED_AT_LEAST} AS asked,
          (SELECT array_agg(DISTINCT f) FROM unnest($5::text[]) AS d,
                  unnest(tsvector_to_array(to_tsvector(d::regconfig, x.word))) AS f) AS forms
     FROM unnest($3::text[]) WITH ORDINALITY AS x(word, n)
    WHERE length(to_tsvector($4::regconfig, x.word)) > 0
 ), q AS MATERIALIZED (
   SELECT string_agg(DISTINCT '''' || f || '''', ' | ')::tsquery AS any_word FROM w, unnest(w.forms) AS f
+   WHERE w.asked
 ), owners AS (
   SELECT 'said' AS lane, id AS owner FROM s UNION ALL SELECT 'knowledge', agent_id FROM me
 ), d AS MATERIALIZED (
-  SELECT o.lane, o.owner, w.n, r.lexeme, r.passages
+  SELECT o.lane, o.owner, w.n, w.asked, r.lexeme, r.passages
     FROM owners o CROSS JOIN w CROSS JOIN LATERAL unnest(w.forms) AS f
    CROSS JOIN LATERAL (SELECT * FROM recall_words x
                         WHERE x.lane = o.lane AND x.owner = o.owner AND x.lexeme = f OFFSET 0) r
 ), often AS MATERIALIZED (
-  SELECT lane, n, sum(passages)::bigint AS passages FROM d GROUP BY lane, n
+  SELECT lane, n, asked, sum(passages)::bigint AS passages FROM d GROUP BY lane, n, asked
 ), chosen AS (
   SELECT lane, n FROM (
-    SELECT lane, n, passages, sum(passages) OVER (PARTITION BY lane ORDER BY passages, n) AS so_far FROM often) x
+    SELECT lane, n, passages, sum(passages) OVER (PARTITION BY lane ORDER BY passages, n) AS so_far
+      FROM often WHERE asked) x
    WHERE so_far <= {LOOKED_AT} OR so_far = passages
 ), keys AS MATERIALIZED (
   SELECT d.lane, array_agg(d.owner || ':' || d.lexeme) AS keys FROM d JOIN chosen USING (lane, n) GROUP BY d.lane
@@ -102,6 +108,7 @@ SEARCH = f"""{_WHO}, w AS MATERIALIZED (
   SELECT jsonb_build_object(
     'forms', (SELECT coalesce(jsonb_agg(forms ORDER BY n), '[]') FROM w),
     'words', (SELECT coalesce(jsonb_agg(word ORDER BY n), '[]') FROM w),
+    'asked', (SELECT count(*) FROM w WHERE asked),
     'names', (SELECT jsonb_build_object('person', person, 'assistant', assistant) FROM me),
     'notes', (SELECT count(*) FROM me JOIN notes n ON n.party_id IN (SELECT party_family(me.party_id))
                  AND n.scope = me.scope),
@@ -131,7 +138,8 @@ UNION ALL
         n.authority, '', 0, coalesce(n.through_turn, 0), coalesce(n.session_id, 0), '', ''
    FROM me CROSS JOIN q
    JOIN note_words x ON recall_keys(x.party_id, x.vector) && (
-          SELECT array_agg(f.id || ':' || form) FROM me, party_family(me.party_id) AS f(id), w, unnest(w.forms) AS form)
+          SELECT array_agg(f.id || ':' || form) FROM me, party_family(me.party_id) AS f(id), w, unnest(w.forms) AS form
+           WHERE w.asked)
    JOIN notes n ON n.id = x.note_id AND n.scope = me.scope
   WHERE n.forgotten_at IS NULL AND n.superseded_by IS NULL AND n.authority <> 'tool' AND n.id <> ALL ($8::bigint[])
     AND (me.known_by IS NULL OR x.indexed_at <= me.known_by)
@@ -152,5 +160,5 @@ UNION ALL
 Words are looked for in every dictionary, since nobody knows the language of what was said.
 
 Small words of the question's own language (`$4`) do not count. Of the others the rarest are followed until
-they lead to too many passages; the rest only weighs what these have found.
+they lead to too many passages; the rest, and what is told beside a question, only weighs what these have found.
 """

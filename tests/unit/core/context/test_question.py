@@ -110,6 +110,23 @@ def test_a_question_is_asked_in_its_language() -> None:
     assert dictionary_of("Rom") == "english"
 
 
+@pytest.mark.parametrize(
+    ("text", "asked"),
+    [
+        ("I was in town. Where is my umbrella?", ["where", "is", "my", "umbrella"]),
+        ("So long!\nWould Dr. Seuss use 5.3.0 in the U.S. at all? I would.",
+         ["would", "dr", "seuss", "use", "5", "3", "0", "in", "the", "u", "s", "at", "all"]),
+        ("我在城里。我的雨伞在哪里？", ["我的", "的雨", "雨伞", "伞在", "在哪", "哪里"]),
+        ("where did I put my umbrella", ["where", "did", "i", "put", "my", "umbrella"]),
+        ("I lost my umbrella.", ["i", "lost", "my", "umbrella"]),
+        ("Ok. I lost it. How are you?", ["are", "you", "i", "lost", "it"]),
+    ],
+)  # fmt: skip
+def test_what_is_asked_stands_apart_from_what_is_told_beside(text: str, asked: list[str]) -> None:
+    question = read_question(text)
+    assert list(question.words[: question.asked]) == asked
+
+
 def test_a_greeting_asks_for_nothing_and_questions_come_first() -> None:
     assert read_question("Hello! Thanks.").words == ()
     assert read_question("I was in town. Where is my umbrella?").words[:2] == ("where", "is")

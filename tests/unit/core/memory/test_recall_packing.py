@@ -9,7 +9,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.core.context.question import read_question
-from shared.core.memory.recall import OF_FILES, Found, Frequencies, Ranked, Search, packed, ranked, rendered
+from shared.core.memory.recall import (
+    OF_FILES,
+    SHORT_TOKENS,
+    Found,
+    Frequencies,
+    Ranked,
+    Search,
+    asks,
+    packed,
+    ranked,
+    rendered,
+    room,
+)
 from shared.core.values.searching import PIECE_CHARS, pieces, searchable
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -115,6 +127,51 @@ def test_a_statement_recalls_only_what_is_rare() -> None:
     assert numbers(common, "I was at the harbour.") == []
     rare = search(found(1, (1, 1), terms=4), with_word=(1, 2))
     assert numbers(rare, "I was at the harbour.") == [1]
+
+
+def test_a_long_statement_needs_two_rare_words_in_one_passage() -> None:
+    told = "We rowed all day, and then I saw the harbour and the mole."
+    one, two = found(1, (1, 0, 1, 0, 0)), found(1, (1, 1, 0, 0, 0))
+    assert numbers(search(one, with_word=(2, 2, 90, 90, 90)), told) == []
+    assert numbers(search(two, found(2, (0,) * 5), with_word=(2, 2, 90, 90, 90)), told) == [1]
+
+
+def told_beside(asked: int) -> Search:
+    """What is asked is in the one passage, what is told beside it in the other."""
+    both = search(found(10, (1, 0, 0)), found(50, (0, 1, 1)), with_word=(3, 3, 3))
+    return replace(both, words=("harbour", "rowed", "day"), asked=asked)
+
+
+def test_what_is_asked_weighs_more_than_what_is_told_beside_it() -> None:
+    message = "We rowed all day. Which harbour?"
+    assert numbers(told_beside(1), message) == [10, 50]
+    assert numbers(told_beside(3), "Which harbour, rowed all day?") == [50, 10]
+
+
+def test_a_question_without_words_of_its_own_is_told() -> None:
+    question = read_question("We rowed all day. Which harbour?")
+    assert asks(told_beside(1), question)
+    assert not asks(told_beside(3), question)
+    assert (
+        room(told_beside(3), question, 1_200, count)
+        == SHORT_TOKENS
+        < room(told_beside(1), question, 1_200, count)
+    )
+
+
+def test_what_hardly_answers_gets_a_part_of_the_room() -> None:
+    def shown(*with_word: int) -> int:
+        passages = [found(at, (1, 0, 0, 0), text=f"{at} was here. " * 8) for at in range(10, 90, 4)]
+        items = ranked(search(*passages, with_word=with_word), read_question("Which harbour?"))
+        return len(packed(items, limit_tokens=600, count=count, session_id=1))
+
+    assert 0 < shown(20, 2, 40, 0) <= shown(20, 300, 300, 300) // 2
+
+
+def test_a_long_question_must_be_answered_in_more_of_its_words() -> None:
+    few, many = (20, 2, 40, 0), (20, 2, 40, 0, 300, 300, 300, 300, 300, 300, 300, 300)
+    assert numbers(search(found(1, (1, 0, 0, 0)), with_word=few)) == [1]
+    assert numbers(search(found(1, (1, *[0] * 11)), with_word=many)) == []
 
 
 def test_a_question_about_what_was_never_said_recalls_nothing() -> None:

@@ -8,9 +8,9 @@ from typing import Any, cast
 import pytest
 
 from shared.core.context.recall_query import RecallQuery
-from shared.core.memory.recall import Found, Frequencies, Search
+from shared.core.memory.recall import LONG_TOKENS, OF_LONG, SHORT_TOKENS, Found, Frequencies, Search
 from shared.services.turns.request_builder import RequestBuilder
-from shared.services.turns.retrieval import SHORT_TOKENS, Retriever
+from shared.services.turns.retrieval import Retriever
 from tests.kit.builders import claim_of, entry, view
 from tests.kit.model_makers import WordCounter
 
@@ -32,7 +32,7 @@ class Harbours:
             for number in range(10, 100, 10)
         )  # fmt: skip
         of = Frequencies(passages=100_000, terms=1_000_000, with_word=(9,) * len(query.words))
-        return Search(found=passages, frequencies={"said": of}, words=query.words)
+        return Search(found=passages, frequencies={"said": of}, words=query.words, asked=query.asked)
 
 
 class Requests:
@@ -60,6 +60,11 @@ async def recalled(words: str) -> int:
 @pytest.mark.parametrize("words", ["Which harbour was that?", "where did I leave the boat in the harbour"])
 async def test_a_question_gets_all_that_is_allowed(words: str) -> None:
     assert SHORT_TOKENS < await recalled(words) <= LIMIT
+
+
+async def test_a_long_message_that_asks_gets_a_part() -> None:
+    told = "I wrote down what the chandler said. " * LONG_TOKENS
+    assert SHORT_TOKENS < await recalled(f"{told}Which harbour was that?") <= LIMIT // OF_LONG
 
 
 async def test_what_merely_tells_gets_a_little() -> None:

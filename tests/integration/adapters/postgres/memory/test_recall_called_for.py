@@ -14,7 +14,7 @@ from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.memory.recall import PostgresRecall
 from shared.core.context.question import read_question
 from shared.core.context.recall_query import RecallQuery
-from shared.core.memory.recall import packed, ranked, rendered
+from shared.core.memory.recall import packed, ranked, rendered, room
 from tests.bench.recall.data import Conversation, Said
 from tests.bench.recall.storing import Stored, make_searchable, store
 
@@ -84,19 +84,22 @@ async def chatted(pool: asyncpg.Pool[asyncpg.Record]) -> Stored:
     return stored
 
 
+def count(text: str) -> int:
+    return len(text) // 4 + 1
+
+
 async def recalled(pool: asyncpg.Pool[asyncpg.Record], stored: Stored, text: str) -> list[str]:
     """The sentences that the turn would be shown."""
     question = read_question(text)
     if not question.words:
         return []
     query = RecallQuery(
-        session_id=stored.session_id, base_turn=stored.last_turn, words=question.words,
+        session_id=stored.session_id, base_turn=stored.last_turn, words=question.words, asked=question.asked,
         dictionary=question.dictionary,
     )  # fmt: skip
-    items = ranked(await PostgresRecall(pool).search(query), question)
-    chosen = packed(
-        items, limit_tokens=1_200, count=lambda text: len(text) // 4 + 1, session_id=stored.session_id
-    )
+    search = await PostgresRecall(pool).search(query)
+    allowed = room(search, question, 1_200, count)
+    chosen = packed(ranked(search, question), limit_tokens=allowed, count=count, session_id=stored.session_id)
     lines = rendered(chosen, session_id=stored.session_id).splitlines()
     said = [line.split(": ", 1)[1] for line in lines if line.startswith("[")]
     return [sentence.strip(" .!?").casefold() for line in said for sentence in re.split(r"(?<=[.!?]) ", line)]
@@ -118,6 +121,35 @@ async def test_a_question_finds_its_fact_and_shows_it_once(
     sentences = await recalled(pool, chatted, question)
     assert sentences.count(FACTS[question].strip(".").casefold()) == 1
     assert len(set(sentences)) == len(sentences)
+
+
+STORY = (
+    "It was windy today, and the soup was strange, but nobody minded. Then we took a long walk in the rain, "
+    "half asleep, with a sandwich in each hand, and it was a nice day after all!"
+)
+
+
+@pytest.mark.parametrize("question", [question for question in FACTS if question.endswith("?")])
+async def test_a_question_behind_a_story_finds_its_fact(
+    pool: asyncpg.Pool[asyncpg.Record], chatted: Stored, question: str
+) -> None:
+    sentences = await recalled(pool, chatted, f"{STORY} {question}")
+    assert FACTS[question].strip(".").casefold() in sentences
+
+
+@pytest.mark.parametrize("tag", ["Right?", "Why is that?", "And where is it?"])
+async def test_a_story_that_only_ends_like_a_question_calls_nothing_back(
+    pool: asyncpg.Pool[asyncpg.Record], chatted: Stored, tag: str
+) -> None:
+    assert await recalled(pool, chatted, f"{STORY} {tag}") == []
+
+
+async def test_a_question_about_what_was_never_told_brings_nothing(
+    pool: asyncpg.Pool[asyncpg.Record], chatted: Stored
+) -> None:
+    assert (
+        await recalled(pool, chatted, "Which violin teacher did my niece recommend after the concert?") == []
+    )
 
 
 async def test_a_statement_about_something_rare_calls_it_back(
