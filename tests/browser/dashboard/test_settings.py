@@ -199,6 +199,20 @@ async def test_alerts_are_tried_at_the_targets_that_are_stored(
     assert [one["type"] for one in receiver.taken] == ["alert.opened"]
 
 
+async def test_a_process_that_up_did_not_start_says_what_it_follows(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = await settings_of(house, "anna")
+    told = page.get_by_text("these processes read the environment only")
+    await expect(told).to_have_count(0)
+    monkeypatch.delenv(ORIGINS_NAME)
+    await page.reload()
+    await expect(told).to_be_visible()
+    await page.get_by_label("Per day", exact=True).fill("2")
+    await page.get_by_role("button", name="Save").click()
+    await expect(page.locator(".site-form .done")).to_have_text("Saved.")
+
+
 @pytest.mark.parametrize("how", ["wide", "narrow", "dark"])
 async def test_every_form_is_read_by_everybody_at_every_width(house: House, how: str) -> None:
     more: dict[str, Any] = {

@@ -13,7 +13,7 @@ function recall(who, rows) {
   addEventListener("pagehide", () => { try { sessionStorage.setItem(key, JSON.stringify([...typed].filter(([name]) => !secrets.has(name)))); } catch { /* nor now */ } });
 }
 let recalled = false;
-const FOLLOWS_MS = 20_000;
+const FOLLOWS_MS = 60_000;
 const AGAIN_MS = 1000;
 /** @param {number} ms */
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
