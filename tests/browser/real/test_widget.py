@@ -258,7 +258,7 @@ async def _sums_up(page: Page) -> bool:
     )
     used = sum(count for name, count in shares if "free" not in name)
     free = sum(count for name, count in shares if "free" in name)
-    return f"~{used / 1000:.1f}k/{round((used + free) / 1000)}k" in label
+    return f"~{used / 1000:.1f}k/{(used + free) / 1000:.1f}k" in label
 
 
 async def test_what_is_noted_is_told_and_taken_back(page: Page) -> None:
