@@ -33,7 +33,7 @@ async def test_the_first_login_shows_what_is_to_be_done_and_where(house: House) 
     visitor = await house.visitor()
     await visitor.get_by_role("textbox", name="Message").fill("Hello")
     await visitor.keyboard.press("Enter")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not await house.one("SELECT EXISTS (SELECT FROM turns WHERE ended_at IS NOT NULL)"):
             await asyncio.sleep(0.05)
     await house.app.pool.execute(

@@ -73,7 +73,7 @@ async def installed(
         yield Installed(link=link[1], url=url[1], provider=provider, telegram=telegram)
         process.terminate()
         await reading
-        assert await asyncio.to_thread(process.wait, 20) == 0
+        assert await asyncio.to_thread(process.wait, 60) == 0
 
 
 @asynccontextmanager

@@ -15,7 +15,7 @@ from tests.browser.axe import look_for_faults
 from tests.browser.real.test_guide import photograph
 
 pytestmark = pytest.mark.browser
-PLAYED_MS = 40_000
+PLAYED_MS = 80_000
 """Ten seconds where nothing else runs."""
 
 

@@ -345,7 +345,7 @@ def stopped() -> Iterator[list[subprocess.Popen[str]]]:
     for process in processes:
         if process.poll() is None:
             process.kill()
-            process.wait(20)
+            process.wait(60)
         assert process.stdout is not None
         process.stdout.close()
 
@@ -365,7 +365,7 @@ def test_up_prints_pages_that_open_and_stops_on_ctrl_c(
     assert "offline model" in text
     assert "$5.00 a day" in text
     process.send_signal(signal.SIGINT)
-    assert process.wait(20) == 0
+    assert process.wait(60) == 0
     folder = Path(environment["EVERTALK_DATA_DIR"])
     assert not (folder / "servers" / "pg" / "postmaster.pid").exists()
     assert not list(folder.glob("*.pid"))
@@ -405,7 +405,7 @@ async def test_up_stops_in_time_while_streams_and_sockets_are_open_and_kills_nob
             assert await stream.content.readline()
             ends = asyncio.gather(stream.content.read(), live.content.read(), read_to_its_end(socket))
             process.send_signal(signal.SIGTERM)
-            assert await asyncio.to_thread(process.wait, 20) == 0
+            assert await asyncio.to_thread(process.wait, 60) == 0
             async with asyncio.timeout(20):
                 last_words, _, close_code = await ends
     assert b'"bye"' in last_words
@@ -450,7 +450,7 @@ async def test_up_starts_the_bot_and_prints_the_link_for_its_first_owner_and_eac
         who = {secret: {name for name, words in given.items() if secret in words} for secret in secrets}
         assert who == secrets
         process.send_signal(signal.SIGINT)
-        assert await asyncio.to_thread(process.wait, 20) == 0
+        assert await asyncio.to_thread(process.wait, 60) == 0
 
 
 def store(environment: dict[str, str], *words: str, secret: str = "") -> float:
@@ -496,13 +496,13 @@ async def test_a_stored_setting_holds_within_ten_seconds_in_the_processes_that_w
         for name in ("web", "bot", "worker"):
             assert "EVERTALK_PRESET=pantheon" in given_at_start(environment, name)
         process.send_signal(signal.SIGINT)
-        assert await asyncio.to_thread(process.wait, 20) == 0
+        assert await asyncio.to_thread(process.wait, 60) == 0
         again, lines = await asyncio.to_thread(start_up, told)
         stopped.append(again)
         assert USERNAME in "\n".join(lines) or "has not reached Telegram yet" in "\n".join(lines)
         assert "EVERTALK_PRESET=pantheon" in given_at_start(environment, "worker")
         again.send_signal(signal.SIGINT)
-        assert await asyncio.to_thread(again.wait, 20) == 0
+        assert await asyncio.to_thread(again.wait, 60) == 0
 
 
 def is_served(url: str) -> bool:
@@ -526,12 +526,12 @@ def test_up_works_again_after_kill_9_of_everything(
     for pid in [process.pid, *pids]:
         with contextlib.suppress(ProcessLookupError):  # a child may notice first that its parent is gone
             os.kill(pid, signal.SIGKILL)
-    process.wait(20)
+    process.wait(60)
     again, lines = start_up(environment)
     stopped.append(again)
     assert any("is ready" in line for line in lines), lines
     again.send_signal(signal.SIGTERM)
-    assert again.wait(20) == 0
+    assert again.wait(60) == 0
 
 
 def test_setup_writes_a_private_file_and_keeps_what_it_does_not_know(
