@@ -108,12 +108,10 @@ def plan_compaction(
     """
     ended = tuple(turn for turn in turns_of(view.entries) if turn[0].turn != view.open_turn)
     open_tokens = _tokens((e for e in view.entries if e.turn == view.open_turn), ratio)
-    half = _room_of_tail(view, budget, policy, budget.conversation // 2, ratio)
-    share = max(floor(policy.tail_share_most * budget.conversation), policy.tail_room)
-    most = half if keep_turns is not None else min(half, share)
+    most, patience = _rooms_of_tail(view, budget, policy, ratio, asked=keep_turns is not None)
     wanted = _tail_length(ended, open_tokens, most, budget, policy, keep_turns, ratio, relaxed=force)
     unresolved = unresolved_turns(view.entries, view.open_turn)
-    kept = _with_unresolved(ended, unresolved, wanted, half, ratio, relaxed=force)
+    kept = _with_unresolved(ended, unresolved, wanted, patience, ratio, relaxed=force)
     hidden = ended[: len(ended) - kept]
     source = tuple(entry for turn in hidden for entry in turn if not entry.pinned)
     if not source:
@@ -189,14 +187,21 @@ def smaller_summary(plan: CompactionPlan, *, budget: ContextBudget, policy: Cont
     return most if most >= MIN_SUMMARY else None
 
 
-def _room_of_tail(view: View, budget: ContextBudget, policy: ContextPolicy, most: int, ratio: float) -> int:
-    """`most`, and less where a summary of the least length would not fit beside it any more.
+def _rooms_of_tail(
+    view: View, budget: ContextBudget, policy: ContextPolicy, ratio: float, *, asked: bool
+) -> tuple[int, int]:
+    """The most tokens of a tail, and of one that reaches back to what nobody answered.
 
-    Every pin counts, hidden or not, so that the same conversation has the same tail before and after.
+    The second is half the budget, and so is the first where somebody `asked` for so many turns. Less where a
+    summary of the least length would not fit beside it any more. Every pin counts, hidden or not, so that
+    the same conversation has the same tail before and after.
     """
+    half = budget.conversation // 2
+    most = max(floor(policy.tail_share_most * budget.conversation), min(policy.tail_room, half))
+    most = max(most, half) if asked else most
     pins = _tokens((*view.pins, *(entry for entry in view.entries if entry.pinned)), ratio)
-    landing = floor(policy.land_at * budget.conversation) - policy.summary_least - pins
-    return max(0, min(most, landing))
+    landing = max(0, floor(policy.land_at * budget.conversation) - policy.summary_least - pins)
+    return min(most, landing), min(max(most, half) if most else 0, landing)
 
 
 def _tail_length(

@@ -141,6 +141,22 @@ def test_an_unanswered_turn_stays_live_while_the_tail_can_afford_it() -> None:
     assert planned(view(log)).through_turn == 11
 
 
+def test_without_a_tail_what_nobody_answered_is_summarised_too() -> None:
+    """As when a digest is written anew: the range is what it was."""
+    whole = replace(STEADY, keep_turns=0, keep_turns_least=0, tail_share_most=0.0, tail_room=0)
+    log = [e for e in exchanges(8, tokens=150) if e.seq != 4]
+    made = plan_compaction(view(log), budget=budget(), policy=whole, now_tokens=8_500, force=True)
+    assert isinstance(made, CompactionPlan)
+    assert made.through_turn == 8
+
+
+def test_a_tail_may_have_more_than_half_where_a_policy_says_so() -> None:
+    roomy = replace(STEADY, keep_turns=9, tail_share_most=0.6, land_at=0.9)
+    made = plan_compaction(view(exchanges(12, tokens=250)), budget=budget(), policy=roomy, now_tokens=8_500)
+    assert isinstance(made, CompactionPlan)
+    assert made.through_turn == 4, "8 turns of 500 tokens fit into 60 % of 7,000"
+
+
 def test_an_old_unanswered_turn_does_not_end_all_compaction() -> None:
     log = [e for e in exchanges(20, tokens=300) if e.seq != 4]
     assert planned(view(log), 12_000).through_turn >= 10
