@@ -57,11 +57,12 @@ async def list_models(base_url: str, key: str, *, seconds: float = ASK_SECONDS) 
     """Of an API as OpenAI's, newest first. Raises ListSilent and KeyRefused."""
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     patience = aiohttp.ClientTimeout(total=seconds)
+    tls = trusted() if base_url.startswith("https:") else True
     try:
         async with (
             aiohttp.ClientSession(timeout=patience, trust_env=bool(key)) as session,
             session.get(
-                f"{base_url.rstrip('/')}/models", headers=headers, allow_redirects=False, ssl=trusted()
+                f"{base_url.rstrip('/')}/models", headers=headers, allow_redirects=False, ssl=tls
             ) as response,
         ):
             if response.status in (401, 403):

@@ -71,13 +71,13 @@ def parse_ledger_patch(text: str) -> LedgerPatch | Unreadable:
     """The first JSON object of the right shape in a text, whatever stands around it, or else its lines."""
     if not text.strip():
         return Unreadable(reason="the answer is empty")
-    if "{" not in text and (patch := _from_lines(text)) is not None:
-        return patch
-    if "{" not in text:
-        return Unreadable(reason="there is no JSON object in it")
     for raw in _objects(text):
         if raw.keys() & {"narrative", "add"}:
             return _patch(raw)
+    if (patch := _from_lines(text)) is not None:
+        return patch
+    if "{" not in text:
+        return Unreadable(reason="there is no JSON object in it")
     cut_off = text.count("{") > text.count("}")
     return Unreadable(reason="the JSON is cut off" if cut_off else "the JSON cannot be read")
 

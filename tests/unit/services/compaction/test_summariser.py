@@ -207,6 +207,15 @@ async def test_lines_are_taken_from_a_model_that_writes_no_json() -> None:
     ]
 
 
+async def test_a_brace_in_a_line_does_no_harm() -> None:
+    said = (
+        LINES.replace("with 3 dogs", "with {3} dogs") + 'artifact: The kitchen is {"colour": "ochre"}. [#3]\n'
+    )
+    answers = iter(["We had a nice talk.", said])
+    written = await write(ScriptedModel(say=lambda _: next(answers)), PLAN)
+    assert (written.kind, "Caroline has 3 dogs." in standing(written)) == ("summary", True)
+
+
 async def test_a_model_that_wrote_no_json_twice_is_asked_for_lines_at_once() -> None:
     model = ScriptedModel(say=lambda request: LINES if "rite lines" in words_of(request) else "A nice talk.")
     by = summariser(model)
