@@ -47,7 +47,7 @@ export function guide(chat) {
     wear(chat.node, GUIDE_LOOK);
   }
   node.hidden = !shown.length;
-  // Forty answers within ten seconds are nothing to be read aloud.
+  // So many answers within ten seconds are nothing to be read aloud.
   chat.polite.setAttribute("aria-live", sample === "playing" ? "off" : "polite");
   const words = sample ? t(sample) : !items.length && t("about");
   const line = (/** @type {any} */ text) => text && h("p", { class: "muted small", dir: "auto" }, text);
