@@ -290,41 +290,54 @@ class EffectiveConfig:
     """What an agent's config comes to."""
 
     policy: ContextPolicy
+    inherited: ContextPolicy
+    """What held without the agent's own numbers."""
     budget: ContextBudget
     """On the window of the policy: a smaller model's leaves less."""
     tools: tuple[str, ...]
+    prompt: str
+    """The whole system prompt, as the first turn of a known person reads it."""
+    prompt_tokens: int
 
 
 def resolve_effective_config(config: Mapping[str, Any], defaults: AgentDefaults) -> EffectiveConfig:
     """The numbers by which an agent's conversations are kept; raises BadAgentConfig."""
     check_config(config, defaults)
     own, _ = _policy_of(config, defaults)
+    inherited, _ = _policy_of({**config, "context": None}, defaults)
     assert own is not None, "it was checked"
-    offered, fixed = _offered(config, own, defaults)
-    budget = budget_for(own, own.context_window, own.max_output, fixed)
-    return EffectiveConfig(policy=own, budget=budget, tools=tuple(offered))
+    prompt, offered = _prompt(config, defaults), _offered(config, own, defaults)
+    budget = budget_for(own, own.context_window, own.max_output, _fixed(prompt, offered))
+    return EffectiveConfig(
+        policy=own, inherited=inherited or own, budget=budget, tools=tuple(tool.name for tool in offered),
+        prompt=prompt, prompt_tokens=by_script(prompt),
+    )  # fmt: skip
 
 
 def _room_problems(config: Mapping[str, Any], own: ContextPolicy, ground: AgentDefaults) -> Iterator[str]:
     """System and tools must leave most of the limit to the conversation; the numbers are named."""
-    _, fixed = _offered(config, own, ground)
+    fixed = _fixed(_prompt(config, ground), _offered(config, own, ground))
     try:
         refuse_heavy_fixed(own, budget_for(own, own.context_window, own.max_output, fixed))
     except ContradictoryPolicy as error:
         yield f"context: {error}"
 
 
-def _offered(config: Mapping[str, Any], own: ContextPolicy, ground: AgentDefaults) -> tuple[list[str], int]:
-    """Names of the tools that a window of this size is offered, and the tokens of system and tools."""
+def _prompt(config: Mapping[str, Any], ground: AgentDefaults) -> str:
     folder = config.get("workspace")
     files = ground.load_workspace(folder) if isinstance(folder, str) else EMPTY
-    layers = layers_for(config, Circumstances(workspace=files, private=True, turn=1))
+    return system_text(layers_for(config, Circumstances(workspace=files, private=True, turn=1)))
+
+
+def _offered(config: Mapping[str, Any], own: ContextPolicy, ground: AgentDefaults) -> tuple[ToolSpec, ...]:
+    """The tools that a window of this size is offered."""
     allowed = AllowedTools.of(config.get("tools"))
     wanted = (*(tool for tool in ground.tools if allowed.has(tool.name)), *allowed.provider)
-    offered = affordable(wanted, int(WINDOW_SHARE * own.context_window), by_script)
-    fixed = by_script(system_text(layers)) + estimate_tools(offered, by_script)
-    names = [tool.name for tool in offered]
-    return names, fixed
+    return affordable(wanted, int(WINDOW_SHARE * own.context_window), by_script)
+
+
+def _fixed(prompt: str, offered: tuple[ToolSpec, ...]) -> int:
+    return by_script(prompt) + estimate_tools(offered, by_script)
 
 
 def _remarks(config: Mapping[str, Any], ground: AgentDefaults) -> Iterator[str]:

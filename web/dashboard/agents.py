@@ -66,7 +66,10 @@ async def make_agent(visit: AuthedRequest, *, name: NewName) -> Reply:
 async def agent(visit: AuthedRequest, name: Name) -> Reply:
     """An agent, and the numbers it comes to."""
     row = await _row(visit, name)
-    return {**_whole(row), **await asyncio.to_thread(_judged, row.config, await _ground(visit))}
+    ground = await _ground(visit)
+    judged = await asyncio.to_thread(_judged, row.config, ground)
+    tools = [{"name": tool.name, "description": tool.description} for tool in ground.tools]
+    return {**_whole(row), **judged, "models": sorted(ground.models), "tools": tools}
 
 
 @room.on(
@@ -133,12 +136,17 @@ def _numbers(config: Mapping[str, Any], ground: AgentDefaults) -> dict[str, Any]
             continue
         value, usual = getattr(found.policy, field.name), getattr(ground.policy, field.name)
         source = "agent" if field.name in own else "preset" if value != usual else "deployment"
-        settings.append({"name": field.name, "value": value, "deployment": usual, "from": source})
+        inherited = getattr(found.inherited, field.name)
+        settings.append(
+            {"name": field.name, "value": value, "inherited": inherited, "deployment": usual, "from": source}
+        )
     return {
         "preset": config.get("preset") or ground.policy.name,
         "settings": settings,
         "budget": dataclasses.asdict(found.budget),
         "tools": list(found.tools),
+        "prompt": found.prompt,
+        "prompt_tokens": found.prompt_tokens,
     }
 
 

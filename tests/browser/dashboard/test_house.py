@@ -212,6 +212,7 @@ async def test_somebody_is_let_in(seen: Seen, place: Place) -> None:
 async def test_an_agent_is_checked_while_it_is_typed(seen: Seen, place: Place) -> None:
     page = seen.page
     await page.goto(f"{place.url}/dashboard/agents/default")
+    await page.get_by_role("tab", name="JSON").click()
     field = page.get_by_label("Settings as JSON")
     await field.fill('{"persona": "You are Ada.", "presett": "steady"}')
     await expect(page.get_by_role("list", name="Problems")).to_contain_text("did you mean preset")

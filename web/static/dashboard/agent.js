@@ -1,20 +1,26 @@
-/** One agent: what it is told, the numbers it comes to, and its settings, checked while they are typed. */
+/** One agent: its settings as a form and as JSON, checked while they are typed, and what they come to. */
+import { svg } from "../shared/h.js";
 import { ask } from "./net.js";
-import { DASH, card, h, missing, number, problem, set, show, skeleton, t, table, tn, ts } from "./parts.js";
+import { DASH, card, h, missing, number, problem, set, show, skeleton, t, tabbed, table, tn } from "./parts.js";
+import { agentForm } from "./agent_form.js";
 import { conflict, problemList, watchTyping } from "./editing.js";
 
-const BUDGET = [["limit", t("Summarised above")], ["hard", t("Most that fits")], ["fixed", t("System and tools")], ["flush_at", t("Memory saved at")], ["compact_at", t("Summary due at")], ["max_output", t("Longest answer")]];
+/** In the order of the window: the part before each threshold has its colour. */
+const BUDGET = [["fixed", t("System and tools"), "system"], ["flush_at", t("Memory saved at"), "history"], ["compact_at", t("Summary due at"), "memory"], ["hard", t("Most that fits"), "summary"], ["window", t("Window"), "free"]];
 const SOURCES = { agent: t("this agent"), preset: t("its preset"), deployment: t("deployment") };
+/** A part of the window is drawn larger, too, where the thresholds lie in so small a share of it. */
+const SMALL = 0.5;
 
 /** @param {any} page */
 export function agentPage({ root, id: name, me, say, entitle, signal }) {
   entitle(name);
+  const path = `/agents/${encodeURIComponent(name)}`;
   const head = h("div", null, h("p", { class: "crumbs" }, h("a", { href: "/dashboard/agents" }, t("Agents"))), h("h1", null, name));
   const body = h("div", { class: "list" }, skeleton(8));
   show(root, h("div", { class: "page-head" }, head), body);
 
   async function load() {
-    try { draw(await ask(`/agents/${encodeURIComponent(name)}`, { signal })); }
+    try { draw(await ask(path, { signal })); }
     catch (error) {
       if (signal.aborted) return;
       if (/** @type {any} */ (error).status === 404) show(root, missing(t("There is no such agent."), "/dashboard/agents", t("All agents")));
@@ -22,73 +28,125 @@ export function agentPage({ root, id: name, me, say, entitle, signal }) {
     }
   }
 
-  /** @param {any} agent @param {string} [typed] @param {any} [note] */
-  function draw(agent, typed, note) {
+  /** @param {any} agent @param {any} [typed] @param {any} [note] @param {number} [first] the tab */
+  function draw(agent, typed = agent.config, note = null, first = 0) {
     const may = me.role === "admin";
     const numbers = h("div", { class: "stack" });
     const judge = h("div", { role: "status" });
     const reply = h("div", null, note);
-    show(body, h("div", { class: "columns even" }, h("div", { class: "stack" }, told(agent), may ? editor() : card(t("Settings"), [h("pre", { class: "config", tabindex: 0, "aria-label": t("Settings as JSON") }, JSON.stringify(agent.config, null, 2)), h("p", { class: "muted small" }, t("Only an admin changes them."))])), numbers));
+    const editor = drafting(agent, typed, may, first);
+    const form = h("form", { class: "site-form", onsubmit: save }, editor.node, judge, reply,
+      may ? h("p", { class: "actions" }, h("button", { type: "submit", class: "solid" }, t("Save")), h("span", { class: "muted small" }, t("version {number}", { number: agent.version }))) : h("p", { class: "muted small" }, t("Only an admin changes them.")));
+    show(body, h("div", { class: "columns even" }, h("div", { class: "stack" }, card(t("Settings"), [form])), h("div", { class: "stack" }, places(agent), numbers)));
     judged(agent);
+    watchTyping(form, check, signal);
+    if (typed !== agent.config) check().catch(() => {});
 
     /** @param {any} found */
     function judged(found) {
       show(judge, problemList(found.problems, found.remarks));
+      editor.judge(found.problems);
       if (found.effective) show(numbers, figures(found.effective));
     }
 
-    function editor() {
-      const field = h("textarea", { name: "config", class: "config", rows: 18, spellcheck: "false", "aria-label": t("Settings as JSON"), autocomplete: "off" });
-      field.value = typed ?? JSON.stringify(agent.config, null, 2);
-      const save = h("button", { type: "submit", class: "solid" }, t("Save"));
-      const read = () => { try { return JSON.parse(field.value); } catch (error) { judged({ problems: [t("This is not JSON yet: {fault}", { fault: /** @type {Error} */ (error).message })], remarks: [] }); return null; } };
-      const mark = (/** @type {any} */ found) => { judged(found); set(field, { "aria-invalid": found.problems.length ? "true" : null }); };
-      watchTyping(field, async () => {
-        const config = read();
-        if (config !== null) mark(await ask(`/agents/${encodeURIComponent(name)}/check`, { method: "POST", body: { config }, signal }));
-      }, signal);
-      return card(t("Settings"), [h("form", { class: "stack", onsubmit: async (/** @type {Event} */ event) => {
-        event.preventDefault();
-        const config = read();
-        if (config === null) return field.focus();
-        try {
-          const saved = await ask(`/agents/${encodeURIComponent(name)}`, { method: "PUT", body: { config }, match: `"${agent.version}"`, signal });
-          say(t("Saved."));
-          draw(saved, undefined, h("p", { class: "done" }, t("Saved as version {number}. It holds from each conversation’s next message on.", { number: saved.version })));
-        } catch (/** @type {any} */ error) {
-          if (signal.aborted) return;
-          if (error.code === "bad_agent_config") return mark({ problems: error.details.problems, remarks: [] });
-          show(reply, problem(error), error.code === "stale" && conflict(error.details.theirs.config, config,
-            () => draw({ ...agent, ...error.details.theirs }), () => draw({ ...agent, ...error.details.theirs }, field.value)));
+    /** The config, or null while what is typed is no JSON. */
+    function read() {
+      try { return editor.read(); }
+      catch (error) { judged({ problems: [t("This is not JSON yet: {fault}", { fault: /** @type {Error} */ (error).message })], remarks: [] }); return null; }
+    }
+
+    async function check() {
+      const config = read();
+      if (config !== null) judged(await ask(`${path}/check`, { method: "POST", body: { config }, signal }));
+    }
+
+    /** @param {Event} event */
+    async function save(event) {
+      event.preventDefault();
+      const config = read();
+      if (config === null) return;
+      try {
+        const saved = await ask(path, { method: "PUT", body: { config }, match: `"${agent.version}"`, signal });
+        say(t("Saved."));
+        draw({ ...agent, ...saved }, undefined, h("p", { class: "done" }, t("Saved as version {number}. It holds from each conversation’s next message on.", { number: saved.version })), editor.tab());
+      } catch (/** @type {any} */ error) {
+        if (signal.aborted) return;
+        if (error.code === "bad_agent_config") {
+          judged({ problems: error.details.problems, remarks: [] });
+          return /** @type {HTMLElement | null} */ (form.querySelector("[aria-invalid]"))?.focus();
         }
-      } }, field, judge, reply, h("p", { class: "actions" }, save, h("span", { class: "muted small" }, t("version {number}; persona, model, preset, context, tools, caps, memory", { number: agent.version }))))]);
+        show(reply, problem(error), error.code === "stale" && conflict(error.details.theirs.config, config,
+          () => draw({ ...agent, ...error.details.theirs }, undefined, null, editor.tab()), () => draw({ ...agent, ...error.details.theirs }, config, null, editor.tab())));
+      }
     }
   }
   load();
 }
 
-/** Who it is, in words. @param {any} agent */
-function told(agent) {
-  const { config } = agent;
-  const line = (/** @type {string} */ label, /** @type {any} */ value) => h("div", null, h("dt", null, label), h("dd", { dir: "auto" }, value ?? DASH));
-  const tools = config.tools ?? {};
-  return card(t("Who answers"), [h("dl", { class: "pairs" }, line(t("Calls itself"), config.name), line(t("Model"), config.model ?? t("as the deployment chooses")), line(t("Summaries by"), config.summary_model ?? t("as the deployment chooses")),
-    line(t("Preset"), config.preset ?? t("the deployment’s")), line(t("Audience"), config.audience ? ts(config.audience) : t("as its site says")), line(t("Folder"), config.workspace), line(t("Allows"), tools.allow?.join(", ") ?? t("every tool")), line(t("Denies"), tools.deny?.join(", ")),
+/** Two views of one draft: what one of them was given, the other shows when it is opened. @param {any} agent @param {any} typed @param {boolean} may @param {number} first */
+function drafting(agent, typed, may, first) {
+  let draft = structuredClone(typed);
+  let tab = first;
+  let form = /** @type {any} */ (null);
+  const field = h("textarea", { name: "config", class: "config", rows: 18, dir: "ltr", spellcheck: "false", "aria-label": t("Settings as JSON"), autocomplete: "off", readonly: !may });
+  const filled = h("div");
+  const write = () => { field.value = JSON.stringify(draft, null, 2); };
+  const fill = () => { form = agentForm({ draft, agent, effective: agent.effective, may, changed: write }); show(filled, form.node); };
+  const isConfig = () => draft !== null && typeof draft === "object" && !Array.isArray(draft);
+  /** What is no object yet is shown as it was typed, and nowhere else. */
+  function open() {
+    try { draft = JSON.parse(field.value); } catch { draft = null; }
+    form = null;
+    if (isConfig()) fill();
+    else show(filled, h("p", { class: "crit-text" }, t("The form shows this once it is a JSON object.")));
+  }
+  write();
+  open();
+  const { node } = tabbed(t("Settings"), [{ name: t("Form"), make: () => filled }, { name: "JSON", make: () => field }], { first, moved: (now) => { tab = now; if (now === 0) open(); } });
+  return {
+    node, tab: () => tab, read: () => JSON.parse(field.value),
+    judge(/** @type {string[]} */ problems) { set(field, { "aria-invalid": problems.length ? "true" : null }); form?.judge(problems); },
+  };
+}
+
+/** Where it answers. @param {any} agent */
+function places(agent) {
+  const line = (/** @type {string} */ label, /** @type {any} */ value) => h("div", null, h("dt", null, label), h("dd", { dir: "auto" }, value));
+  return card(t("Where it answers"), [h("dl", { class: "pairs" },
     line(t("Conversations"), h("a", { href: `/dashboard/sessions?agent=${encodeURIComponent(agent.name)}` }, number(agent.sessions))),
-    line(t("Sites"), agent.sites.length ? agent.sites.map((/** @type {string} */ one, /** @type {number} */ at) => [at > 0 && ", ", h("a", { href: `/dashboard/sites/${one}` }, one)]) : DASH), line(t("Bots"), agent.bots.join(", ") || DASH)),
-  h("details", null, h("summary", null, t("Persona")), h("p", { class: "words", dir: "auto" }, config.persona ?? t("The usual one: no persona is written.")))]);
+    line(t("Sites"), agent.sites.length ? agent.sites.map((/** @type {string} */ one, /** @type {number} */ at) => [at > 0 && ", ", h("a", { href: `/dashboard/sites/${one}` }, one)]) : DASH), line(t("Bots"), agent.bots.join(", ") || DASH))]);
 }
 
 /** @param {any} value */
 const plain = (value) => value === null || value === undefined ? t("none") : typeof value === "number" ? number(value) : Array.isArray(value) ? value.map((one) => Array.isArray(one) ? one.join("=") : String(one)).join(", ") || t("none") : String(value);
 
+/** Where the thresholds lie, on the whole window and, if that is much larger, on the part that is used. @param {any} budget */
+function thresholds(budget) {
+  const known = BUDGET.filter(([key]) => typeof budget[key] === "number");
+  const words = known.map(([key, label]) => `${label}: ${number(budget[key])}`).join("; ");
+  /** @param {number} most */
+  function bar(most) {
+    let before = 0;
+    const parts = known.map(([key, label, look]) => {
+      const [from, to] = [before, Math.min(most, Math.max(before, budget[key]))];
+      before = to;
+      return svg("rect", { class: `area ${look}`, x: from / most * 1000, y: 0, width: (to - from) / most * 1000, height: 24 }, svg("title", null, `${label}: ${number(budget[key])}`));
+    });
+    return [svg("svg", { class: "thresholds", viewBox: "0 0 1000 24", preserveAspectRatio: "none", role: "img", "aria-label": words }, parts), h("p", { class: "muted small ends" }, h("span", null, "0"), h("span", null, tn("{count} token", "{count} tokens", most)))];
+  }
+  const used = Math.round(budget.compact_at * 1.2);
+  return [bar(budget.window), used < budget.window * SMALL && bar(used),
+    h("dl", { class: "pairs" }, known.map(([key, label, look]) => h("div", null, h("dt", null, h("i", { class: `dot ${look}` }), label), h("dd", { class: "num" }, tn("{count} token", "{count} tokens", budget[key])))),
+      h("div", null, h("dt", null, t("Longest answer")), h("dd", { class: "num" }, tn("{count} token", "{count} tokens", budget.out))))];
+}
+
 /** @param {any} found */
 function figures(found) {
   const rows = found.settings.map((/** @type {any} */ one) => [h("code", null, one.name), plain(one.value), one.from === "deployment" ? h("span", { class: "muted" }, SOURCES.deployment) : h("span", { class: "strong" }, SOURCES[/** @type {keyof typeof SOURCES} */ (one.from)]), one.from === "deployment" ? DASH : plain(one.deployment)]);
   return [
-    card(t("What it comes to"), [h("p", { class: "muted small" }, t("Preset {preset}; on a model with a smaller window there is less.", { preset: found.preset })),
-      h("dl", { class: "pairs" }, BUDGET.filter(([key]) => typeof found.budget[key] === "number").map(([key, words]) => h("div", null, h("dt", null, words), h("dd", { class: "num" }, tn("{count} token", "{count} tokens", found.budget[key]))))),
+    card(t("What it comes to"), [h("p", { class: "muted small" }, t("Preset {preset}; on a model with a smaller window there is less.", { preset: found.preset })), thresholds(found.budget),
       h("details", null, h("summary", null, tn("{count} tool", "{count} tools", found.tools.length)), h("p", { class: "words" }, found.tools.join(", ") || t("none")))]),
+    card(t("System prompt"), [h("pre", { class: "config prompt", tabindex: 0, dir: "auto" }, found.prompt)], h("span", { class: "muted small" }, tn("{count} token", "{count} tokens", found.prompt_tokens))),
     card(t("Every number"), [h("div", { class: "scroll tall", role: "region", "aria-label": t("Effective numbers"), tabindex: 0 }, table({ caption: t("Effective numbers"), className: "plain numbers-grid", columns: [{ label: t("Setting") }, { label: t("Value"), num: true }, { label: t("Set by") }, { label: t("Else"), num: true }], rows }))]),
   ];
 }

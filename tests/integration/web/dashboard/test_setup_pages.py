@@ -118,6 +118,20 @@ async def test_an_agents_numbers_are_those_that_hold(house: Dashboard) -> None:
     assert (numbers["soft_budget"]["value"], numbers["soft_budget"]["from"]) == (33_000, "deployment")
     budget = found["effective"]["budget"]
     assert budget["limit"] == 33_000 + budget["fixed"]
+
+
+async def test_a_form_is_told_what_an_agent_inherits_and_its_whole_prompt(house: Dashboard) -> None:
+    config = {"name": "Ada", "preset": "steady", "context": {"keep_turns": 9}, "tools": {"deny": ["recall"]}}
+    await house.pool.execute("UPDATE agents SET config = $1 WHERE name = 'default'", config)
+    _, found = await ask(house, "GET", "/agents/default", role="viewer")
+    keep = next(one for one in found["effective"]["settings"] if one["name"] == "keep_turns")
+    assert (keep["value"], keep["from"]) == (9, "agent")
+    assert keep["inherited"] != 9
+    assert "You are Ada" in found["effective"]["prompt"]
+    assert 0 < found["effective"]["prompt_tokens"] < found["effective"]["budget"]["fixed"]
+    assert "recall" not in found["effective"]["tools"]
+    assert "recall" in {tool["name"] for tool in found["tools"]}
+    assert "claude-sonnet-5-5" in found["models"]
     assert "save_memory" in found["effective"]["tools"]
     _, page = await ask(house, "GET", "/agents")
     listed = next(one for one in page["agents"] if one["name"] == "default")

@@ -1,0 +1,112 @@
+"""An operator makes an agent by its form, looks at what it comes to, and goes on in JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.async_api import Browser, Page, expect
+
+from shared.config.settings import load_settings
+from tests.browser.axe import look_for_faults
+from tests.browser.dashboard.house import House, open_house
+from tests.browser.dashboard.place import fits
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture
+async def house(database_url: str, redis_url: str, browser: Browser, tmp_path: Path) -> AsyncIterator[House]:
+    settings = load_settings(database_url=database_url, redis_url=redis_url, data_dir=tmp_path)
+    async with open_house(settings, browser) as opened:
+        opened.tolerated = ("status of 409", "status of 422")
+        yield opened
+
+
+async def stored(house: House, name: str = "ada") -> Any:
+    return await house.one("SELECT config FROM agents WHERE name = $1", name)
+
+
+async def looks_well(page: Page, name: str) -> None:
+    """Light, dark and on a telephone; pictures for people where they are asked for."""
+    for scheme, width in (("light", 1360), ("dark", 1360), ("light", 390)):
+        await page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+        await page.set_viewport_size({"width": width, "height": 900})
+        await fits(page)
+        assert await look_for_faults(page) == [], (name, scheme, width)
+        if folder := os.environ.get("PICTURES_FOLDER"):
+            await page.screenshot(path=Path(folder) / f"{name}-{scheme}-{width}.png", full_page=True)
+    await page.emulate_media(color_scheme="light")
+    await page.set_viewport_size({"width": 1360, "height": 900})
+
+
+async def test_an_agent_is_made_by_its_form(house: House) -> None:
+    page = await house.operator("anna", "admin", "/dashboard/agents")
+    await page.get_by_text("New agent").click()
+    await page.get_by_label("Name", exact=True).fill("ada")
+    await page.keyboard.press("Enter")
+    await page.wait_for_url("**/dashboard/agents/ada")
+    prompt = page.locator(".prompt")
+    await page.get_by_label("Display name").fill("Ada")
+    await expect(prompt).to_contain_text("You are Ada")
+    await page.get_by_label("Persona").fill("You know every plant in our shop.")
+    await expect(prompt).to_contain_text("You know every plant in our shop.")
+    await page.get_by_label("Preset").select_option("steady")
+    window = page.get_by_label("Context window", exact=True)
+    await expect(window).to_have_attribute("placeholder", "200000")
+    await window.fill("many")
+    error = page.locator("#agent-context\\.context_window-error")
+    await expect(error).to_have_text("must be a whole number, not 'many'")
+    await window.fill("64000")
+    await expect(error).to_be_empty()
+    await expect(page.get_by_role("img", name="Window: 64,000").first).to_be_visible()
+    await page.get_by_role("checkbox", name="fetch_url").uncheck()
+    await page.get_by_role("button", name="Modes: Add").click()
+    await page.keyboard.type("expert")
+    await page.keyboard.press("Tab")
+    await page.keyboard.type("Use the Latin names.")
+    await page.get_by_label("Per conversation and day").fill("5.5")
+    await expect(page.get_by_text("This can be used.")).to_be_visible()
+    await looks_well(page, "agent-form")
+    await page.get_by_role("button", name="Save").click()
+    await expect(page.get_by_text("Saved as version 2").first).to_be_visible()
+    wanted = {
+        "name": "Ada", "persona": "You know every plant in our shop.", "preset": "steady",
+        "context": {"context_window": 64_000}, "tools": {"deny": ["fetch_url"]},
+        "modes": {"expert": "Use the Latin names."}, "caps": {"session_usd": 5.5},
+    }  # fmt: skip
+    assert await stored(house) == wanted
+
+
+async def test_form_and_json_are_two_views_of_one_draft(house: House) -> None:
+    config = {"persona": "Old words.", "context": {"prune_mark": "[cut]"}, "tools": {"provider": []}}
+    await house.app.stores.agents.create("ada", config)
+    page = await house.operator("anna", "admin", "/dashboard/agents/ada")
+    await page.get_by_label("Persona").fill("New words.")
+    await page.get_by_role("tab", name="JSON").click()
+    field = page.get_by_label("Settings as JSON")
+    assert json.loads(await field.input_value()) == {**config, "persona": "New words."}
+    await field.fill('{"persona": "Mine", ')
+    await expect(page.get_by_text("This is not JSON yet")).to_be_visible()
+    await page.get_by_role("tab", name="Form").click()
+    await expect(page.get_by_text("The form shows this once it is a JSON object.")).to_be_visible()
+    await page.get_by_role("tab", name="JSON").click()
+    await expect(field).to_have_value('{"persona": "Mine", ')
+    await field.fill('{"persona": "Mine", "tools": {"deny": ["mcp_*", "calc*"]}, "presett": "steady"}')
+    await expect(page.get_by_role("list", name="Problems")).to_contain_text("did you mean preset")
+    await page.get_by_role("tab", name="Form").click()
+    await expect(page.get_by_label("Persona")).to_have_value("Mine")
+    await expect(page.get_by_role("checkbox", name="calculate")).to_be_disabled()
+    await house.app.stores.agents.change("ada", {"persona": "Theirs"}, seen=1)
+    await page.get_by_role("tab", name="JSON").click()
+    await field.fill('{"persona": "Mine"}')
+    await page.get_by_role("button", name="Save").click()
+    await page.get_by_role("button", name="Go on with mine").click()
+    await expect(field).to_have_value('{\n  "persona": "Mine"\n}')
+    await page.get_by_role("button", name="Save").click()
+    await expect(page.get_by_text("Saved as version 3").first).to_be_visible()
+    assert await stored(house) == {"persona": "Mine"}
