@@ -88,6 +88,7 @@ def _build_requests(base: Foundation) -> RequestBuilder:
         operator_policy=load_policy_overrides(settings),
         pruners=load_pruners(),
         workspaces=base.workspaces,
+        fallbacks=base.models.fallbacks,
         timezone=settings.timezone,
         trusts_visitors=settings.profile == "personal",
     )

@@ -126,7 +126,7 @@ def build_handover_limits(settings: Settings) -> HandoverLimits:
 def build_agent_defaults(settings: Settings) -> AgentDefaults:
     """What agents' rows are checked against; raises ContradictoryPolicy, ModelsFileBroken."""
     entries = read_entries(settings.models_file) if settings.models_file else ()
-    named = {settings.model, settings.summary_model} - {""}
+    named = {settings.model, settings.summary_model, *settings.fallback_models} - {""}
     return AgentDefaults(
         policy=build_policy(settings),
         context_window=settings.context_window,

@@ -163,6 +163,7 @@ class Settings(BaseSettings):
     # Models; an empty name means "choose what can be reached".
     model: str = ""
     summary_model: str = ""
+    fallback_models: Annotated[Words, Field(max_length=4)] = ()
     models_file: Path | None = None
     mcp_file: Path | None = None
 
@@ -215,7 +216,7 @@ class Settings(BaseSettings):
     # For the fault suite alone: the process ends at this named point.
     crash_point: str | None = None
 
-    @field_validator("trusted_proxies", "allowed_origins", "alert_email_to", mode="before")
+    @field_validator("trusted_proxies", "allowed_origins", "alert_email_to", "fallback_models", mode="before")
     @classmethod
     def _split_words(cls, value: object) -> object:
         return tuple(value.replace(",", " ").split()) if isinstance(value, str) else value

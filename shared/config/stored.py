@@ -19,7 +19,7 @@ from shared.config.settings import (
 
 STORABLE = (
     "anthropic_api_key", "anthropic_base_url", "openai_api_key", "openai_base_url", "model", "summary_model",
-    "max_output",
+    "fallback_models", "max_output",
     "telegram_bot_token", "telegram_access", "telegram_allowed", "telegram_audience", "telegram_drafts",
     "telegram_rich", "telegram_reactions", "telegram_channels", "telegram_inline",
     "allowed_origins", "timezone", "quiet_hours",

@@ -32,6 +32,8 @@ MODEST_CAPABILITIES: Mapping[Wire, frozenset[str]] = {
 }
 """What a server of that API can do at least, as far as we know; what it refuses is not asked again."""
 CACHE_WRITE_FACTOR = 1.25
+MOST_FALLBACKS = 4
+"""Of one model: each that fails is waited for."""
 
 _DATED = "2026-11"
 _OLDER_TOKENS = 1.10
@@ -66,8 +68,8 @@ class ModelEntry:
     max_output: int | None = None
     capabilities: frozenset[str] | None = None
     token_factor: float | None = None
-    fallback: str | None = None
-    """The name of the entry that answers when this one stays overloaded."""
+    fallbacks: tuple[str, ...] = ()
+    """Names of the models that answer, in this order, while this one cannot."""
 
     @property
     def wire_name(self) -> str:
@@ -75,8 +77,8 @@ class ModelEntry:
 
 
 def _as_list(raw: object) -> object:
-    """One price, or several, each with the day from which on it holds."""
-    return [raw] if isinstance(raw, dict) else raw
+    """One price, or several, each with the day from which on it holds; one name, or several."""
+    return [raw] if isinstance(raw, dict | str) else raw
 
 
 def _prices(
@@ -170,7 +172,7 @@ def _check_names(entries: tuple[ModelEntry, ...], path: Path) -> None:
         if names.count(name) > 1:
             raise ModelsFileBroken(f"{path}: {name!r} is named twice")
     for entry in entries:
-        if entry.fallback == entry.name:
+        if entry.name in entry.fallbacks:
             raise ModelsFileBroken(f"{path}: {entry.name!r} cannot be its own fallback")
 
 
@@ -211,7 +213,7 @@ class ModelForm(ConfigSection):
     max_output: Annotated[int, Field(ge=1)] | None = None
     capabilities: Annotated[frozenset[Capability], Field(strict=False)] | None = None
     token_factor: Amount | None = None
-    fallback: str | None = None
+    fallback: Annotated[list[str], BeforeValidator(_as_list), Field(max_length=MOST_FALLBACKS)] | None = None
 
 
 def _entry(raw: Any, at: str) -> ModelEntry:
@@ -230,7 +232,7 @@ def _entry(raw: Any, at: str) -> ModelEntry:
         base_url=(form.base_url or "").rstrip("/") or None, key_env=form.key_env or None, window=form.window,
         prices=prices[0] if prices else None, later_prices=tuple(prices or ())[1:],
         max_output=form.max_output, capabilities=form.capabilities,
-        token_factor=form.token_factor, fallback=form.fallback or None,
+        token_factor=form.token_factor, fallbacks=tuple(filter(None, form.fallback or ())),
     )  # fmt: skip
 
 

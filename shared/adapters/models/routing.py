@@ -1,4 +1,4 @@
-"""Chooses for each model name who answers, and steps aside to a fallback when a model stays overloaded."""
+"""Chooses for each model name who answers, and knows who answers instead."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from shared.adapters.models.breaker import BreakerState
 from shared.adapters.models.catalog import (
+    MOST_FALLBACKS,
     UNKNOWN_MAX_OUTPUT,
     UNKNOWN_WINDOW,
     ModelEntry,
@@ -19,7 +20,6 @@ from shared.adapters.models.catalog import (
     known_card,
     read_entries,
 )
-from shared.adapters.models.error_mapping import ModelOverloaded
 from shared.adapters.models.limits import NarrowedWindow
 from shared.adapters.models.offline import OFFLINE_MODEL, PIECE_SECONDS, WINDOW, OfflineModel
 from shared.adapters.models.openai_provider import OPENAI_KEY_NAME, OPENAI_URL, OpenAIProvider
@@ -28,20 +28,16 @@ from shared.adapters.models.remote import RemoteModel
 from shared.adapters.models.timeouts import Patience
 from shared.adapters.models.wire import request_body
 from shared.config.settings import Settings
-from shared.core.values.errors import ModelError, ModelRefusedAccount
+from shared.core.values.errors import ModelRefusedAccount
 from shared.ports import ChatModel, ModelCard, ModelReply, ModelRequest, OnText, TokenCounter
 from shared.runtime.tracing import NULL_TRACER, Tracer
 
 DEFAULT_CHAT_MODEL = "claude-sonnet-5-5"
 DEFAULT_SUMMARY_MODEL = "claude-haiku-5-5"
 KEY_NAME = "ANTHROPIC_API_KEY"
+_MAKERS_PREFIX = "claude"
+"""Anthropic's own server has no others."""
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Route:
-    model: ChatModel
-    fallback: str | None = None
 
 
 class Models:
@@ -52,7 +48,8 @@ class Models:
         *,
         chat: str,
         summary: str,
-        routes: Mapping[str, _Route],
+        models: Mapping[str, ChatModel],
+        fallbacks: Mapping[str, tuple[str, ...]],
         providers: Sequence[Provider],
         usual: Callable[[str], ChatModel] | None,
         remarks: tuple[str, ...] = (),
@@ -61,7 +58,8 @@ class Models:
         self.summary = summary
         self.remarks = remarks
         """What an operator should know about the choice, in plain sentences."""
-        self._routes = dict(routes)
+        self._models = dict(models)
+        self._fallbacks = fallbacks
         self._providers = tuple(providers)
         self._usual = usual
         self._tracer: Tracer = NULL_TRACER
@@ -74,11 +72,11 @@ class Models:
     @property
     def names(self) -> tuple[str, ...]:
         """Every model that can be asked for by name without guessing."""
-        return tuple(self._routes)
+        return tuple(self._models)
 
     async def load_card(self, model: str) -> ModelCard:
-        route = self._route(model)
-        return _unknown(model) if route is None else await route.model.load_card(model)
+        found = self._model(model)
+        return _unknown(model) if found is None else await found.load_card(model)
 
     def trace(self, tracer: Tracer) -> None:
         """From now on each answer is a span, with the provider's own id of the request."""
@@ -98,35 +96,30 @@ class Models:
             return reply
 
     async def _reply(self, request: ModelRequest, on_text: OnText | None) -> ModelReply:
-        route = self._route(request.model)
-        if route is None:
+        if (model := self._model(request.model)) is None:
             raise ModelRefusedAccount(f"no provider is configured for the model {request.model!r}")
-        counted = _Attempts(on_text)
-        try:
-            return await route.model.reply(request, on_text=counted.tell if on_text else None)
-        except ModelOverloaded as error:
-            stand_in = self._route(route.fallback) if route.fallback else None
-            if stand_in is None or route.fallback is None:
-                raise
-            return await self._stand_in(stand_in, route.fallback, request, counted.after(), error)
+        return await model.reply(request, on_text=on_text)
+
+    def fallbacks(self, model: str) -> tuple[str, ...]:
+        """Who answers, in this order, while it cannot: its own list, else the deployment's."""
+        names = self._fallbacks.get(model) or self._fallbacks.get("", ())
+        return tuple(name for name in names if name != model and self._model(name) is not None)
 
     async def count_tokens(self, request: ModelRequest) -> int | None:
-        route = self._route(request.model)
-        return None if route is None else await route.model.count_tokens(request)
+        model = self._model(request.model)
+        return None if model is None else await model.count_tokens(request)
 
     async def body(self, request: ModelRequest) -> Mapping[str, Any]:
         """The JSON that is sent for it, to be looked at; the offline model would be sent the same."""
-        route = self._route(request.model)
-        if route is not None and isinstance(route.model, RemoteModel):
-            return await route.model.body(request)
+        model = self._model(request.model)
+        if isinstance(model, RemoteModel):
+            return await model.body(request)
         return {**request_body(request, await self.load_card(request.model), request.model), "stream": True}
 
     async def is_listed(self, model: str) -> bool | None:
         """Whether its provider's list of models has it; None where there is no such list."""
-        route = self._route(model)
-        if route is None or not isinstance(route.model, RemoteModel):
-            return None
-        return await route.model.is_listed()
+        found = self._model(model)
+        return await found.is_listed() if isinstance(found, RemoteModel) else None
 
     def start_loading(self) -> None:
         """There will be a call: what it needs is loaded beside whatever comes before it."""
@@ -139,11 +132,11 @@ class Models:
             await asyncio.wait([self._loading])
 
     async def _load(self) -> None:
-        route = self._route(self.chat)
-        if route is None or not isinstance(route.model, RemoteModel):
+        model = self._model(self.chat)
+        if not isinstance(model, RemoteModel):
             return
         try:
-            await route.model.load()
+            await model.load()
         except Exception as error:  # noqa: BLE001  the call that needs it meets it again
             _log.warning("the model's library cannot be loaded: %r", error)
 
@@ -160,7 +153,7 @@ class Models:
 
     def narrowed(self) -> tuple[NarrowedWindow, ...]:
         """Models that take less than they should, as their refusals say."""
-        asked = [route.model for route in self._routes.values() if isinstance(route.model, RemoteModel)]
+        asked = [model for model in self._models.values() if isinstance(model, RemoteModel)]
         return tuple(found for found in (model.narrowed() for model in asked) if found is not None)
 
     def take_answered(self) -> tuple[str, ...]:
@@ -170,44 +163,11 @@ class Models:
             provider.has_answered = False
         return tuple(dict.fromkeys(found))
 
-    async def _stand_in(
-        self, route: _Route, name: str, request: ModelRequest, counted: _Attempts, error: ModelError
-    ) -> ModelReply:
-        """The fallback's answer; it has no fallback itself, so that two cannot call each other for ever."""
-        try:
-            on_text = counted.tell if counted.listened_to else None
-            reply = await route.model.reply(replace(request, model=name), on_text=on_text)
-        except ModelError as second:
-            second.aborted = (*error.aborted, *second.aborted)
-            raise
-        return replace(reply, aborted=(*error.aborted, *reply.aborted))
-
-    def _route(self, model: str) -> _Route | None:
-        found = self._routes.get(model)
+    def _model(self, name: str) -> ChatModel | None:
+        found = self._models.get(name)
         if found is None and self._usual is not None:
-            found = self._routes[model] = _Route(model=self._usual(model))
+            found = self._models[name] = self._usual(name)
         return found
-
-
-class _Attempts:
-    """Passes text on with attempt numbers that go on rising when the fallback begins anew."""
-
-    def __init__(self, on_text: OnText | None, begin: int = 0) -> None:
-        self._on_text = on_text
-        self._begin = begin
-        self._highest = begin
-
-    @property
-    def listened_to(self) -> bool:
-        return self._on_text is not None
-
-    async def tell(self, attempt: int, piece: str) -> None:
-        self._highest = max(self._highest, self._begin + attempt)
-        if self._on_text is not None:
-            await self._on_text(self._begin + attempt, piece)
-
-    def after(self) -> _Attempts:
-        return _Attempts(self._on_text, begin=self._highest)
 
 
 def open_models(
@@ -218,6 +178,7 @@ def open_models(
     counter: TokenCounter,
     chat_model: str = "",
     summary_model: str = "",
+    fallback_models: Sequence[str] = (),
     openai_key: str | None = None,
     openai_url: str | None = None,
     environ: Mapping[str, str] | None = None,
@@ -230,7 +191,9 @@ def open_models(
 
     The usual key goes to `base_url` (Anthropic's own if None) and nowhere else: an entry with another base
     URL gets the key in its own `key_env`, or none. `openai_key` and `openai_url` are the same for a server
-    that speaks Chat Completions; a model without an entry is asked there if nothing else is configured.
+    that speaks Chat Completions; a model without an entry is asked there if nothing else is configured, or
+    if the other one is Anthropic's own and the name is none of its models. `fallback_models` answer, in this
+    order, while a model whose entry names none cannot.
     """
     desk = _Desk(
         api_key=api_key,
@@ -243,24 +206,25 @@ def open_models(
         clock=clock,
     )
     offline = OfflineModel(counter, window=offline_window, piece_seconds=offline_piece_seconds)
-    routes = {OFFLINE_MODEL: _Route(model=offline)}
-    routes.update((entry.name, _Route(model=desk.model(entry), fallback=entry.fallback)) for entry in entries)
-    wire: Wire = "messages" if api_key is not None or base_url is not None else "openai"
-    reachable = wire == "messages" or openai_key is not None or openai_url is not None
+    made: dict[str, ChatModel] = {OFFLINE_MODEL: offline, **{one.name: desk.model(one) for one in entries}}
+    fallbacks = {entry.name: entry.fallbacks for entry in entries if entry.fallbacks}
+    usual = desk.find_usual(base_url)
+    reachable = usual is not None
     chat, summary, remarks = _chosen(
         chat_model, summary_model, entries=entries, key=api_key, base_url=base_url, reachable=reachable
     )
-    usual = (lambda name: desk.model(ModelEntry(name=name, wire=wire))) if reachable else None
-    for name in (chat, summary):
-        if name not in routes and usual is not None:
-            routes[name] = _Route(model=usual(name))
+    fallbacks[""] = tuple(fallback_models)[:MOST_FALLBACKS]
+    for name in (chat, summary, *fallback_models):
+        if name not in made and usual is not None:
+            made[name] = usual(name)
     return Models(
         chat=chat,
         summary=summary,
-        routes=routes,
+        models=made,
+        fallbacks=fallbacks,
         providers=tuple(desk.opened.values()),
         usual=usual,
-        remarks=(*remarks, *desk.remarks, *_missing_fallbacks(entries, routes, reachable=reachable)),
+        remarks=(*remarks, *desk.remarks, *_missing_fallbacks(fallbacks, made, reachable=reachable)),
     )
 
 
@@ -276,6 +240,7 @@ def models_of(settings: Settings, counter: TokenCounter) -> Models:
         counter=counter,
         chat_model=settings.model,
         summary_model=settings.summary_model,
+        fallback_models=settings.fallback_models,
     )
 
 
@@ -330,12 +295,14 @@ def _cheap_beside(
 
 
 def _missing_fallbacks(
-    entries: Sequence[ModelEntry], routes: Mapping[str, _Route], *, reachable: bool
+    fallbacks: Mapping[str, Sequence[str]], made: Collection[str], *, reachable: bool
 ) -> tuple[str, ...]:
     return tuple(
-        f"The model {entry.name} falls back to {entry.fallback}, which is not configured."
-        for entry in entries
-        if entry.fallback and entry.fallback not in routes and not reachable
+        f"{f'The model {model}' if model else 'EVERTALK_FALLBACK_MODELS'} falls back to {name}, "
+        "which is not configured."
+        for model, names in fallbacks.items()
+        for name in names
+        if name not in made and not reachable
     )
 
 
@@ -356,6 +323,19 @@ class _Desk:
 
     def model(self, entry: ModelEntry) -> RemoteModel:
         return RemoteModel(entry, self._provider(entry), self.counter, patience=self.patience)
+
+    def find_usual(self, base_url: str | None) -> Callable[[str], ChatModel] | None:
+        """Who is asked for a model without an entry; None where no server is configured."""
+        messages = self.api_key is not None or base_url is not None
+        chat_completions = self.openai_key is not None or self.openai_url != OPENAI_URL
+
+        def wire_of(name: str) -> Wire:
+            foreign = self.base_url == ANTHROPIC_URL and not name.startswith(_MAKERS_PREFIX)
+            return "openai" if chat_completions and (foreign or not messages) else "messages"
+
+        if not (messages or chat_completions):
+            return None
+        return lambda name: self.model(ModelEntry(name=name, wire=wire_of(name)))
 
     def _provider(self, entry: ModelEntry) -> Provider:
         usual, usual_key = self.base_url, KEY_NAME

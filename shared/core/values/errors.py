@@ -252,6 +252,8 @@ class ModelError(EvertalkError):
 
     code = "model_error"
     transient = True
+    elsewhere = False
+    """Whether a model of another provider may answer instead."""
     aborted: tuple[Usage, ...] = ()
     """What the attempts that failed have cost, so that the ledger can hold it."""
     provider: str = ""
@@ -262,6 +264,7 @@ class ModelUnavailable(ModelError):
     """The provider is overloaded, silent or unreachable."""
 
     code = "model_unavailable"
+    elsewhere = True
     advice = (
         "The model is not reachable just now. Your message is kept; I try again by myself, within half a "
         "minute each time. /stop ends the wait."
@@ -272,6 +275,7 @@ class ModelBusy(ModelError):
     """The provider asks us to wait."""
 
     code = "model_busy"
+    elsewhere = True
     advice = (
         "The model is busy. Your message is kept; I try again by myself, within a minute each time. "
         "/stop ends the wait."
@@ -286,6 +290,7 @@ class ModelRefusedAccount(ModelError):
     """The provider refuses our account: key, billing or quota."""
 
     code = "model_refused_account"
+    elsewhere = True
     advice = (
         "The assistant's account with its model provider needs attention. The operator was told; "
         "your message is kept and will be answered when it works again."

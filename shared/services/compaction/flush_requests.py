@@ -91,14 +91,14 @@ class FlushRequests:
         self._pictures = pictures
 
     async def next_portion(
-        self, state: SessionState, view: View, tools: tuple[ToolSpec, ...], *, through: int
+        self, state: SessionState, view: View, tools: tuple[ToolSpec, ...], *, through: int, model: str
     ) -> FlushPortion:
-        """Raises ContradictoryPolicy."""
-        whole = await self.prepare(state, view, tools)
+        """As `model` can read it; raises ContradictoryPolicy."""
+        whole = await self.prepare(state, view, tools, model=model)
         way, room = self.find_way(whole, state.agent_config)
         if way == "prefix":
             portion, last = next_portion(view, through=through, room=_room(whole, view))
-            prepared = whole if portion is view else await self.prepare(state, portion, tools)
+            prepared = whole if portion is view else await self.prepare(state, portion, tools, model=model)
             return FlushPortion(way=way, view=portion, last=last, prepared=prepared)
         unread = tuple(entry for entry in view.entries if view.flushed_turn < entry.turn <= through)
         if way == "off":
@@ -137,9 +137,11 @@ class FlushRequests:
         pieces = pieces_of(source, portion.room, self._requests.counter.count_tokens)
         return tuple(self._alone(portion, state.agent_config, piece) for piece in pieces)
 
-    async def prepare(self, state: SessionState, view: View, tools: tuple[ToolSpec, ...]) -> PreparedRequest:
-        """The chat's own request with the flush's instruction behind it."""
-        card = await self._model.load_card(self._requests.resolve_model(state.agent_config))
+    async def prepare(
+        self, state: SessionState, view: View, tools: tuple[ToolSpec, ...], *, model: str = ""
+    ) -> PreparedRequest:
+        """The chat's own request with the flush's instruction behind it; `model` stands in for its own."""
+        card = await self._model.load_card(model or self._requests.resolve_model(state.agent_config))
         circumstances = self._requests.load_circumstances(state)
         zone = self._requests.zone_of(circumstances)
         now = minute_text(view.entries[-1].at, zone) if view.entries else ""

@@ -90,6 +90,8 @@ class FlushResult:
     through: int
     """The last turn that has been read."""
     error: str = ""
+    elsewhere: bool = False
+    """Whether a model of another provider may do what this one could not."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -270,24 +272,27 @@ class Flusher:
         tools: tuple[ToolSpec, ...] = ()
         if view.flushed_turn < through:
             tools = await self._asks.load_tools(job.session_id, state.agent_config)
+        own = self._requests.resolve_model(state.agent_config)
+        models = [own, *self._requests.fallbacks(own)]
+        saved = False
         for _ in range(MAX_PORTIONS):
             if view.flushed_turn >= through:
                 break
             try:
-                portion = await self._asks.next_portion(state, view, tools, through=through)
+                portion = await self._asks.next_portion(state, view, tools, through=through, model=models[0])
             except ContradictoryPolicy as error:
                 return await self._record_contradiction(
                     job, state, view, error, through=through, threshold=threshold
                 )
             at = way.part(view.flushed_turn, portion.last)
-            before, done = (
-                done,
-                await self._flush_portion(job, state, portion, threshold, ledger=ledger, at=at),
-            )
+            done = await self._flush_portion(job, state, portion, threshold, ledger=ledger, at=at)
+            if done.elsewhere and len(models) > 1:
+                models.pop(0)
+                continue
             if done.outcome == "failed":
                 break
-            if before.outcome == "saved":
-                done = replace(done, outcome="saved")
+            saved = saved or done.outcome == "saved"
+            done = replace(done, outcome="saved" if saved else done.outcome)
             view = replace(view, flushed_turn=portion.last)
         return done
 
@@ -336,7 +341,7 @@ class Flusher:
         purse = SpendTracker(self._spend, session_id=job.session_id, job_id=job.id, caps=self._caps)
         ghost = _SilentTurn(job=job, state=state, ticket=ticket, stray=[])
         outcome: FlushOutcome
-        outcome, error = "nothing", ""
+        outcome, error, elsewhere = "nothing", "", False
         try:
             for ask in await self._asks.build(portion, state):
                 await self._run_silent_turn(ask, purse, ghost, at=at)
@@ -345,6 +350,7 @@ class Flusher:
             outcome = "saved" if ghost.saved else "nothing"
         except (ModelError, CapReached, ContextBudgetExceeded) as failure:
             outcome, error = "failed", f"{failure.code}: {failure}"
+            elsewhere = isinstance(failure, ModelError) and failure.elsewhere
         except asyncio.CancelledError:
             with suppress(LeaseLost, StorageUnavailable):
                 await self._record_interruption(portion, purse, ghost)
@@ -359,7 +365,7 @@ class Flusher:
         if outcome != "failed":
             await self._report_progress(job, at[1])
         read = portion.view.flushed_turn if outcome == "failed" else portion.last
-        return FlushResult(outcome=outcome, ticket=ticket, through=read, error=error)
+        return FlushResult(outcome=outcome, ticket=ticket, through=read, error=error, elsewhere=elsewhere)
 
     async def _record_interruption(
         self, portion: FlushPortion, purse: SpendTracker, ghost: _SilentTurn

@@ -95,12 +95,17 @@ class WriterSelector:
         return (await self._model.load_card(self.list_models(prepared)[0])).window
 
     def list_models(self, prepared: PreparedRequest) -> tuple[str, ...]:
-        return models_for(
-            prepared.policy.summariser,
+        policy = prepared.policy
+        first = models_for(
+            policy.summariser,
             summary_model=self._requests.summary_model,
             own_model=prepared.card.name,
-            falls_back=prepared.policy.summary_falls_back,
+            falls_back=policy.summary_falls_back,
         )
+        if not policy.summary_falls_back:
+            return first
+        others = (other for name in first for other in self._requests.fallbacks(name))
+        return tuple(dict.fromkeys((*first, *others)))
 
     def list_available_models(self, prepared: PreparedRequest, pace: Pace) -> tuple[str, ...]:
         """Those who are asked, without the ones whose summaries cannot be used; these rest."""

@@ -39,7 +39,7 @@ from shared.core.values.tokens import estimate_blocks
 from shared.ports import ChatModel, Clock, Doorbell, ModelReply
 from shared.runtime.crash_points import CrashPoint
 from shared.runtime.tracing import NULL_TRACER, Tracer
-from shared.services.turns.model_caller import ModelCaller
+from shared.services.turns.model_caller import ModelCaller, find_token_ratio
 from shared.services.turns.pictures import PictureOwner, PictureService, UndescribedPictures, find_undescribed
 from shared.services.turns.request_builder import (
     PreparedRequest,
@@ -433,11 +433,13 @@ class AgentLoop:
     async def _ask_for_compaction(self, state: TurnAttempt, prepared: PreparedRequest) -> None:
         """A request above the limit means that a compaction is due: it may begin while the model answers.
 
-        One is asked for per turn; after a refusal of the provider it is forced, whatever it gains.
+        One is asked for per turn; after a refusal of the provider it is forced, whatever it gains. A model
+        that stands in may have less room: nothing is summarised for that.
         """
         full = pressure(prepared.budget, prepared.estimate + prepared.left_out) in ("compact", "overflow")
         refused = state.meter.restarts > 0
-        if state.compaction_asked or not (refused or (full and not state.calls)):
+        stands_in = state.refusal is not None
+        if stands_in or state.compaction_asked or not (refused or (full and not state.calls)):
             return
         job = build_overflow_job(state.view) if refused else None
         used, open_turn = prepared.estimate + prepared.left_out, state.view.open_turn
@@ -453,17 +455,19 @@ class AgentLoop:
         count = self._requests.counter.count_tokens
         tokens = self._tool_rounds.count_tokens(reply, blocks, prepared)
         ratio, used = learn_token_ratio(reply, prepared, tokens)
+        usual = state.as_chosen(prepared)
         mine = select_open_turn_entries(state.view)
         fades = fading((*mine, build_entry(blocks, tokens, mine[-1])), prepared.policy, count)
         grown = prepared.recall_room - fades - prepared.built.volatile
-        whole = max(0, used + prepared.left_out + round(ratio * grown))
+        sent = max(0, used + prepared.left_out + round(ratio * grown))
+        whole = sent if usual is prepared else round(sent * usual.ratio / ratio)
         turn_tokens = tokens + sum(entry.tokens for entry in mine) - fades
         parts = collect_prompt_parts(prepared)
         screen = (
             {} if not state.stream.texts else {"text": "\n\n".join([*state.stream.texts, text_of(blocks)])}
         )
         screen |= state.given.replacement
-        job = self._due_job(state, prepared, whole)
+        job = self._due_job(state, usual, whole)
         known = reply.usage.known
         outcome = Outcome(
             state="answered",
@@ -478,23 +482,23 @@ class AgentLoop:
                 hashes=tuple(parts),
                 reported=reply.usage.context_tokens - reply.usage.output_tokens if known else None,
                 model_ms=round(state.model_seconds * 1000),
-                context_tokens=whole,
+                context_tokens=sent,
                 summary_triggered=has_requested_summary(state, job),
                 prune_triggered=bool(state.prunes),
             ),
             prompt_parts=self._select_unstored(parts, state.claim),
             prunes=state.prunes,
             context_tokens=whole,
-            turn_tokens=round(ratio * turn_tokens),
-            context_limit=prepared.budget.limit,
-            token_ratio=ratio,
-            measured_by=reply.model,
+            turn_tokens=round((ratio if usual is prepared else usual.ratio) * turn_tokens),
+            context_limit=usual.budget.limit,
+            token_ratio=ratio if usual is prepared else None,
+            measured_by=reply.model if usual is prepared else None,
             view_epoch=state.view.view_epoch,
-            release_hold=pressure(prepared.budget, whole) == "overflow",
+            release_hold=pressure(usual.budget, whole) == "overflow",
             job=job,
         )
         said = tokens - fades + round(prepared.left_out / ratio)
-        measured = measure_context(prepared, whole, estimated=not known, said=said)
+        measured = measure_context(usual, whole, estimated=not known or usual is not prepared, said=said)
         return TurnResult(outcome=outcome, measured=measured)
 
     def _due_job(
@@ -568,13 +572,6 @@ def measure_context(
         estimated=estimated,
         recall=round(prepared.ratio * prepared.recall_room),
     )
-
-
-def find_token_ratio(model: str, claim: Claim) -> float:
-    """What was learned of this very model in this session; 1.0 where nothing was."""
-    if claim.measured_by in ("", model):
-        return claim.token_ratio
-    return claim.token_ratios.get(model, 1.0)
 
 
 def is_cache_cold(view: View, life: timedelta = SHORT_LIFE) -> bool:

@@ -127,8 +127,9 @@ class DelegateTool:
         return Subagent(
             model=self._model,
             card=card,
+            others=list(self._requests.fallbacks(name)),
             tools=tools,
-            specs=tools.specs if "tools" in card.capabilities else (),
+            specs=tools.specs,
             purse=SpendTracker(self._spend, session_id=context.session_id, job_id=None, caps=self._caps),
             ledger=self._ledger,
             counter=self._counter,

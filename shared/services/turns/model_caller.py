@@ -11,13 +11,22 @@ from functools import lru_cache
 from typing import Any, Protocol
 from zoneinfo import ZoneInfo
 
+import structlog
+
 from shared.core.context.prompt_cache_ttl import LONG_LIFE
 from shared.core.overflow.overflow_recovery import Shrunk, largest_contributors
 from shared.core.session.artifacts import Artifact
 from shared.core.session.events import Delta
+from shared.core.session.policy import ContradictoryPolicy
 from shared.core.session.session import View
 from shared.core.session.turns import Caps, Claim, Spending
-from shared.core.values.errors import ContextBudgetExceeded, ModelError, PromptTooLong
+from shared.core.values.errors import (
+    CapReached,
+    ContextBudgetExceeded,
+    EvertalkError,
+    ModelError,
+    PromptTooLong,
+)
 from shared.core.values.local_time import minute_text
 from shared.core.values.messages import BEGINNERS
 from shared.core.values.tokens import observed_ratio
@@ -27,6 +36,8 @@ from shared.services.turns.request_builder import PreparedRequest, RequestBuilde
 from shared.services.turns.spend_limits import SpendLimiter
 from shared.services.turns.spend_tracker import TurnSpendStore, build_spending, list_spending
 from shared.services.turns.turn_attempt import TurnAttempt, TurnStopped, select_open_turn_entries
+
+log = structlog.get_logger(__name__)
 
 MAX_OVERFLOW_RETRIES = 3
 SECOND_BEST_SHARE = 0.95
@@ -66,6 +77,32 @@ class ModelCaller:
         self._crash_point = crash_point
 
     async def call(self, state: TurnAttempt, *, tools: bool = True) -> tuple[PreparedRequest, ModelReply]:
+        """One answer of the agent's model or, while that cannot answer, of those that stand behind it."""
+        while True:
+            try:
+                return await self._call_model(state, tools=tools)
+            except (ModelError, CapReached, ContextBudgetExceeded, ContradictoryPolicy) as error:
+                await self._move_on(state, error)
+
+    async def _move_on(self, state: TurnAttempt, error: EvertalkError) -> None:
+        """To the next model of the list; when there is none, the turn ends as its own model ended it."""
+        if state.refusal is None:
+            if not (isinstance(error, ModelError) and error.elsewhere):
+                raise error
+            state.refusal = error
+        name = self._requests.resolve_model(state.claim.agent_config)
+        if state.moves == len(others := self._requests.fallbacks(name)):
+            if error is state.refusal:
+                raise error
+            raise state.refusal from error
+        card = await self._model.load_card(others[state.moves])
+        log.warning(
+            "model_stood_in_for", session_id=state.claim.session_id, turn=state.claim.turn, model=name,
+            by=card.name, reason=f"{error.code}: {error}",
+        )  # fmt: skip
+        state.move_to(card, ratio=find_token_ratio(card.name, state.claim))
+
+    async def _call_model(self, state: TurnAttempt, *, tools: bool) -> tuple[PreparedRequest, ModelReply]:
         """One answer of the model, tried again smaller while the provider says that it is too long."""
         while True:
             prepared = await self._reserve(state, await self._build_fitting(state, tools=tools))
@@ -242,6 +279,13 @@ class ModelCaller:
         self._crash_point("mid_stream")
         delta = Delta(turn=state.claim.turn, attempt=attempt, offset=offset, text=text)
         await state.given.emit(delta)
+
+
+def find_token_ratio(model: str, claim: Claim) -> float:
+    """What was learned of this very model in this session; 1.0 where nothing was."""
+    if claim.measured_by in ("", model):
+        return claim.token_ratio
+    return claim.token_ratios.get(model, 1.0)
 
 
 def render_runtime_facts(view: View, zone: ZoneInfo, *, channel: str) -> str:

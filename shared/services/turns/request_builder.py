@@ -137,6 +137,8 @@ class RequestBuilder:
     pruners: tuple[Pruner, ...] = ()
     """Plug-ins that know how to shorten the results of their tools."""
     workspaces: WorkspaceSource | None = None
+    fallbacks: Callable[[str], tuple[str, ...]] = lambda _model: ()
+    """Of a model: who answers, in this order, while it cannot."""
     timezone: str = "UTC"
     """Where nobody knows the person's own."""
     trusts_visitors: bool = False

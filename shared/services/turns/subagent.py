@@ -67,6 +67,8 @@ class Subagent:
 
     model: ChatModel
     card: ModelCard
+    others: list[str]
+    """Who is asked while it cannot answer."""
     tools: Toolbox
     specs: tuple[ToolSpec, ...]
     purse: SpendTracker
@@ -118,7 +120,17 @@ class Subagent:
     # -- calls ----------------------------------------------------------------------------------------
 
     async def _ask(self, *, last: bool) -> ModelReply:
-        specs = () if last else self.specs
+        """Of its model or, while that cannot answer, of the next one."""
+        while True:
+            try:
+                return await self._ask_model(last=last)
+            except ModelError as error:
+                if not (error.elsewhere and self.others):
+                    raise
+                self.card, self.ceiling = await self.model.load_card(self.others.pop(0)), None
+
+    async def _ask_model(self, *, last: bool) -> ModelReply:
+        specs = () if last or "tools" not in self.card.capabilities else self.specs
         for tried in range(1, MAX_OVERFLOW_RETRIES + 1):
             estimate = self._make_fit(specs)
             try:

@@ -81,7 +81,7 @@ class ToolRounds:
         )
         state.costs.stored += spent
         self._add(state, seq, "assistant", reply.blocks, tokens)
-        if reply.usage.known and not prepared.left_out and reply.model == prepared.card.name:
+        if reply.usage.known and not prepared.left_out:
             state.meter.anchor_at(reply.usage.context_tokens)
         if text := text_of(reply.blocks):
             state.stream.texts.append(text)

@@ -13,7 +13,7 @@ from shared.core.session.events import Emit, utf16_units
 from shared.core.session.pruning import PruneDecision
 from shared.core.session.session import Entry, View
 from shared.core.session.turns import Claim
-from shared.core.values.errors import PromptTooLong
+from shared.core.values.errors import ModelError, PromptTooLong
 from shared.core.values.tokens import measure, observed_ratio
 from shared.ports import ModelCard, PictureContent
 from shared.services.turns.request_builder import PreparedRequest
@@ -202,6 +202,29 @@ class TurnAttempt:
     compaction_asked: bool = False
     organised: bool = False
     """A summary was made while the person waited."""
+    chosen: PreparedRequest | None = None
+    """The request to the agent's own model, where that could not answer and another does in this turn."""
+    refusal: ModelError | None = None
+    """Why it could not."""
+    moves: int = 0
+    """How many others were asked."""
+
+    def move_to(self, card: ModelCard, *, ratio: float) -> None:
+        """The rest of the turn is another model's, whose count of the prefix nobody knows."""
+        if self.moves == 0:
+            self.chosen = self.prepared
+        self.moves += 1
+        self.given = replace(self.given, card=card)
+        self.meter = replace(
+            self.meter, ratio=ratio, anchor=None, anchored=False, counted=False,
+            restarts=0, ceiling=None, refused_size=0, insisted=False,
+        )  # fmt: skip
+
+    def as_chosen(self, prepared: PreparedRequest) -> PreparedRequest:
+        """The request as the agent's own model would measure it, whoever has answered it."""
+        if (own := self.chosen) is None:
+            return prepared
+        return replace(prepared, card=own.card, policy=own.policy, budget=own.budget, ratio=own.ratio)
 
     @property
     def claim(self) -> Claim:
@@ -209,7 +232,7 @@ class TurnAttempt:
 
     def attempt_number(self, model_attempt: int) -> int:
         """`model_attempt` counts what the model's adapter tried within one call."""
-        return self.claim.attempt * 100 + self.meter.restarts * 10 + model_attempt
+        return self.claim.attempt * 100 + (self.moves + self.meter.restarts) * 10 + model_attempt
 
     def count_turn_tokens(self, tokens: int) -> int:
         """What this turn adds to the view with an answer of `tokens`, in the model's tokens."""

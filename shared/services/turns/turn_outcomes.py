@@ -10,7 +10,7 @@ from shared.core.session.session import Entry
 from shared.core.session.turns import ContextAudit, JobOrder, Outcome, Spending
 from shared.core.values.errors import CapReached, EvertalkError
 from shared.core.values.messages import Block, Text, ToolUse
-from shared.core.values.tokens import learned_ratio, observed_ratio
+from shared.core.values.tokens import learned_ratio
 from shared.ports import ModelReply
 from shared.services.turns.pictures import UndescribedPictures
 from shared.services.turns.request_builder import PreparedRequest, build_audit, collect_prompt_parts
@@ -113,13 +113,11 @@ def select_storable_blocks(reply: ModelReply) -> tuple[Block, ...]:
 
 
 def learn_token_ratio(reply: ModelReply, prepared: PreparedRequest, tokens: int) -> tuple[float, int]:
-    """The ratio after this reply, and the size of the request with it; a stand-in has a ratio of its own."""
+    """The ratio after this reply, and the size of the request with it."""
     usage = reply.usage
     if not usage.known:
         return prepared.ratio, prepared.estimate + round(prepared.ratio * tokens)
     counted, estimate = usage.context_tokens - usage.output_tokens, max(1, prepared.built.estimate)
-    if reply.model != prepared.card.name:
-        return observed_ratio(counted, estimate, prepared.ratio), usage.context_tokens
     return learned_ratio(prepared.ratio, counted, estimate), usage.context_tokens
 
 

@@ -11,6 +11,7 @@ export const SECTIONS = [
     ["OPENAI_BASE_URL", t("{provider}: address", { provider: "OpenAI" })],
     ["EVERTALK_MODEL", t("Model that answers")],
     ["EVERTALK_SUMMARY_MODEL", t("Model that writes summaries")],
+    ["EVERTALK_FALLBACK_MODELS", t("Models that answer instead while it cannot")],
     ["CONTEXT_MAX_OUTPUT_TOKENS", t("Longest answer")]] },
   { id: "telegram", name: "Telegram", help: t("Write /newbot to @BotFather in Telegram, and enter the token that it gives you."), test: "telegram", more: ["/dashboard/pairing", t("Who asked to write")], fields: [
     ["TELEGRAM_BOT_TOKEN", t("Token of the bot")],

@@ -9,10 +9,11 @@ import pytest
 
 from shared.adapters.models import ModelEntry, Models, open_models
 from shared.adapters.models.offline import OFFLINE_MODEL
-from shared.core.values.errors import ModelRefusedAccount, ModelUnavailable
+from shared.adapters.models.provider import ANTHROPIC_URL
+from shared.core.values.errors import ModelRefusedAccount
 from shared.ports import Prices
 from tests.kit.fakes.messages_api import RunningFake, running_fake
-from tests.kit.model_makers import Listener, WordCounter, asking, impatient
+from tests.kit.model_makers import WordCounter, asking, impatient
 
 Json = dict[str, Any]
 
@@ -150,7 +151,7 @@ def test_an_address_without_a_model_to_ask_for_is_said() -> None:
 
 
 def test_a_fallback_that_is_not_configured_is_said() -> None:
-    made = models(ModelEntry(name="a", base_url="http://x", fallback="b"))
+    made = models(ModelEntry(name="a", base_url="http://x", fallbacks=("b",)))
     assert made.remarks == ("The model a falls back to b, which is not configured.",)
 
 
@@ -205,44 +206,21 @@ async def test_any_name_is_tried_at_the_usual_server(fake: RunningFake) -> None:
     await made.close()
 
 
-def with_fallback(fake: RunningFake) -> Models:
-    entry = ModelEntry(name="claude-sonnet-5-5", fallback="claude-haiku-5-5")
-    return models(entry, api_key="good-key", base_url=fake.base_url)
+def test_each_model_knows_who_answers_while_it_cannot() -> None:
+    entries = ModelEntry(name="a", fallbacks=("b", "claude-haiku-5-5")), ModelEntry(name="b")
+    made = models(*entries, api_key="key", fallback_models=("b", "c"))
+    assert made.fallbacks("a") == ("b", "claude-haiku-5-5")
+    assert made.fallbacks("b") == ("c",)
+    assert made.fallbacks("claude-sonnet-5-5") == ("b", "c")
+    assert models(fallback_models=("b",)).fallbacks(OFFLINE_MODEL) == ()
 
 
-async def test_a_model_that_stays_overloaded_is_stood_in_for(fake: RunningFake) -> None:
-    made = with_fallback(fake)
-    rule = {
-        "match": {"model": "claude-sonnet-5-5"},
-        "times": -1,
-        "action": {"stream_error": 2, "text": "x " * 99},
-    }
-    await fake.script([rule, {"action": {"text": "The fallback speaks."}}])
-    heard = Listener()
-    reply = await made.reply(asking("Hi", model="claude-sonnet-5-5"), on_text=heard)
-    assert reply.model == "claude-haiku-5-5"
-    assert len(reply.aborted) == 2
-    assert sorted(heard.pieces) == [1, 2, 3]
-    assert heard.text(3) == "The fallback speaks."
-    await made.close()
-
-
-async def test_other_trouble_does_not_call_the_fallback(fake: RunningFake) -> None:
-    made = with_fallback(fake)
-    await fake.script([{"times": -1, "action": {"status": 503}}])
-    with pytest.raises(ModelUnavailable):
-        await made.reply(asking("Hi", model="claude-sonnet-5-5"))
-    assert {record["model"] for record in await fake.requests()} == {"claude-sonnet-5-5"}
-    await made.close()
-
-
-async def test_when_the_fallback_fails_too_all_that_was_spent_is_told(fake: RunningFake) -> None:
-    made = with_fallback(fake)
-    await fake.script([{"times": -1, "action": {"stream_error": 2, "text": "x " * 99}}])
-    with pytest.raises(ModelUnavailable) as caught:
-        await made.reply(asking("Hi", model="claude-sonnet-5-5"))
-    assert len(caught.value.aborted) == len(await fake.requests()) == 4
-    await made.close()
+def test_beside_anthropics_own_server_other_names_go_to_the_other_one() -> None:
+    two = {"openai_key": "key", "openai_url": "http://127.0.0.1:9/v1"}
+    made = models(api_key="key", **two, fallback_models=("gpt",))
+    assert set(made.states()) == {ANTHROPIC_URL, "http://127.0.0.1:9/v1"}
+    gateway = models(api_key="key", base_url="http://gateway", **two, fallback_models=("gpt",))
+    assert set(gateway.states()) == {"http://gateway"}
 
 
 async def test_models_of_one_account_share_a_breaker_that_can_be_seen(fake: RunningFake) -> None:

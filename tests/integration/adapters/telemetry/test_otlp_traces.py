@@ -81,7 +81,7 @@ class Scripted:
 
 def models(scripted: Scripted) -> Models:
     return Models(
-        chat="m", summary="m", routes={}, providers=(), usual=lambda _: scripted  # type: ignore[arg-type,return-value]
+        chat="m", summary="m", models={}, fallbacks={}, providers=(), usual=lambda _: scripted  # type: ignore[arg-type,return-value]
     )  # fmt: skip
 
 
