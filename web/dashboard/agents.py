@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from pydantic import Field
 from typing_extensions import TypedDict
 
 from shared.bootstrap.from_settings import build_agent_defaults
@@ -18,6 +20,8 @@ from shared.config.agents import (
     check_config,
     resolve_effective_config,
 )
+from shared.core.compaction.summary_diff import compare_lines
+from shared.core.session.client_payloads import iso
 from shared.core.session.presets import PRESETS
 from shared.core.values.errors import EvertalkError
 from web.dashboard.access import AuthedRequest
@@ -33,10 +37,18 @@ room = Room()
 _HIDDEN = frozenset({"name", "prune_rules"})
 """Fields of a policy that are no numbers of their own."""
 Name = Annotated[str, told("of an agent", json_schema_extra={"minLength": 1, "maxLength": 40})]
+Version = Annotated[int, Field(ge=1, lt=2**63, description="of its config")]
 
 Agents = TypedDict("Agents", {"agents": list[Thing]})
 Made = TypedDict("Made", {"name": str})
 
+AgentVersionMade = TypedDict("AgentVersionMade", {"version": int, "by": str | None, "at": str})
+AgentVersions = TypedDict("AgentVersions", {"versions": list[AgentVersionMade]})
+ConfigLine = TypedDict("ConfigLine", {"change": Literal["same", "added", "removed"], "text": str})
+AgentVersion = TypedDict("AgentVersion", {
+    "version": int, "config": Thing,
+    "lines": Annotated[list[ConfigLine], told("what has changed since, as JSON line by line")],
+})  # fmt: skip
 Agent = TypedDict("Agent", {
     "name": str, "config": Thing, "version": int, "sessions": int, "problems": list[str],
     "remarks": list[str],
@@ -98,6 +110,35 @@ async def change_agent(visit: AuthedRequest, name: Name, *, config: Thing, if_ma
     if await visit.desk.stores.agents.change(row.name, config, seen=seen, by=visit.operator.name) is None:
         raise stale(yours=config, theirs=_whole(await _row(visit, name)))
     return {**_whole(await _row(visit, name)), **judged}
+
+
+@room.on("GET /agents/{name}/versions", AgentVersions, role="viewer", refusals=(404,))
+async def agent_versions(visit: AuthedRequest, name: Name) -> Reply:
+    """What an agent was before, the newest first; none before the first change."""
+    found = await visit.desk.stores.agents.versions((await _row(visit, name)).id)
+    return {"versions": [{"version": version, "by": by, "at": iso(at)} for version, by, at in found]}
+
+
+@room.on(
+    "GET /agents/{name}/versions/{version}", AgentVersion, role="viewer",
+    missing="There is no such thing here.",
+)  # fmt: skip
+async def agent_version(visit: AuthedRequest, name: Name, version: Version) -> Reply:
+    """One version, and what has changed since. To return to it, change the agent to its config."""
+    row = await _row(visit, name)
+    config = await visit.desk.stores.agents.version(row.id, version)
+    if config is None:
+        return None
+    lines = await asyncio.to_thread(_changes, config, row.config)
+    return {"version": version, "config": config, "lines": lines}
+
+
+def _changes(former: Mapping[str, Any], now: Mapping[str, Any]) -> list[dict[str, str]]:
+    return [dataclasses.asdict(line) for line in compare_lines(_lines(former), _lines(now))]
+
+
+def _lines(config: Mapping[str, Any]) -> list[str]:
+    return json.dumps(config, ensure_ascii=False, indent=1, sort_keys=True).splitlines()
 
 
 async def _row(visit: AuthedRequest, name: str) -> AgentRow:

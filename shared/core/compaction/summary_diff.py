@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -61,8 +61,12 @@ def compare(former: Ledger, former_text: str, ledger: Ledger, text: str) -> Summ
 
 
 def changed_lines(before: str, after: str) -> Iterable[DiffLine]:
-    """Sentence by sentence, in reading order; what was removed stands before what took its place."""
-    old, new = _sentences(before), _sentences(after)
+    """Sentence by sentence, in reading order."""
+    return compare_lines(_sentences(before), _sentences(after))
+
+
+def compare_lines(old: Sequence[str], new: Sequence[str]) -> Iterator[DiffLine]:
+    """In the order of the new ones; what was removed stands before what took its place."""
     matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
     for tag, a, b, c, d in matcher.get_opcodes():
         if tag == "equal":

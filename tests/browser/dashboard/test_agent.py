@@ -80,6 +80,17 @@ async def test_an_agent_is_made_by_its_form(house: House) -> None:
         "modes": {"expert": "Use the Latin names."}, "caps": {"session_usd": 5.5},
     }  # fmt: skip
     assert await stored(house) == wanted
+    await page.get_by_role("tab", name="JSON").click()
+    await page.get_by_label("Settings as JSON").fill('{"name": "Eve", "preset": "steady"}')
+    await page.get_by_role("button", name="Save").click()
+    await expect(page.get_by_text("Saved as version 3").first).to_be_visible()
+    await page.get_by_role("button", name="Compare version 2 with the one in force").press("Enter")
+    await expect(page.locator(".agent-versions ins").filter(has_text="Eve")).to_be_visible()
+    await expect(page.locator(".agent-versions del").filter(has_text="Ada")).to_be_visible()
+    await looks_well(page, "agent-versions")
+    await page.get_by_role("button", name="Roll back to version 2").press("Enter")
+    await expect(page.get_by_text("Version 2 is in force again, as version 4.")).to_be_visible()
+    assert await stored(house) == wanted
 
 
 async def test_form_and_json_are_two_views_of_one_draft(house: House) -> None:

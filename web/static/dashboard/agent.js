@@ -3,6 +3,7 @@ import { svg } from "../shared/h.js";
 import { ask } from "./net.js";
 import { DASH, card, h, missing, number, problem, set, show, skeleton, t, tabbed, table, tn } from "./parts.js";
 import { agentForm } from "./agent_form.js";
+import { versionsCard } from "./agent_versions.js";
 import { conflict, problemList, watchTyping } from "./editing.js";
 
 /** In the order of the window: the part before each threshold has its colour. */
@@ -37,7 +38,8 @@ export function agentPage({ root, id: name, me, say, entitle, signal }) {
     const editor = drafting(agent, typed, may, first);
     const form = h("form", { class: "site-form", onsubmit: save }, editor.node, judge, reply,
       may ? h("p", { class: "actions" }, h("button", { type: "submit", class: "solid" }, t("Save")), h("span", { class: "muted small" }, t("version {number}", { number: agent.version }))) : h("p", { class: "muted small" }, t("Only an admin changes them.")));
-    show(body, h("div", { class: "columns even" }, h("div", { class: "stack" }, card(t("Settings"), [form])), h("div", { class: "stack" }, places(agent), numbers)));
+    show(body, h("div", { class: "columns even" }, h("div", { class: "stack" }, card(t("Settings"), [form]), versionsCard({ agent, path, may, signal, stale,
+      back: (saved, former) => { say(t("Saved.")); draw({ ...agent, ...saved }, undefined, done(t("Version {former} is in force again, as version {number}.", { former, number: saved.version })), editor.tab()); } })), h("div", { class: "stack" }, places(agent), numbers)));
     judged(agent);
     watchTyping(form, check, signal);
     if (typed !== agent.config) check().catch(() => {});
@@ -68,20 +70,30 @@ export function agentPage({ root, id: name, me, say, entitle, signal }) {
       try {
         const saved = await ask(path, { method: "PUT", body: { config }, match: `"${agent.version}"`, signal });
         say(t("Saved."));
-        draw({ ...agent, ...saved }, undefined, h("p", { class: "done" }, t("Saved as version {number}. It holds from each conversation’s next message on.", { number: saved.version })), editor.tab());
+        draw({ ...agent, ...saved }, undefined, done(t("Saved as version {number}. It holds from each conversation’s next message on.", { number: saved.version })), editor.tab());
       } catch (/** @type {any} */ error) {
         if (signal.aborted) return;
         if (error.code === "bad_agent_config") {
           judged({ problems: error.details.problems, remarks: [] });
           return /** @type {HTMLElement | null} */ (form.querySelector("[aria-invalid]"))?.focus();
         }
-        show(reply, problem(error), error.code === "stale" && conflict(error.details.theirs.config, config,
-          () => draw({ ...agent, ...error.details.theirs }, undefined, null, editor.tab()), () => draw({ ...agent, ...error.details.theirs }, config, null, editor.tab())));
+        if (error.code === "stale") stale(error, config);
+        else show(reply, problem(error));
       }
+    }
+
+    /** @param {any} error @param {any} config */
+    function stale(error, config) {
+      const theirs = { ...agent, ...error.details.theirs };
+      show(reply, problem(error), conflict(theirs.config, config, () => draw(theirs, undefined, null, editor.tab()), () => draw(theirs, config, null, editor.tab())));
+      reply.scrollIntoView({ block: "center" });
     }
   }
   load();
 }
+
+/** @param {string} words */
+const done = (words) => h("p", { class: "done" }, words);
 
 /** Two views of one draft: what one of them was given, the other shows when it is opened. @param {any} agent @param {any} typed @param {boolean} may @param {number} first */
 function drafting(agent, typed, may, first) {

@@ -7,14 +7,14 @@ const CHANGES = { added: t("new"), changed: t("changed"), closed: t("closed"), l
 const SAME_SHOWN = 2;
 const NEW_SHOWN = 8;
 
-/** Stretches that did not change are folded. @param {any[]} lines */
-function linesOf(lines) {
+/** Stretches that did not change are folded. @param {any[]} lines @param {(count: number) => string} [folded] */
+export function linesOf(lines, folded = (count) => tn("{count} sentence as before", "{count} sentences as before", count)) {
   const nodes = [];
   for (let at = 0; at < lines.length;) {
     let end = at;
     while (end < lines.length && lines[end].change === "same") end++;
     if (end - at > SAME_SHOWN) {
-      nodes.push(h("li", { class: "same" }, h("details", null, h("summary", null, tn("{count} sentence as before", "{count} sentences as before", end - at)), lines.slice(at, end).map((line) => h("p", { dir: "auto" }, line.text)))));
+      nodes.push(h("li", { class: "same" }, h("details", null, h("summary", null, folded(end - at)), lines.slice(at, end).map((line) => h("p", { dir: "auto" }, line.text)))));
       at = end;
     } else {
       const line = lines[at++];

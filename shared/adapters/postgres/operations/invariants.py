@@ -822,9 +822,17 @@ _SETTINGS = {
                               AND (a.detail ->> 'version')::bigint = s.version)""",
 }
 
+_AGENTS = {
+    "I10: the newest version that is kept of an agent is not what holds": f"""
+        SELECT {_at("agent=a.id")} FROM agents a
+          JOIN LATERAL (SELECT version, config FROM agent_versions WHERE agent_id = a.id
+                         ORDER BY version DESC LIMIT 1) v
+            ON (v.version, v.config) IS DISTINCT FROM (a.version, a.config)""",
+}
+
 _ALL = (
     _LOG, _VIEW, _RECALL, _PARTIES, _PEOPLE, _MEMORY, _MONEY, _ENDS, _HANDED_OVER, _TELEGRAM, _FORGOTTEN,
-    _ALERTS, _SETTINGS, _TOO_OLD,
+    _ALERTS, _SETTINGS, _AGENTS, _TOO_OLD,
 )  # fmt: skip
 CHECKS = tuple(
     _Check(code=code, what=what, rows=rows)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import asyncpg
@@ -13,8 +14,15 @@ from sqlmodel import col, delete, select
 
 from shared.adapters.postgres.db.pool import store_method
 from shared.adapters.postgres.people.admin_store import AdminStore
-from shared.adapters.postgres.schema.administration import AgentTable, SiteTable, TelegramBotTable
+from shared.adapters.postgres.schema.administration import (
+    AgentTable,
+    AgentVersionTable,
+    SiteTable,
+    TelegramBotTable,
+)
 
+MOST_VERSIONS = 100
+"""Of one agent; older ones go."""
 _BY = "cli"
 
 
@@ -53,6 +61,7 @@ class PostgresAgents(AdminStore):
         async with self._begin() as session:
             agent_id = await session.scalar(new.returning(col(AgentTable.id)))
             if agent_id is not None:
+                await (await session.driver()).execute(_KEEP, agent_id, by)
                 await session.audit("agent.made", by=by, about=str(agent_id))
         return agent_id is not None
 
@@ -62,19 +71,38 @@ class PostgresAgents(AdminStore):
         change = update(AgentTable).where(col(AgentTable.name) == name, col(AgentTable.version) == seen)
         now = {"config": dict(config), "version": AgentTable.version + 1, "updated_at": func.now()}
         async with self._begin() as session:
+            await (await session.driver()).execute(_KEEP_FORMER, name, seen)
             agent: AgentTable | None = await session.scalar(change.values(now).returning(AgentTable))
             if agent is None:
                 return None
+            await (await session.driver()).execute(_KEEP, agent.id, by)
+            await (await session.driver()).execute(_LET_GO, agent.id, agent.version - MOST_VERSIONS)
             detail = {"version": agent.version}
             await session.audit("agent.changed", by=by, about=str(agent.id), detail=detail)
         return agent.version
+
+    @store_method
+    async def versions(self, agent_id: int) -> list[tuple[int, str | None, datetime]]:
+        """Number, who made it and when, the newest first; none before the first change."""
+        kept = select(AgentVersionTable.version, AgentVersionTable.changed_by, AgentVersionTable.changed_at)
+        mine = kept.where(AgentVersionTable.agent_id == agent_id)
+        async with self._begin() as session:
+            return list(await session.exec(mine.order_by(col(AgentVersionTable.version).desc())))
+
+    @store_method
+    async def version(self, agent_id: int, version: int) -> Mapping[str, Any] | None:
+        """The config as it was then; None where that is not kept."""
+        async with self._begin() as session:
+            kept = await session.get(AgentVersionTable, (agent_id, version))
+        return None if kept is None else kept.config
 
     @store_method
     async def delete(self, name: str) -> bool:
         """False when conversations, sites or bots still have it, or there is none of that name."""
         try:
             async with self._begin() as session:
-                await (await session.driver()).execute(_FORGET_KNOWLEDGE, name)
+                for statement in _FORGET:
+                    await (await session.driver()).execute(statement, name)
                 gone = delete(AgentTable).where(col(AgentTable.name) == name).returning(col(AgentTable.id))
                 agent_id = await session.scalar(gone)
                 if agent_id is not None:
@@ -129,8 +157,18 @@ UPDATE sessions SET agent_id = $1, view_epoch = view_epoch + 1
  WHERE agent_id <> $1 AND id IN (SELECT session_id FROM addresses WHERE channel = $2 AND account = $3)
 RETURNING id
 """
-_FORGET_KNOWLEDGE = "DELETE FROM knowledge WHERE agent_id = (SELECT id FROM agents WHERE name = $1)"
-"""Its files say it again, should an agent of that name be made anew."""
+_FORGET = tuple(
+    f"DELETE FROM {table} WHERE agent_id = (SELECT id FROM agents WHERE name = $1)"
+    for table in ("knowledge", "agent_versions")
+)
+"""The folder's files say it again, should there be an agent of that name once more."""
+_KEPT = """
+INSERT INTO agent_versions (agent_id, version, config, changed_at, changed_by)
+SELECT id, version, config, updated_at"""
+_KEEP = f"{_KEPT}, $2 FROM agents WHERE id = $1"
+_KEEP_FORMER = f"{_KEPT}, NULL FROM agents WHERE name = $1 AND version = $2 ON CONFLICT DO NOTHING"
+"""Of an agent that came by another way than these, or before versions were kept."""
+_LET_GO = "DELETE FROM agent_versions WHERE agent_id = $1 AND version <= $2"
 
 
 def _row(agent: AgentTable, sessions: int, sites: Sequence[str], bots: Sequence[str]) -> AgentRow:

@@ -187,6 +187,7 @@ ACTIONS: Mapping[str, Action] = {
     "recovery_codes": Keep(why="a hash that opens the conversation, which goes on"),
     "erasures": Keep(why="the log of erasures itself: numbers, ids, hashes; its work goes when it ends"),
     "agents": Keep(why="an operator's configuration"),
+    "agent_versions": Keep(why="an operator's configuration"),
     "sites": Keep(why="an operator's configuration"),
     "refused_origins": Keep(why="addresses of sites, of nobody who talks"),
     "stored_settings": Keep(why="an operator's configuration; secrets are sealed"),

@@ -113,6 +113,7 @@ RULES: Mapping[str, Rule] = {
         told="permanently, numbers only; rows of hashed networks: 30 days",
     ),
     "agents": Stays(told="configuration"),
+    "agent_versions": Stays(told="the newest hundred of each agent"),
     "sites": Stays(told="configuration"),
     "refused_origins": Sweep(
         days=30,

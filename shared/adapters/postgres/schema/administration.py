@@ -47,6 +47,18 @@ class AgentTable(SQLModel, table=True):
     updated_at: datetime = field(moment())
 
 
+class AgentVersionTable(SQLModel, table=True):
+    """What an agent's config was, the newest hundred of each; the last one is what holds."""
+
+    __tablename__ = "agent_versions"
+    agent_id: int = field(big(key=True, to="agents.id"))
+    version: int = field(big(key=True))
+    config: dict[str, Any] = field(json())
+    changed_by: str | None = field(words(null=True))
+    """Null where it was before versions were kept."""
+    changed_at: datetime = field(moment())
+
+
 class SiteTable(SQLModel, table=True):
     """Where a widget may live, and for whom."""
 

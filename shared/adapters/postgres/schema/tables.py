@@ -701,6 +701,8 @@ class KnowledgeTable(SQLModel, table=True):
     terms: int = field(small())
     vector: Any = field(found_words())
     indexed_at: datetime = field(moment())
+    uploaded_by: str | None = field(words(null=True))
+    """Null for a file of the agent's folder."""
 
 
 class NoteWordsTable(SQLModel, table=True):
@@ -1015,7 +1017,17 @@ class UsageTable(SQLModel, table=True):
 
     __tablename__ = "usage"
     __table_args__ = (
-        one_of("purpose", "chat", "flush", "compact", "repair", "delegate", "tidy", name="usage_purpose"),
+        one_of(
+            "purpose",
+            "chat",
+            "flush",
+            "compact",
+            "repair",
+            "delegate",
+            "tidy",
+            "playground",
+            name="usage_purpose",
+        ),
         one_of("status", "done", "aborted", name="usage_status"),
         Index("usage_of_session", "session_id", "id"),
         by_time("usage_by_time", "at"),

@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import asyncpg
 import pytest
 from aiohttp import web
 
 from shared.adapters.encryption import Encryption, Sealed
+from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.adapters.postgres.people.agents import PostgresAgents
 from shared.config.settings import list_setting_names, load_settings, resolve_secret_key
 from shared.config.sites import secret_about
@@ -118,6 +120,43 @@ async def test_an_agents_numbers_are_those_that_hold(house: Dashboard) -> None:
     assert (numbers["soft_budget"]["value"], numbers["soft_budget"]["from"]) == (33_000, "deployment")
     budget = found["effective"]["budget"]
     assert budget["limit"] == 33_000 + budget["fixed"]
+
+
+async def test_former_versions_of_an_agent_are_kept_and_compared(house: Dashboard) -> None:
+    await house.pool.execute("UPDATE agents SET config = $1 WHERE name = 'default'", {"name": "Ada"})
+    for version, config in ((1, {"name": "Eve"}), (2, {"name": "Eve", "preset": "steady"})):
+        change = {"config": config}
+        status, _ = await ask(house, "PUT", "/agents/default", match=f'"{version}"', json=change)
+        assert status == 200
+    _, found = await ask(house, "GET", "/agents/default/versions", role="viewer")
+    told = [(one["version"], one["by"]) for one in found["versions"]]
+    assert told == [(3, "admin"), (2, "admin"), (1, None)]
+    _, first = await ask(house, "GET", "/agents/default/versions/1", role="viewer")
+    assert first["config"] == {"name": "Ada"}
+    assert {(line["change"], line["text"].strip(" ,")) for line in first["lines"]} >= {
+        ("removed", '"name": "Ada"'), ("added", '"name": "Eve"'), ("added", '"preset": "steady"'),
+    }  # fmt: skip
+    assert (await ask(house, "GET", "/agents/default/versions/4"))[0] == 404
+    assert (await ask(house, "GET", "/agents/nobody/versions"))[0] == 404
+    back = {"config": first["config"]}
+    assert (await ask(house, "PUT", "/agents/default", match='"2"', json=back))[0] == 409
+    status, saved = await ask(house, "PUT", "/agents/default", match='"3"', json=back)
+    assert (status, saved["version"], saved["config"]) == (200, 4, {"name": "Ada"})
+
+
+async def test_of_an_agents_versions_the_newest_hundred_are_kept(house: Dashboard) -> None:
+    store = PostgresAgents(house.pool)
+    for seen in range(1, 103):
+        assert await store.change("default", {"caps": {"session_usd": seen}}, seen=seen) == seen + 1
+    row = await store.find("default")
+    assert row is not None
+    kept = [version for version, _, _ in await store.versions(row.id)]
+    assert kept == list(range(103, 3, -1))
+    connection = await asyncpg.connect(house.database_url)
+    assert await check_invariants(connection) == []
+    await connection.close()
+    await store.create("gone", {})
+    assert await store.delete("gone")
 
 
 async def test_a_form_is_told_what_an_agent_inherits_and_its_whole_prompt(house: Dashboard) -> None:

@@ -122,6 +122,12 @@ BROKEN = [
            VALUES ('EVERTALK_MODEL', 'x', 1, 'cli')""",
     ),
     (
+        "I10",
+        "of an agent is not what holds",
+        """INSERT INTO agent_versions (agent_id, version, config)
+           SELECT id, version, '{"name": "Eve"}' FROM agents LIMIT 1""",
+    ),
+    (
         "I1",
         "counts other messages as played",
         """INSERT INTO sample_plays (session_id, address_id, begun_turn, played, total)
