@@ -38,6 +38,8 @@ RESERVATION_SWEEP_SECONDS = 5.0
 """How often money is freed that dead processes had set aside: until then it counts against the caps."""
 ERASURE_SECONDS = 3.0
 RETENTION_SECONDS = 3600.0
+COUNT_SECONDS = 15.0
+"""How far the dashboard's numbers by the hour are behind, and how often they catch up."""
 OWED_FLUSH_SECONDS = 30.0
 """How often the log is searched for turns that were hidden unread."""
 
@@ -96,7 +98,7 @@ async def sweep(app: App) -> None:
 
 async def run_housekeeping(app: App) -> None:
     """Now and then: see to what nobody asked for."""
-    housekeeping = owed = indexed = untold = freed = 0.0
+    housekeeping = owed = indexed = untold = freed = counted = 0.0
     while True:
         now = time.monotonic()
         try:
@@ -105,6 +107,8 @@ async def run_housekeeping(app: App) -> None:
                 await app.recall_indexer.sweep()
             if now >= untold:
                 untold = now if await app.stores.jobs.tell_whose() else now + HOUSEKEEPING_SECONDS
+            if now >= counted:
+                counted = now if await app.stores.hourly_stats.catch_up() else now + COUNT_SECONDS
             if now - owed > OWED_FLUSH_SECONDS:
                 owed = now
                 await app.stores.flushes.ask_for_owed()

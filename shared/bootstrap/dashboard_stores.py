@@ -58,7 +58,7 @@ def build_dashboard_stores(pool: asyncpg.Pool[asyncpg.Record], settings: Setting
         sessions=SessionInsights(pool),
         people=PeopleInsights(pool),
         memory=MemoryInsights(pool),
-        costs=CostInsights(pool, timezone=settings.timezone),
+        costs=CostInsights(pool),
         jobs=JobInsights(pool),
         alerts=AlertInsights(pool),
         audit=AuditInsights(pool),

@@ -16,6 +16,7 @@ from shared.adapters.postgres.compaction.flushes import PostgresFlushes
 from shared.adapters.postgres.compaction.job_backoff import PostgresJobBackoff
 from shared.adapters.postgres.compaction.jobs import PostgresJobs
 from shared.adapters.postgres.dashboard.alerts import PostgresAlerts
+from shared.adapters.postgres.dashboard.hourly_stats import PostgresHourlyStats
 from shared.adapters.postgres.dashboard.job_changes import PostgresJobChanges
 from shared.adapters.postgres.dashboard.session_stats import PostgresSessionStats
 from shared.adapters.postgres.dashboard.telegram import PostgresTelegramBots
@@ -151,6 +152,7 @@ class Stores:
     retention: PostgresRetention
 
     alerts: PostgresAlerts
+    hourly_stats: PostgresHourlyStats
     job_changes: PostgresJobChanges
     session_stats: PostgresSessionStats
 
@@ -215,6 +217,7 @@ def build_stores(
         leftovers=PostgresLeftovers(pool),
         retention=PostgresRetention(pool),
         alerts=PostgresAlerts(pool),
+        hourly_stats=PostgresHourlyStats(pool, timezone=timezone),
         job_changes=PostgresJobChanges(pool),
         session_stats=PostgresSessionStats(pool, timezone=timezone),
     )

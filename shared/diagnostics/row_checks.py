@@ -10,8 +10,8 @@ from typing import Any
 
 from shared.adapters.files.knowledge_files import shelf_of
 from shared.adapters.files.workspace_files import workspace_path
+from shared.adapters.postgres.dashboard.cost_queries import spent_today
 from shared.adapters.postgres.dashboard.models import narrowed_windows, no_summaries
-from shared.adapters.postgres.dashboard.spending import spent_today
 from shared.adapters.postgres.db.connecting import connected
 from shared.adapters.postgres.people.visitors import SiteRow
 from shared.bootstrap.from_settings import WORKSPACES_FOLDER, build_agent_defaults

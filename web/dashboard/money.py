@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from datetime import date, datetime
+from datetime import date
 from typing import Annotated, Any, NotRequired, Unpack
-from zoneinfo import ZoneInfo
 
-from pydantic import BeforeValidator
 from typing_extensions import TypedDict
 
 from shared.adapters.models.price_list import price_list
-from shared.adapters.postgres.dashboard.cost_queries import GROUPS, Period
+from shared.adapters.postgres.dashboard.cost_queries import GROUPS
+from shared.adapters.postgres.dashboard.hourly_stats import Period
 from shared.adapters.postgres.dashboard.session_list import BadQuery, SessionQuery, check
 from shared.core.ops.savings import Saving, saved_by_caching, saved_by_summaries
 from web.dashboard.access import HEADERS, AuthedRequest
 from web.dashboard.api import Filters, session_query
+from web.dashboard.series import Ranged, period_of, today_of
 from web.rest.files import send_csv
-from web.rest.kinds import Thing, choice, told
+from web.rest.kinds import Thing, choice
 from web.rest.operation import Reply, Room
 
 room = Room()
 MOST_LINES = 100_000
-FILTERS = ("group", "from", "to", "sort", "channel", "state", "agent", "site", "min_pct")
+FILTERS = ("group", "range", "from", "to", "sort", "channel", "state", "agent", "site", "min_pct")
 SESSION_COLUMNS = (
     "id", "person", "kind", "channel", "agent", "turns", "context_tokens", "context_limit", "context_pct",
     "input_tokens", "output_tokens", "cache_hit_pct", "cost_usd", "cost_unknown_calls", "compactions",
@@ -34,22 +34,10 @@ COST_COLUMNS = (
 )  # fmt: skip
 
 
-def _day(raw: Any) -> date:
-    try:
-        day = date.fromisoformat(raw)
-    except ValueError:
-        raise ValueError("a day such as 2026-11-21") from None
-    if not 2000 <= day.year <= 2200:
-        raise ValueError("a day of our time")
-    return day
+class Spent(Ranged, total=False):
+    group: Annotated[str, choice("what is summed up", *GROUPS)]
 
 
-Day = Annotated[date, BeforeValidator(_day)]
-Spent = TypedDict("Spent", {
-    "group": Annotated[str, choice("what is summed up", *GROUPS)],
-    "from": Annotated[Day, told("the first day")],
-    "to": Annotated[Day, told("the last day")],
-}, total=False)  # fmt: skip
 Sums = TypedDict("Sums", {
     "calls": int, "input_tokens": int | None, "output_tokens": int | None, "cache_read_tokens": int | None,
     "cache_write_tokens": int | None, "cost_micro": int | None, "unknown_calls": int,
@@ -62,12 +50,9 @@ class SumsOfOne(Sums):
     label: str | None
 
 
-SumsOfDay = TypedDict("SumsOfDay", {
-    "day": date, "calls": int, "cost_micro": int | None, "unknown_calls": int,
-})  # fmt: skip
 Costs = TypedDict("Costs", {
     "group": str, "from": date, "to": date, "timezone": str, "total": Sums, "groups": int,
-    "rows": list[SumsOfOne], "days": list[SumsOfDay], "prices": list[Thing],
+    "rows": list[SumsOfOne], "prices": list[Thing],
 })  # fmt: skip
 Savings = TypedDict("Savings", {
     "from": date, "to": date, "caching": Saving, "summaries": Saving, "summarised_turns": int,
@@ -80,16 +65,15 @@ async def costs(visit: AuthedRequest, **asked: Unpack[Spent]) -> Reply:
     """What was spent, by a group."""
     group, period = _asked(visit, asked)
     found = await visit.desk.admin.costs.costs(group, period)
-    prices = price_list(visit.desk.settings).rows(found.pop("models"), _today(visit))
-    told = {"group": group, "from": period.first, "to": period.last}
-    return {**told, "timezone": visit.desk.settings.timezone, **found, "prices": prices}
+    prices = price_list(visit.desk.settings).rows(found.pop("models"), today_of(visit))
+    told = {"group": group, "from": period.first, "to": period.last, "timezone": period.zone}
+    return {**told, **found, "prices": prices}
 
 
 @room.on("GET /savings", Savings, role="viewer")
 async def savings(visit: AuthedRequest) -> Reply:
     """What caching and summaries saved this month."""
-    today = _today(visit)
-    period = Period(first=today.replace(day=1), last=today)
+    period = period_of(visit, {})
     found = await visit.desk.admin.costs.saved(period)
     price_on = price_list(visit.desk.settings).on
     paid = None if found["summaries_unknown"] else found["summaries_micro"]
@@ -160,13 +144,8 @@ async def _record(visit: AuthedRequest, action: str) -> None:
     await visit.record(action, **filters)
 
 
-def _today(visit: AuthedRequest) -> date:
-    return datetime.now(ZoneInfo(visit.desk.settings.timezone)).date()
-
-
 def _asked(visit: AuthedRequest, asked: Spent) -> tuple[str, Period]:
     group = asked.get("group", "model")
     if group not in GROUPS:
         raise BadQuery(f"group is one of {', '.join(GROUPS)}")
-    last = asked.get("to") or _today(visit)
-    return group, Period(first=asked.get("from") or last.replace(day=1), last=last)
+    return group, period_of(visit, asked)

@@ -201,6 +201,8 @@ class Outcome:
     """Of the view that was answered from, when a summary was waited for; None is the claim's."""
     release_hold: bool = False
     job: JobOrder | None = None
+    first_text_at: float | None = None
+    """When the answer's first text was there, on the process's monotonic clock; None when there was none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

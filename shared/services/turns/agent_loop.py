@@ -496,6 +496,7 @@ class AgentLoop:
             view_epoch=state.view.view_epoch,
             release_hold=pressure(usual.budget, whole) == "overflow",
             job=job,
+            first_text_at=state.stream.first_text_at,
         )
         said = tokens - fades + round(prepared.left_out / ratio)
         measured = measure_context(usual, whole, estimated=not known or usual is not prepared, said=said)
@@ -548,6 +549,7 @@ class AgentLoop:
             audit=audit,
             prompt_parts=self._select_unstored(parts, state.claim),
             prunes=state.prunes,
+            first_text_at=state.stream.first_text_at,
         )
         return TurnResult(outcome=outcome, measured=None)
 

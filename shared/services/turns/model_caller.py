@@ -275,6 +275,7 @@ class ModelCaller:
 
     async def _on_text(self, state: TurnAttempt, model_attempt: int, piece: str) -> None:
         attempt = state.attempt_number(model_attempt)
+        state.stream.first_text_at = state.stream.first_text_at or time.monotonic()
         offset, text = state.stream.add(piece, attempt=attempt)
         self._crash_point("mid_stream")
         delta = Delta(turn=state.claim.turn, attempt=attempt, offset=offset, text=text)

@@ -151,6 +151,8 @@ class StreamState:
     """The visible words of earlier rounds of this turn."""
     draft: str = ""
     """The words of the running call."""
+    first_text_at: float | None = None
+    """On the monotonic clock."""
     attempt: int = 0
     """Grows with every fresh beginning, so that a screen knows to replace its draft."""
     _shown_attempt: int = -1

@@ -46,8 +46,10 @@ async def a_month(connection: Connection, first: Seeded) -> list[Seeded]:
             one.party_id,
             place,
         )
+    await connection.execute("UPDATE sessions SET created_at = created_at - interval '41 days'")
     await connection.execute(
-        """UPDATE turns SET claimed_at = opened_at + make_interval(secs => 0.2 + turn_no % 7 * 0.1)
+        """UPDATE turns SET claimed_at = opened_at + make_interval(secs => 0.2 + turn_no % 7 * 0.1),
+                  first_token_ms = 900 + turn_no % 7 * 150
             WHERE ended_at IS NOT NULL"""
     )
     await connection.execute(

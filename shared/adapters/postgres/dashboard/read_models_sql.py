@@ -344,7 +344,7 @@ WITH calls AS (
                   ORDER BY id DESC LIMIT {NEWEST_CALLS}) c
    WHERE created_at > now() - interval '1 day'
 ), newest AS (
-  SELECT n.session_id, n.turn_no, n.state, n.opened_at, n.claimed_at, n.ended_at
+  SELECT n.session_id, n.turn_no, n.state, n.claimed_at, n.ended_at, n.first_token_ms
     FROM (SELECT DISTINCT session_id, turn_id FROM calls) c
    CROSS JOIN LATERAL (SELECT * FROM turns x WHERE x.session_id = c.session_id AND x.turn_no = c.turn_id OFFSET 0) n
    WHERE n.claimed_at IS NOT NULL
@@ -369,10 +369,10 @@ SELECT json_build_object(
                          WHERE state = 'due' AND kind = 'compact' AND outcome ->> 'resting' = 'breaker'),
   'handovers_waiting', (SELECT count(*) FROM handovers WHERE state = 'waiting'),
   'oldest_waiting', (SELECT min(asked_at) FROM handovers WHERE state = 'waiting'),
-  'turns_day', w.turns, 'wait_p95_ms', w.wait, 'overhead_p95_ms', o.overhead, 'overhead_turns', o.turns,
+  'turns_day', w.turns, 'first_token_p95_ms', w.first, 'overhead_p95_ms', o.overhead, 'overhead_turns', o.turns,
   'at', now())::text
-  FROM (SELECT count(*) AS turns, (percentile_cont(0.95) WITHIN GROUP (
-               ORDER BY extract(epoch FROM claimed_at - opened_at) * 1000))::float8 AS wait FROM newest) w,
+  FROM (SELECT count(first_token_ms) AS turns,
+               (percentile_cont(0.95) WITHIN GROUP (ORDER BY first_token_ms))::float8 AS first FROM newest) w,
   (SELECT count(*) AS turns, (percentile_cont(0.95) WITHIN GROUP (ORDER BY greatest(0,
                extract(epoch FROM n.ended_at - n.claimed_at) * 1000 - c.model_ms)))::float8 AS overhead
           FROM newest n JOIN calls c ON c.session_id = n.session_id AND c.turn_id = n.turn_no

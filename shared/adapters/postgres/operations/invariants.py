@@ -585,6 +585,16 @@ _MONEY = {
     "I9: a day's spending is negative": f"""
         SELECT {_at("scope=scope", "day=day")} FROM spend_days
          WHERE reserved_micro < 0 OR spent_micro < 0""",
+    # An hour is counted for the last time two days later: an answer may come that late, and hardly later.
+    "I9: an hour's calls or answers are not those that were counted": f"""
+        SELECT {_at("hour=n.hour")} FROM hourly_stats n
+         CROSS JOIN LATERAL (SELECT count(*) AS calls, coalesce(sum(cost_micro), 0) AS cost_micro FROM usage
+                WHERE at >= n.hour AND at < n.hour + interval '1 hour') u
+         CROSS JOIN LATERAL (SELECT count(*) AS answers FROM turns
+                WHERE opened_at >= n.hour AND opened_at < n.hour + interval '1 hour'
+                  AND state = 'answered' AND error_code IS NULL) t
+         WHERE n.hour > now() - interval '30 days' AND n.counted_at > n.hour + interval '50 hours'
+           AND (n.calls, n.cost_micro, n.answers) <> (u.calls, u.cost_micro, t.answers)""",
     "I9: a turn names a cap that did not refuse it": f"""
         SELECT {_at("session=session_id", "turn=turn_no")} FROM turns
          WHERE refused_scope IS NOT NULL

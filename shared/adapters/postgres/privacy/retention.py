@@ -137,6 +137,8 @@ RULES: Mapping[str, Rule] = {
     ),
     "deployment": Stays(told="one row"),
     "leases": Stays(told="one row per bot"),
+    "job_kinds": Stays(told="configuration"),
+    "hourly_stats": Stays(told="permanently; numbers only"),
     "audit": Stays(told="permanently; a chain of hashes without content"),
     "attachments": Sweep(
         whose="session",

@@ -459,6 +459,8 @@ class TurnTable(SQLModel, table=True):
     answered with its own words."""
     waits_for: str | None = field(words(null=True))
     """The provider, by host, that the last attempt was put back for; its next answer makes the turn due."""
+    first_token_ms: int | None = field(small(null=True))
+    """From the person's message to the answer's first text; null where nothing was streamed."""
 
 
 class TurnEntryTable(SQLModel, table=True):
@@ -519,6 +521,7 @@ class LinkTable(SQLModel, table=True):
         Index("links_of_session", "session_id", "id"),
         Index("links_written", "id", postgresql_where=text("kind IN ('summary', 'digest')")),
         Index("links_undone", "session_id", postgresql_where=text("undone_at IS NOT NULL")),
+        by_time("links_by_time", "created_at"),
         ExcludeConstraint(
             ("session_id", "="),
             (text("int8range(from_turn, through_turn, '[]')"), "&&"),
@@ -925,6 +928,22 @@ class JobTable(SQLModel, table=True):
     failures: list[Any] = field(json(default="[]"))
 
 
+class JobKindTable(SQLModel, table=True):
+    """What an operator set for jobs of one kind; a kind without a row runs without bounds."""
+
+    __tablename__ = "job_kinds"
+    __table_args__ = (
+        one_of("kind", "flush", "compact", "tidy", name="job_kind_is_known"),
+        CheckConstraint("concurrency BETWEEN 1 AND 100", name="job_concurrency"),
+    )
+    kind: str = field(words(key=True))
+    paused: bool = field(flag())
+    concurrency: int | None = field(small(null=True))
+    """How many of them all workers together run at once; null is no bound."""
+    changed_at: datetime = field(moment())
+    changed_by: str = field(words(default=""))
+
+
 class WorkerTable(SQLModel, table=True):
     """A living process; a lease holds as long as its beat is fresh."""
 
@@ -1110,6 +1129,36 @@ class SpendDayTable(SQLModel, table=True):
     reserved_micro: int = field(big(default="0"))
     spent_micro: int = field(big(default="0"))
     warned_at: datetime | None = field(moment(null=True))
+
+
+class HourlyStatsTable(SQLModel, table=True):
+    """What was counted of one hour, by `dashboard/hourly_stats.py`; numbers of nobody in particular."""
+
+    __tablename__ = "hourly_stats"
+    __table_args__ = (CheckConstraint("new_today BETWEEN 0 AND people", name="hour_counts_people_once"),)
+    hour: datetime = field(moment(key=True, now=False))
+    zone: str = field(words())
+    """Whose hours and days these are: another zone counts all of them once more."""
+    counted_at: datetime = field(moment())
+    messages: int = field(big(default="0"))
+    people: int = field(big(default="0"))
+    new_today: int = field(big(default="0"))
+    """Of them, whoever wrote for the first time of that day: a day's people are the sum of its hours."""
+    answers: int = field(big(default="0"))
+    errors: int = field(big(default="0"))
+    first_tokens: list[int] = field(small_list())
+    """How many answers began after how long, by `core/ops/latency.py`; empty where none did."""
+    calls: int = field(big(default="0"))
+    unknown_calls: int = field(big(default="0"))
+    cost_micro: int = field(big(default="0"))
+    input_tokens: int = field(big(default="0"))
+    cache_read_tokens: int = field(big(default="0"))
+    cache_write_tokens: int = field(big(default="0"))
+    output_tokens: int = field(big(default="0"))
+    summaries: int = field(big(default="0"))
+    handovers: int = field(big(default="0"))
+    jobs: dict[str, Any] = field(json())
+    """By kind how many were done and how many failed."""
 
 
 class TurnContextAuditTable(SQLModel, table=True):
@@ -1422,6 +1471,7 @@ class HandoverTable(SQLModel, table=True):
         ),
         Index("handover_is_open_once", "session_id", unique=True, postgresql_where=text("ended_at IS NULL")),
         Index("handovers_by_session", "session_id", "asked_at"),
+        Index("handovers_by_time", "asked_at"),
         Index("handovers_untold", "id", postgresql_where=text("told IN ('queued', 'sending')")),
     )
     id: int = field(identity())

@@ -58,7 +58,10 @@ WITH s AS (
   RETURNING id, party_id, next_seq - ({_SAID})::int AS seq, next_event_seq - 1 AS event_seq,
             answered_turn < least(next_turn - 1, held_after) AS another_waits, view_epoch <> $17 AS view_moved
 ), t AS (
-  UPDATE turns SET state = $9, error_code = $10, ended_at = now() FROM s
+  UPDATE turns SET state = $9, error_code = $10, ended_at = now(),
+         first_token_ms = CASE WHEN $21::float8 IS NOT NULL
+           THEN least(2e9, greatest(0, (extract(epoch FROM now() - opened_at) - $21) * 1000))::int END
+    FROM s
    WHERE session_id = $1 AND turn_no = $4 RETURNING channel, address_id
 ), e AS (
   INSERT INTO entry_rows (session_id, seq, author, blocks, words, tokens, replaces_seq)
@@ -117,13 +120,13 @@ def _stored(values: str) -> str:
 
 _REQUEST = "estimated_after_prune"
 """What the totals of a session take for the request of a turn, as SPEC-008 counts: its last one, estimated."""
-_REQUEST_AT = 21 + len(USAGE) + list(AUDIT_ROW).index(_REQUEST)
+_REQUEST_AT = 22 + len(USAGE) + list(AUDIT_ROW).index(_REQUEST)
 
 ANSWER_PLAIN = f"""{_CORE.replace("_REQUEST_TOKENS", f"${_REQUEST_AT}::bigint")}
-  SELECT $1, s.party_id, $4, 'chat', {_numbered(USAGE, 21)} FROM s
+  SELECT $1, s.party_id, $4, 'chat', {_numbered(USAGE, 22)} FROM s
   {WRITTEN_ONE}), au AS (
   INSERT INTO audit_rows ({_AUDIT_COLUMNS})
-  SELECT $1, $4, {_stored(_numbered(AUDIT_ROW, 21 + len(USAGE)))} FROM s
+  SELECT $1, $4, {_stored(_numbered(AUDIT_ROW, 22 + len(USAGE)))} FROM s
 )
 SELECT s.seq, s.event_seq, s.another_waits, s.view_moved, now() AS at,
        {VERSION}, NULL::bigint AS job_id FROM s
@@ -132,33 +135,33 @@ SELECT s.seq, s.event_seq, s.another_waits, s.view_moved, now() AS at,
 
 _OR_COMMITTED = (
     _CORE.replace("settled_micro = $15", f"settled_micro = greatest($15::bigint, {COMMITTED_MICRO})")
-    .replace("error_code = $10,", "error_code = $10, refused_scope = $26,")
+    .replace("error_code = $10,", "error_code = $10, refused_scope = $27,")
     .replace(
         "_REQUEST_TOKENS",
-        f"coalesce((SELECT sum(x.{_REQUEST})::bigint FROM jsonb_to_recordset($22::jsonb)"
+        f"coalesce((SELECT sum(x.{_REQUEST})::bigint FROM jsonb_to_recordset($23::jsonb)"
         f" AS x({_REQUEST} bigint)), 0)",
     )
 )
 ANSWER = f"""{_OR_COMMITTED}
   SELECT $1, s.party_id, $4, 'chat', {_fields(USAGE)}
-    FROM s, jsonb_to_recordset($21::jsonb) AS x({_shape(USAGE)})
+    FROM s, jsonb_to_recordset($22::jsonb) AS x({_shape(USAGE)})
   {WRITTEN}), au AS (
   INSERT INTO audit_rows ({_AUDIT_COLUMNS})
   SELECT $1, $4, {_stored(_fields(AUDIT_ROW))}
-    FROM s, jsonb_to_recordset($22::jsonb) AS x({_shape(AUDIT_ROW)})
+    FROM s, jsonb_to_recordset($23::jsonb) AS x({_shape(AUDIT_ROW)})
 ), pd AS (
   INSERT INTO prune_decisions (session_id, seq, form, shown, turn_no)
   SELECT $1, x.seq, x.form, nullif(x.shown, 'null'), $4
-    FROM s, jsonb_to_recordset($23::jsonb) AS x(seq bigint, form text, shown jsonb)
+    FROM s, jsonb_to_recordset($24::jsonb) AS x(seq bigint, form text, shown jsonb)
   ON CONFLICT (session_id, seq, turn_no) DO UPDATE SET form = excluded.form, shown = excluded.shown
 ), pp AS (
   INSERT INTO prompt_parts (sha256, body)
-  SELECT decode(x.sha256, 'hex'), x.body FROM s, jsonb_to_recordset($24::jsonb) AS x(sha256 text, body text)
+  SELECT decode(x.sha256, 'hex'), x.body FROM s, jsonb_to_recordset($25::jsonb) AS x(sha256 text, body text)
   ON CONFLICT DO NOTHING
 ), j AS (
   INSERT INTO jobs (kind, session_id, key, trigger, payload, due_at)
   SELECT x.kind, $1, x.key, x.trigger, x.payload, now() + make_interval(secs => x.delay_seconds)
-    FROM s, jsonb_to_recordset($25::jsonb) AS x(kind text, key text, trigger text, payload jsonb,
+    FROM s, jsonb_to_recordset($26::jsonb) AS x(kind text, key text, trigger text, payload jsonb,
          delay_seconds float8)
    WHERE NOT s.view_moved
   {OVERFLOW_COMES_FIRST}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
@@ -301,7 +302,8 @@ class PostgresTurns:
             outcome.state, outcome.error_code, outcome.tokens, dict(outcome.screen),
             sums_of(outcome.spent), claim.reservation_id, outcome.settled_micro, outcome.release_hold,
             claim.view.view_epoch if outcome.view_epoch is None else outcome.view_epoch,
-            outcome.turn_tokens, outcome.measured_by, said, *more,
+            outcome.turn_tokens, outcome.measured_by, said,
+            None if outcome.first_text_at is None else time.monotonic() - outcome.first_text_at, *more,
         )  # fmt: skip
         if row is None:
             raise LeaseLost(f"turn {claim.turn} of session {claim.session_id}")

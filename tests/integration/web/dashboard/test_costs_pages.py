@@ -81,7 +81,6 @@ async def test_costs_by_each_group_are_what_the_ledger_says(dashboard: Dashboard
     assert page["groups"] == len(facts)
     assert page["total"]["calls"] == sum(fact["calls"] for fact in facts)
     assert page["total"]["cost_micro"] == sum(fact["cost_micro"] or 0 for fact in facts)
-    assert sum(day["cost_micro"] or 0 for day in page["days"]) == page["total"]["cost_micro"]
     assert [row["key"] for row in await sheet(dashboard, f"/export/costs.csv?group={group}&from={YEAR[0]}")]
 
 
@@ -93,7 +92,6 @@ async def test_a_period_holds_both_of_its_days_and_nothing_else(dashboard: Dashb
         f"SELECT count(*) FROM usage WHERE (at AT TIME ZONE '{MIDDAY}')::date = $1", day
     )
     assert page["total"]["calls"] == calls > 0
-    assert [one["day"] for one in page["days"]] == [day.isoformat()]
 
 
 async def test_a_price_that_nobody_knows_is_null_and_a_day_without_calls_is_nought(
@@ -103,7 +101,7 @@ async def test_a_price_that_nobody_knows_is_null_and_a_day_without_calls_is_noug
     rows = {row["key"]: row for row in (await dashboard.get("/costs"))["rows"]}
     assert rows["local"]["cost_micro"] is None
     empty = await dashboard.get("/costs?from=2025-03-01&to=2025-03-02")
-    assert [day["cost_micro"] for day in empty["days"]] == [0, 0]
+    assert empty["total"]["cost_micro"] == 0
     assert empty["rows"] == []
     prices = {row["model"]: row for row in (await dashboard.get("/costs"))["prices"]}
     assert prices["local"]["input"] is None
@@ -127,12 +125,11 @@ async def test_the_overview_is_what_sql_says(dashboard: Dashboard) -> None:
     )
     assert page["jobs_dead"] == await one("SELECT count(*) FROM jobs WHERE state = 'dead'")
     assert page["handovers_waiting"] == 1
-    assert page["wait_p95_ms"] == pytest.approx(
+    assert page["first_token_p95_ms"] == pytest.approx(
         await one(
-            """SELECT percentile_cont(0.95) WITHIN GROUP (ORDER BY extract(epoch FROM claimed_at - opened_at))
+            """SELECT percentile_cont(0.95) WITHIN GROUP (ORDER BY first_token_ms)
                  FROM turns WHERE opened_at > now() - interval '1 day'"""
         )
-        * 1000
     )
     assert page["overhead_p95_ms"] == pytest.approx(
         await one(
@@ -220,7 +217,7 @@ async def test_the_answering_process_tells_its_own_reason_in_the_providers_words
 
 async def test_an_overhead_that_nobody_measured_is_null(dashboard: Dashboard) -> None:
     page = await dashboard.get("/overview")
-    assert (page["overhead_p95_ms"], page["wait_p95_ms"], page["spend_micro"]) == (None, None, 0)
+    assert (page["overhead_p95_ms"], page["first_token_p95_ms"], page["spend_micro"]) == (None, None, 0)
 
 
 async def test_savings_are_what_sql_and_the_price_list_say(dashboard: Dashboard) -> None:

@@ -377,6 +377,11 @@ BROKEN = [
     ("I9", "not the sum", "DELETE FROM spend_days"),
     ("I9", "negative", "UPDATE spend_days SET spent_micro = -1"),
     (
+        "I9",
+        "those that were counted",
+        "INSERT INTO hourly_stats (hour, zone, calls) VALUES (now() - interval '3 days', 'UTC', 1)",
+    ),
+    (
         "I10",
         "showed nothing",
         """UPDATE events SET seq = NULL, payload = '{"text": ""}'

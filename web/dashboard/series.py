@@ -1,0 +1,88 @@
+"""Numbers over time, and the period that pages with numbers are asked for."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+from typing import Annotated, Any, Unpack
+from zoneinfo import ZoneInfo
+
+from pydantic import BeforeValidator
+from typing_extensions import TypedDict
+
+from shared.adapters.postgres.dashboard.hourly_stats import STEPS, Period
+from shared.adapters.postgres.dashboard.session_list import BadQuery
+from web.dashboard.access import AuthedRequest
+from web.rest.kinds import Thing, choice, told
+from web.rest.operation import Reply, Room
+
+room = Room()
+RANGES = {"24h": 1, "7d": 7, "30d": 30, "90d": 90}
+"""Days up to now."""
+_HOURLY_DAYS = 2
+"""Up to so many are drawn by the hour, unless somebody asks otherwise."""
+
+
+def _day(raw: Any) -> date:
+    try:
+        day = date.fromisoformat(raw)
+    except ValueError:
+        raise ValueError("a day such as 2026-11-21") from None
+    if not 2000 <= day.year <= 2200:
+        raise ValueError("a day of our time")
+    return day
+
+
+Day = Annotated[date, BeforeValidator(_day)]
+Ranged = TypedDict("Ranged", {
+    "range": Annotated[str, choice("up to now; `from` and `to` go first", *RANGES)],
+    "from": Annotated[Day, told("the first day")],
+    "to": Annotated[Day, told("the last day")],
+}, total=False)  # fmt: skip
+
+
+class Stepped(Ranged, total=False):
+    step: Annotated[str, choice("of what each number is; else what suits the range", *STEPS)]
+
+
+Series = TypedDict("Series", {
+    "from": date, "to": date, "timezone": str, "step": str, "steps": list[Thing], "total": Thing,
+    "before": Annotated[Thing | None, told("the total of the period before, as long as this one")],
+    "counted_at": datetime | None,
+    "since": Annotated[datetime | None, told("what is older has not been counted")],
+})  # fmt: skip
+
+
+def today_of(visit: AuthedRequest) -> date:
+    return datetime.now(ZoneInfo(visit.desk.settings.timezone)).date()
+
+
+def period_of(visit: AuthedRequest, asked: Ranged, *, days: int | None = None) -> Period:
+    """What was asked for, else the last days, else this month. Raises BadQuery."""
+    zone, last = visit.desk.settings.timezone, asked.get("to") or today_of(visit)
+    if not asked.get("from") and not asked.get("to"):
+        if (name := asked.get("range")) is not None and name not in RANGES:
+            raise BadQuery(f"range is one of {', '.join(RANGES)}")
+        days = RANGES[name] if name else days
+        if name == "24h":
+            hour = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) + timedelta(hours=1)
+            return Period(start=hour - timedelta(days=1), end=hour, zone=zone)
+    first = last - timedelta(days=days - 1) if days else last.replace(day=1)
+    return Period.of_days(asked.get("from") or first, last, zone)
+
+
+@room.on("GET /series", Series, role="viewer")
+async def series(visit: AuthedRequest, **asked: Unpack[Stepped]) -> Reply:
+    """Numbers over time, by the hour or the day.
+
+    Each step and each total has `messages`, `people`, `answers`, `errors`, `first_token_p50_ms`,
+    `first_token_p95_ms`, `calls`, `cost_micro`, `unknown_calls` (of unknown price), `input_tokens` (not
+    cached), `cache_read_tokens`, `cache_write_tokens`, `output_tokens`, `summaries`, `handovers` and `jobs`
+    (by kind: done, failed). `people` of a total is the average of its days. Quantiles are within five
+    percent. A worker counts every 15 seconds; `counted_at` says when it last did.
+    """
+    period = period_of(visit, asked, days=7)
+    step = asked.get("step") or ("hour" if period.days <= _HOURLY_DAYS else "day")
+    if step not in STEPS:
+        raise BadQuery(f"step is one of {', '.join(STEPS)}")
+    found = await visit.desk.stores.hourly_stats.series(period, "hour" if step == "hour" else "day")
+    return {"from": period.first, "to": period.last, "timezone": period.zone, "step": step, **found}
