@@ -47,7 +47,7 @@ from web.rest.operation import Operation, Room
 from web.server.origins import Proxies
 from web.server.words import dashboard_languages, language_of, page_in, words_file
 
-_OF_THE_LIST = frozenset({"q", "channel", "state", "min_pct", "from", "to", "sort", "cursor"})
+_OF_THE_LIST = frozenset({"q", "channel", "state", "min_pct", "sort", "cursor"})
 _PAGES = (
     "sessions", "sessions/{id}", "search", "costs", "waiting", "jobs", "deliveries", "alerts", "account",
     "memory", "people", "people/{id}", "pairing", "agents", "agents/{name}", "sites", "sites/{name}",

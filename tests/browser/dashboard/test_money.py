@@ -14,6 +14,7 @@ import pytest
 from aiohttp import web
 from playwright.async_api import BrowserContext, Page, expect
 
+from shared.adapters.postgres.dashboard.hourly_stats import PostgresHourlyStats
 from shared.adapters.postgres.db.pool import open_pool
 from shared.config.settings import load_settings
 from tests.browser.axe import look_for_faults
@@ -32,6 +33,9 @@ async def place(module_database_url: str) -> AsyncIterator[Place]:
     async with pool.acquire() as connection:
         seeded, links = await seed.a_long_session(connection, turns=300)
         await money_seed.a_month(connection, seeded)
+    store = PostgresHourlyStats(pool, timezone=MIDDAY)
+    while await store.catch_up():
+        pass
     settings, commands = load_settings(timezone=MIDDAY), RunCommands()
     app = web.Application()
     async with served(app, pool=pool, settings=settings, commands=commands, demo=True) as url:
@@ -128,16 +132,57 @@ async def test_a_provider_that_is_out_for_one_process_is_on_the_overview(page: P
         await place.pool.execute("DELETE FROM workers WHERE health ? 'providers'")
 
 
-async def test_a_days_bar_is_as_high_as_its_money(page: Page, place: Place) -> None:
-    """Sheets of other pages are there, too: none of theirs may mean it."""
+async def test_numbers_over_time_follow_the_range_in_the_address(page: Page, place: Place) -> None:
     await page.goto(f"{place.url}/dashboard")
-    bars = page.locator(".bars-by-day rect")
-    await expect(bars.first).to_be_visible()
-    sizes = await bars.evaluate_all(
-        "all => all.map((one) => [one.getBoundingClientRect().height, one.getAttribute('height') * 0.96])"
+    await expect(page.get_by_role("button", name="7 days")).to_have_attribute("aria-pressed", "true")
+    cost = page.get_by_role("region", name="Cost", exact=True)
+    micro = await place.pool.fetchval(
+        f"SELECT sum(cost_micro)::float8 FROM usage WHERE at >= {DAY_BEGAN} - interval '6 days'"
     )
-    assert max(drawn for drawn, _ in sizes) > 90
-    assert all(abs(drawn - meant) <= 1.5 for drawn, meant in sizes), sizes
+    await expect(cost.locator(".figure b")).to_have_text(f"≥ ${micro / 1e6:.2f}")
+    await expect(cost.locator(".figure")).to_contain_text("before: ≥ $")
+    await page.get_by_role("button", name="30 days").click()
+    await page.wait_for_url("**/dashboard?range=30d")
+    await expect(cost.get_by_role("slider")).to_have_attribute("aria-valuemax", "29")
+    await page.reload()
+    await expect(page.get_by_role("button", name="30 days")).to_have_attribute("aria-pressed", "true")
+    day = await page.get_by_label("To", exact=True).input_value()
+    await page.get_by_label("From", exact=True).fill(day)
+    await page.wait_for_url(f"**/dashboard?from={day}&to={day}")
+    await expect(cost.get_by_role("slider")).to_have_attribute("aria-valuemax", "23")
+    await page.go_back()
+    await page.get_by_role("button", name="24 hours").click()
+    await expect(cost.get_by_role("slider")).to_have_attribute("aria-valuemax", "23")
+
+
+async def test_a_chart_is_read_by_keys_and_by_the_pointer_and_as_a_table(page: Page, place: Place) -> None:
+    """One crosshair for all charts; what it is on is said, and stands in the table, too."""
+    await page.goto(f"{place.url}/dashboard?range=7d")
+    slider = page.get_by_role("slider", name="Messages")
+    await expect(slider).to_have_attribute("aria-valuenow", "6")
+    await slider.focus()
+    await page.keyboard.press("Home")
+    await expect(slider).to_have_attribute("aria-valuenow", "0")
+    await page.keyboard.press("ArrowRight")
+    await expect(slider).to_have_attribute("aria-valuenow", "1")
+    assert await page.locator(".cross[visibility=visible]").count() == 9
+    await expect(page.get_by_role("region", name="Messages", exact=True).locator(".tip")).to_be_visible()
+    await page.keyboard.press("Escape")
+    await expect(page.locator(".tip:visible")).to_have_count(0)
+    tokens = page.get_by_role("region", name="Tokens", exact=True)
+    await tokens.locator(".stage").hover()
+    await expect(tokens.locator(".tip")).to_contain_text("Cache read")
+    await photograph(page, "series-hover")
+    bars = tokens.locator("rect.memory")
+    heights = await bars.evaluate_all("all => all.map((one) => Number(one.getAttribute('height')))")
+    await page.get_by_text("Show as table").click()
+    table = page.get_by_role("table", name="Numbers over time")
+    await expect(table.locator("tbody tr")).to_have_count(7)
+    spoken = await page.get_by_role("slider", name="Cost").get_attribute("aria-valuetext")
+    assert (await table.locator("tbody tr").nth(-1).locator("td").first.inner_text()) in (spoken or "")
+    answers = await (await page.request.get(f"{place.url}/api/v1/series?range=7d")).json()
+    read = [one["cache_read_tokens"] for one in answers["steps"] if one["cache_read_tokens"]]
+    assert [high / max(heights) for high in heights] == pytest.approx([n / max(read) for n in read], abs=0.03)
 
 
 async def test_the_costs_are_grouped_by_the_address(page: Page, place: Place) -> None:
@@ -150,9 +195,8 @@ async def test_the_costs_are_grouped_by_the_address(page: Page, place: Place) ->
     await page.get_by_role("button", name="7 days").click()
     await page.reload()
     await expect(page.get_by_role("button", name="Purpose")).to_have_attribute("aria-pressed", "true")
-    await expect(page.locator(".bars-by-day rect")).to_have_count(7)
-    await page.get_by_text("Show as table").click()
-    await expect(page.get_by_role("table", name="Cost by day").locator("tbody tr")).to_have_count(7)
+    await expect(page.get_by_role("button", name="7 days")).to_have_attribute("aria-pressed", "true")
+    await expect(page.get_by_role("slider", name="Cost")).to_have_attribute("aria-valuemax", "6")
     await expect(page.get_by_role("table", name="Prices")).to_contain_text("unknown")
 
 

@@ -112,7 +112,7 @@ async def test_jobs_of_one_session_are_found_by_its_address(work: Work) -> None:
     ).click()
     await expect(work.page.locator(".chip")).to_be_visible()
     assert str(work.maria.public_id) in work.page.url
-    await work.page.get_by_role("button", name="Tidy", exact=True).click()
+    await work.page.get_by_role("button", name="Cleanup", exact=True).click()
     await expect(work.page.locator("tbody a.row-link")).to_have_count(1)
     await work.page.reload()
     await expect(work.page.locator("tbody a.row-link")).to_have_count(1)

@@ -10,7 +10,7 @@ const LEFT = 52;
 const RIGHT = 12;
 
 /** A number a person would choose for an axis. @param {number} most */
-function stepFor(most) {
+export function stepFor(most) {
   const rough = most / 4;
   const size = 10 ** Math.floor(Math.log10(Math.max(rough, 1)));
   return [1, 2, 2.5, 5, 10].map((factor) => factor * size).find((step) => step >= rough) ?? rough;

@@ -1,19 +1,19 @@
 /** What was spent: by model, day, agent, person or purpose, in a period, with the prices it was counted by. */
-import { dayBars } from "./bars.js";
 import { ask, keepFresh } from "./net.js";
 import { DASH, card, empty, h, kpi, liveMark, money, nameOf, number, pct, problem, show, skeleton, t, table, tn, tokens, ts, usd } from "./parts.js";
+import { MONEY, rangeOf, seriesPart } from "./series.js";
 
 const GROUPS = { model: t("Model"), day: t("Day"), agent: t("Agent"), person: t("Person"), purpose: t("Purpose") };
 const PURPOSES = { chat: t("Answers"), flush: t("Saving memory"), compact: t("Summaries"), repair: t("Repairs"), delegate: t("Delegated"), tidy: t("Tidying") };
 const TITLES = { model: t("By model"), day: t("By day"), agent: t("By agent"), person: t("By person"), purpose: t("By purpose") };
-const FILTERS = ["group", "from", "to"];
 const EVERY_MS = 30_000;
 
 /** @param {any} page */
 export function costsPage({ root, go, entitle, signal, say }) {
   entitle(t("Costs"));
   const params = new URLSearchParams(location.search);
-  const bar = h("div", { class: "filters" });
+  const grouped = h("div", { class: "filters" });
+  const numbers = seriesPart({ panels: MONEY, params, change, usual: "30d", signal });
   const strip = h("dl", { class: "kpis four" });
   const body = h("div", { class: "stack" }, skeleton(8));
   const mark = liveMark();
@@ -29,45 +29,32 @@ export function costsPage({ root, go, entitle, signal, say }) {
 
   /** @param {boolean} [refresh] */
   async function load(refresh = false) {
-    const query = new URLSearchParams([...params].filter(([name]) => FILTERS.includes(name))).toString();
+    numbers.load(refresh).catch(() => mark.tell("stale"));
+    const query = new URLSearchParams([["group", params.get("group") ?? "model"], ...new URLSearchParams(rangeOf(params, "30d"))]).toString();
     const page = await ask(`/costs?${query}`, { refresh, signal });
     const next = JSON.stringify(page);
+    if (!refresh) drawGroups(page, query);
     if (next === shown) return;
     shown = next;
-    if (!bar.contains(document.activeElement) || !refresh) drawBar(page, query);
     show(strip, totals(page.total));
-    show(body, card(t("By day"), [dayBars(page.days)]), rowsCard(page), pricesCard(page.prices));
+    show(body, rowsCard(page), pricesCard(page.prices));
     if (!refresh) say(tn("{count} row", "{count} rows", page.rows.length));
   }
 
   /** @param {any} page @param {string} query */
-  function drawBar(page, query) {
+  function drawGroups(page, query) {
     const focused = /** @type {any} */ (document.activeElement)?.dataset?.keep;
-    const day = (/** @type {string} */ name, /** @type {string} */ label) => h("label", { class: "day" }, h("span", null, label),
-      h("input", { type: "date", value: page[name], data: { keep: name }, onchange: (/** @type {any} */ event) => change({ [name]: event.target.value }) }));
-    show(bar,
-      h("div", { class: "segments", role: "group", "aria-label": t("Sum up by") }, Object.entries(GROUPS).map(([group, words]) =>
-        h("button", { type: "button", "aria-pressed": String(page.group === group), data: { keep: group }, onclick: () => change({ group }) }, words))),
-      day("from", t("From")), day("to", t("To")),
-      h("div", { class: "segments", role: "group", "aria-label": t("Period") },
-        h("button", { type: "button", data: { keep: "month" }, onclick: () => change({ from: "", to: "" }) }, t("This month")),
-        h("button", { type: "button", data: { keep: "week" }, onclick: () => change(lately(7)) }, tn("{count} day", "{count} days", 7)),
-        h("button", { type: "button", data: { keep: "days" }, onclick: () => change(lately(30)) }, tn("{count} day", "{count} days", 30))),
-      h("a", { class: "line", href: `/api/v1/export/costs.csv?${query}`, download: "evertalk-costs.csv" }, "CSV"));
-    if (focused) /** @type {HTMLElement | null} */ (bar.querySelector(`[data-keep="${focused}"]`))?.focus();
+    show(grouped, h("div", { class: "segments", role: "group", "aria-label": t("Sum up by") }, Object.entries(GROUPS).map(([group, words]) =>
+      h("button", { type: "button", "aria-pressed": String(page.group === group), data: { keep: group }, onclick: () => change({ group }) }, words))),
+    h("a", { class: "line", href: `/api/v1/export/costs.csv?${query}`, download: "evertalk-costs.csv" }, "CSV"));
+    if (focused) /** @type {HTMLElement | null} */ (grouped.querySelector(`[data-keep="${focused}"]`))?.focus();
   }
 
   /** @param {any} error */
   const failed = (error) => { if (!signal.aborted) { shown = ""; show(body, problem(error, () => load().catch(failed))); } };
-  show(root, h("div", { class: "page-head" }, h("div", null, h("h1", null, t("Costs")), h("p", { class: "facts" }, mark.node))), bar, strip, body);
+  show(root, h("div", { class: "page-head" }, h("div", null, h("h1", null, t("Costs")), h("p", { class: "facts" }, mark.node))), numbers.bar, strip, numbers.body, grouped, body);
   load().catch(failed);
   keepFresh(() => load(true), mark.tell, signal, () => EVERY_MS);
-}
-
-/** @param {number} count */
-function lately(count) {
-  const day = (/** @type {number} */ ago) => { const at = new Date(); at.setDate(at.getDate() - ago); return `${at.getFullYear()}-${String(at.getMonth() + 1).padStart(2, "0")}-${String(at.getDate()).padStart(2, "0")}`; };
-  return { from: day(count - 1), to: day(0) };
 }
 
 /** @param {any} total */

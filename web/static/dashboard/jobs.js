@@ -3,11 +3,11 @@ import { outcome, sure } from "./acting.js";
 import { ask, keepFresh } from "./net.js";
 import { DASH, card, empty, h, kpi, liveMark, number, personOf, problem, repaintTimes, show, skeleton, t, table, time, tn, ts } from "./parts.js";
 import { duration } from "./figures.js";
+import { KINDS } from "./series.js";
 
 const STATES = { due: t("Waiting"), running: t("Running"), failing: t("Trying again"), dead: t("Failed"), done: t("Done") };
 const COUNTED = ["due", "running", "dead", "done"];
 const HINTS = { due: t("nothing waits"), running: t("at work now"), done: t("in the last day"), dead: t("gave up or cancelled, while they are kept") };
-const KINDS = { flush: t("Save memory"), compact: t("Summarise"), tidy: t("Tidy") };
 const LOOKS = { due: "waiting", running: "answering", done: "idle", dead: "problem" };
 const TOPICS = ["jobs", "deliveries"];
 

@@ -1,17 +1,18 @@
 /** The first page: what is spent, what needs an eye, how fast answers begin, and what was saved. */
 import { alertFacts } from "./alerts.js";
-import { dayBars } from "./bars.js";
 import { checklistCard } from "./checklist.js";
 import { ask, keepFresh } from "./net.js";
 import { DASH, card, dotted, empty, h, kpi, liveMark, meter, money, number, pct, problem, repaintTimes, show, skeleton, t, table, time, tn, tokens, ts } from "./parts.js";
 import { duration } from "./figures.js";
+import { OVERVIEW, seriesPart } from "./series.js";
 
 const LEDGER_EVERY_MS = 60_000;
 const PROVIDER = { closed: t("Responding"), open: t("Failing"), refused: t("Refused us") };
 
 /** @param {any} page */
-export function overviewPage({ root, me, entitle, signal, troubles, say }) {
+export function overviewPage({ root, me, go, entitle, signal, troubles, say }) {
   entitle(t("Overview"));
+  const params = new URLSearchParams(location.search);
   const eye = h("dl", { class: "kpis overview-cards" });
   const pace = h("dl", { class: "kpis overview-cards" });
   const alerts = h("div", { class: "stack" });
@@ -19,9 +20,17 @@ export function overviewPage({ root, me, entitle, signal, troubles, say }) {
   const demo = h("div", { class: "stack" });
   const asked = h("div", { class: "stack" });
   const mark = liveMark();
+  const numbers = seriesPart({ panels: OVERVIEW, params, change, usual: "7d", signal });
   /** @type {any} */
   let ledger = null;
   let readAt = 0;
+
+  /** @param {Record<string, string>} changes */
+  function change(changes) {
+    for (const [name, value] of Object.entries(changes)) value ? params.set(name, value) : params.delete(name);
+    go(`/dashboard${params.size ? `?${params}` : ""}`, { quiet: true });
+    numbers.load();
+  }
 
   /** The ledger is summed up for the month, so it is asked for once a minute. @param {boolean} refresh */
   async function money_(refresh) {
@@ -43,6 +52,7 @@ export function overviewPage({ root, me, entitle, signal, troubles, say }) {
   /** @param {boolean} [refresh] */
   async function load(refresh = false) {
     const before = ledger;
+    numbers.load(refresh).catch(() => mark.tell("stale"));
     const [now, month] = await Promise.all([ask("/overview", { refresh, signal }), money_(refresh)]);
     troubles(now.jobs_dead);
     const steps = month.checklist && !month.checklist.hidden;
@@ -58,7 +68,7 @@ export function overviewPage({ root, me, entitle, signal, troubles, say }) {
 
   /** @param {any} error */
   const failed = (error) => { if (!signal.aborted) { ledger = null; show(body, problem(error, () => load().catch(failed))); } };
-  show(root, h("div", { class: "page-head" }, h("div", null, h("h1", null, t("Overview")), h("p", { class: "facts" }, mark.node))), demo, eye, pace, alerts, body, asked);
+  show(root, h("div", { class: "page-head" }, h("div", null, h("h1", null, t("Overview")), h("p", { class: "facts" }, mark.node))), demo, eye, pace, alerts, h("section", { "aria-label": t("Numbers over time") }, numbers.bar, numbers.body), body, asked);
   load().catch(failed);
   keepFresh(() => load(true), mark.tell, signal);
 }
@@ -87,7 +97,7 @@ function needsAnEye(now) {
 function howItGoes(now, savings) {
   return [
     kpi(t("Model provider"), standing(now.providers), now.summaries_resting ? tn("{count} session rests from failed summaries", "{count} sessions rest from failed summaries", now.summaries_resting) : outs(now.providers)),
-    kpi(t("Answer begins"), duration(now.wait_p95_ms), now.turns_day ? tn("p95 of the newest {count} turn, last day", "p95 of the newest {count} turns, last day", now.turns_day) : t("not measured in the last day")),
+    kpi(t("Time to first token"), duration(now.first_token_p95_ms), now.turns_day ? tn("p95 of the newest {count} turn, last day", "p95 of the newest {count} turns, last day", now.turns_day) : t("not measured in the last day")),
     kpi(t("Overhead of a turn"), duration(now.overhead_p95_ms), now.overhead_turns ? tn("p95 without the model, newest {count} turn", "p95 without the model, newest {count} turns", now.overhead_turns) : t("not measured in the last day")),
     kpi(t("Saved by caching"), saved(savings.caching.micro), tn("{count} token read from caches this month", "{count} tokens read from caches this month", savings.caching.tokens, { count: tokens(savings.caching.tokens) })),
     kpi(t("Saved by summaries"), saved(savings.summaries.micro), tn("{count} token not sent this month", "{count} tokens not sent this month", savings.summaries.tokens, { count: tokens(savings.summaries.tokens) })),
@@ -109,7 +119,7 @@ function standing(providers) {
 function modelsCard(costs) {
   const columns = [{ label: t("Model") }, { label: t("Calls"), num: true }, { label: t("In"), num: true, text: t("Tokens in") }, { label: t("Out"), num: true, text: t("Tokens out") }, { label: t("Cache hit"), num: true }, { label: t("Cost"), num: true }];
   const rows = costs.rows.map((/** @type {any} */ row) => [row.label, number(row.calls), tokens(row.input_tokens + row.cache_read_tokens + row.cache_write_tokens), tokens(row.output_tokens), pct(row.cache_hit_pct), money(row.cost_micro, row.unknown_calls)]);
-  return card(t("Cost by model this month"), [dayBars(costs.days),
+  return card(t("Cost by model this month"), [
     rows.length ? table({ caption: t("Cost by model this month"), className: "wide-grid", columns, rows }) : empty(t("No model was called this month."))],
   to("/dashboard/costs", t("All costs")));
 }

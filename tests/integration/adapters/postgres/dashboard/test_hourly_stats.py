@@ -9,8 +9,7 @@ import pytest
 
 from shared.adapters.postgres.dashboard.hourly_stats import Period, PostgresHourlyStats
 from shared.adapters.postgres.db.pool import open_pool
-from shared.adapters.postgres.operations.invariants import check_invariants
-from tests.kit.app_driver import Visit, running_app, settings_for, visit
+from tests.kit.app_driver import Visit, visit
 from tests.kit.midday import MIDDAY
 
 PLAIN = """
@@ -41,31 +40,27 @@ async def counted(store: PostgresHourlyStats) -> PostgresHourlyStats:
 
 
 async def test_a_played_history_with_undo_and_erasure_is_counted_as_the_tables_say(
-    database_url: str, redis_url: str
+    guest: Visit,
 ) -> None:
-    async with running_app(settings_for(database_url, redis_url)) as app:
-        first, second = await visit(app), await visit(app)
-        for number in range(9):
-            await first.ask(f"My {number}th question is about the garden. " + "The roses grow well. " * 90)
-        await second.ask("Hello")
-        await second.say("Are you there?")
-        await app.job_runner.run(await asked_for(first, "compact"))
-        limits = {"limit_tokens": 100_000, "fixed_tokens": 0}
-        await app.stores.jobs.undo_compaction(first.session_id, **limits)
-        plain = dict(await app.pool.fetchrow(PLAIN) or {})
-        store = await counted(app.stores.hourly_stats)
-        week = await week_of(store)
-        assert {name: week["total"][name] for name in plain} == plain
-        assert (plain["messages"], plain["answers"], plain["summaries"]) == (11, 10, 1)
-        assert sum(one["people"] for one in week["steps"]) == 2
-        assert 0 < week["total"]["first_token_p50_ms"] <= week["total"]["first_token_p95_ms"] < 60_000
-        assert week["total"]["jobs"]["compact"] == [1, 0]
-        assert week["before"] is None
-        assert (await app.erasure.erase_everything(second.session_id, "person")).finished
-        again = await week_of(await counted(store))
-        assert {name: again["total"][name] for name in plain} == plain
-        async with app.pool.acquire() as connection:
-            assert await check_invariants(connection) == []
+    app, first, second = guest.app, guest, await visit(guest.app)
+    for number in range(9):
+        await first.ask(f"My {number}th question is about the garden. " + "The roses grow well. " * 90)
+    await second.ask("Hello")
+    await second.say("Are you there?")
+    await app.job_runner.run(await asked_for(first, "compact"))
+    await app.stores.jobs.undo_compaction(first.session_id, limit_tokens=100_000, fixed_tokens=0)
+    plain = dict(await app.pool.fetchrow(PLAIN) or {})
+    store = await counted(app.stores.hourly_stats)
+    week = await week_of(store)
+    assert {name: week["total"][name] for name in plain} == plain
+    assert (plain["messages"], plain["answers"], plain["summaries"]) == (11, 10, 1)
+    assert sum(one["people"] for one in week["steps"]) == 2
+    assert 0 < week["total"]["first_token_p50_ms"] <= week["total"]["first_token_p95_ms"] < 60_000
+    assert week["total"]["jobs"]["compact"] == [1, 0]
+    assert week["before"] is None
+    assert (await app.erasure.erase_everything(second.session_id, "person")).finished
+    again = await week_of(await counted(store))
+    assert {name: again["total"][name] for name in plain} == plain
 
 
 async def asked_for(guest: Visit, kind: str) -> int:
