@@ -18,6 +18,7 @@ from shared.runtime.crash_points import CrashPoint
 from shared.runtime.tasks import BackgroundTasks
 from shared.services.admin.context_inspector import ContextInspector
 from shared.services.admin.job_admin import JobAdmin
+from shared.services.admin.playground import Playground
 from shared.services.privacy.export import DataExporter
 from shared.services.tools.handover import HandoverService
 from web import dashboard, routes
@@ -68,6 +69,8 @@ class Services(Protocol):
     def context_inspector(self) -> ContextInspector | None: ...
     @property
     def job_admin(self) -> JobAdmin | None: ...
+    @property
+    def playground(self) -> Playground | None: ...
     def list_breakers(self) -> Mapping[str, BreakerState]: ...
     @property
     def dashboard_announcer(self) -> DashboardNews | None: ...
@@ -156,6 +159,7 @@ def make_web_app(services: Services, parts: Parts) -> web.Application:
         handovers=services.handover_service,
         inspecting=services.context_inspector,
         work_desk=services.job_admin,
+        playground=services.playground,
         breakers=services.list_breakers,
         demo=parts.model.offline,
     )

@@ -12,6 +12,7 @@ from shared.bootstrap.build_admin import (
     build_alert_monitor,
     build_context_inspector,
     build_knowledge_indexer,
+    build_playground,
 )
 from shared.bootstrap.build_commands import build_commands
 from shared.bootstrap.build_compaction import build_job_runner
@@ -22,6 +23,7 @@ from shared.ports import Tool
 from shared.services.admin.alert_sender import AlertMonitor
 from shared.services.admin.context_inspector import ContextInspector
 from shared.services.admin.job_admin import JobAdmin
+from shared.services.admin.playground import Playground
 from shared.services.commands.command_service import CommandService
 from shared.services.compaction.job_runner import JobRunner
 from shared.services.memory.knowledge_indexer import KnowledgeIndexer
@@ -50,6 +52,7 @@ class App(Foundation):
     handover_service: HandoverService
     context_inspector: ContextInspector
     job_admin: JobAdmin
+    playground: Playground
     alert_monitor: AlertMonitor
     knowledge_indexer: KnowledgeIndexer | None
     """In the worker only."""
@@ -87,6 +90,7 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
         handover_service=HandoverService(stores.handovers, announcer, base.counter, crash_point=crash_point),
         context_inspector=inspector,
         job_admin=JobAdmin(stores.job_changes, base.doorbell, announcer, crash_point=crash_point),
+        playground=build_playground(base, turns),
         alert_monitor=build_alert_monitor(base),
         knowledge_indexer=build_knowledge_indexer(base, stores.knowledge) if role == "worker" else None,
     )

@@ -1,4 +1,4 @@
-"""Builds what operators work with: alerts, the inspector of requests, jobs, and knowledge in the worker."""
+"""Builds what operators work with: alerts, the inspector of requests, the playground, and knowledge."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from shared.bootstrap.foundation import Foundation
 from shared.bootstrap.from_settings import WORKSPACES_FOLDER, build_alert_channels, build_alert_rules
 from shared.services.admin.alert_sender import AlertMonitor
 from shared.services.admin.context_inspector import ContextInspector
+from shared.services.admin.playground import PLAYGROUND_TIMEOUTS, Playground
+from shared.services.compaction.one_shot_completion import OneShotCompletion
 from shared.services.memory.knowledge_indexer import KnowledgeIndexer, KnowledgeStore
 
 
@@ -32,6 +34,14 @@ def build_context_inspector(base: Foundation, turns: TurnServices) -> ContextIns
         toolbox=turns.toolbox,
         body=base.models.body,
     )
+
+
+def build_playground(base: Foundation, turns: TurnServices) -> Playground:
+    return Playground(
+        asking=OneShotCompletion(base.models, base.counter, bounds=PLAYGROUND_TIMEOUTS),
+        requests=turns.requests, toolbox=turns.toolbox, ledger=base.stores.playground, caps=base.caps,
+        clock=base.clock,
+    )  # fmt: skip
 
 
 def build_knowledge_indexer(base: Foundation, store: KnowledgeStore) -> KnowledgeIndexer:

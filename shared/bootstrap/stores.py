@@ -16,6 +16,7 @@ from shared.adapters.postgres.compaction.flushes import PostgresFlushes
 from shared.adapters.postgres.compaction.job_backoff import PostgresJobBackoff
 from shared.adapters.postgres.compaction.jobs import PostgresJobs
 from shared.adapters.postgres.dashboard.alerts import PostgresAlerts
+from shared.adapters.postgres.dashboard.cost_queries import PostgresPlayground
 from shared.adapters.postgres.dashboard.hourly_stats import PostgresHourlyStats
 from shared.adapters.postgres.dashboard.job_changes import PostgresJobChanges
 from shared.adapters.postgres.dashboard.session_stats import PostgresSessionStats
@@ -154,6 +155,7 @@ class Stores:
     alerts: PostgresAlerts
     hourly_stats: PostgresHourlyStats
     job_changes: PostgresJobChanges
+    playground: PostgresPlayground
     session_stats: PostgresSessionStats
 
 
@@ -219,6 +221,7 @@ def build_stores(
         alerts=PostgresAlerts(pool),
         hourly_stats=PostgresHourlyStats(pool, timezone=timezone),
         job_changes=PostgresJobChanges(pool),
+        playground=PostgresPlayground(pool),
         session_stats=PostgresSessionStats(pool, timezone=timezone),
     )
 

@@ -23,6 +23,7 @@ from shared.core.identity.operators import StaleOperator, UnknownOperator
 from shared.core.values.errors import EvertalkError, StorageUnavailable
 from shared.services.admin.context_inspector import ContextInspector
 from shared.services.admin.job_admin import JobAdmin
+from shared.services.admin.playground import Playground
 from shared.services.privacy.erasure import ErasureAnnouncer
 from shared.services.tools.handover import HandoverService
 from web.dashboard.requests import FORM_BYTES, read_json
@@ -75,6 +76,7 @@ class DashboardContext:
     breakers: Callable[[], Mapping[str, BreakerState]] | None = None
     inspecting: ContextInspector | None = None
     work: JobAdmin | None = None
+    playground: Playground | None = None
     live: Live | None = None
     scrape: Scrape | None = None
     demo: bool = False

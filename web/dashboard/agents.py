@@ -23,7 +23,8 @@ from shared.config.agents import (
 from shared.core.compaction.summary_diff import compare_lines
 from shared.core.session.client_payloads import iso
 from shared.core.session.presets import PRESETS
-from shared.core.values.errors import EvertalkError
+from shared.core.values.errors import CapReached, EvertalkError, ModelError
+from shared.services.admin.playground import Said
 from web.dashboard.access import AuthedRequest
 from web.dashboard.requests import NewName, Seen, stale, version_of
 from web.rest.kinds import Thing, told
@@ -48,6 +49,15 @@ ConfigLine = TypedDict("ConfigLine", {"change": Literal["same", "added", "remove
 AgentVersion = TypedDict("AgentVersion", {
     "version": int, "config": Thing,
     "lines": Annotated[list[ConfigLine], told("what has changed since, as JSON line by line")],
+})  # fmt: skip
+Utterance = TypedDict("Utterance", {
+    "role": Literal["user", "assistant"],
+    "text": Annotated[str, Field(min_length=1, max_length=100_000)],
+})  # fmt: skip
+Talk = Annotated[list[Utterance], Field(min_length=1, max_length=200)]
+PlaygroundReply = TypedDict("PlaygroundReply", {
+    "text": str, "model": str, "tools": list[Thing], "context_tokens": int,
+    "cost_micro": Annotated[int | None, told("null where the price is not known")],
 })  # fmt: skip
 Agent = TypedDict("Agent", {
     "name": str, "config": Thing, "version": int, "sessions": int, "problems": list[str],
@@ -104,12 +114,38 @@ async def change_agent(visit: AuthedRequest, name: Name, *, config: Thing, if_ma
     row, seen = await _row(visit, name), version_of(if_match)
     _check_size(config)
     judged = await asyncio.to_thread(_judged, config, await _ground(visit))
-    if judged["problems"]:
-        words = "This cannot be used; nothing was changed."
-        raise HttpRefusal(422, "bad_agent_config", words, problems=judged["problems"])
+    _refuse_bad(judged)
     if await visit.desk.stores.agents.change(row.name, config, seen=seen, by=visit.operator.name) is None:
         raise stale(yours=config, theirs=_whole(await _row(visit, name)))
     return {**_whole(await _row(visit, name)), **judged}
+
+
+@room.on(
+    "POST /agents/{name}/try", PlaygroundReply, role="admin", body="PlaygroundTalk", strict=True,
+    refusals=(404, 409, 413, 422, 502, 503),
+)  # fmt: skip
+async def try_agent(visit: AuthedRequest, name: Name, *, config: Thing, messages: Talk) -> Reply:
+    """Talk with a draft: nothing is stored but the cost, and no tool that touches anything is carried out."""
+    await _row(visit, name)
+    _check_size(config)
+    if (playground := visit.desk.playground) is None:
+        raise HttpRefusal(503, "unavailable", "Nothing can be changed from here just now.")
+    _refuse_bad(await asyncio.to_thread(_judged, config, await _ground(visit)))
+    if messages[-1]["role"] != "user":
+        raise HttpRefusal(422, "bad_input", "The last message is the person's.")
+    await visit.record("agent.tried", name)
+    try:
+        answer = await playground.answer(config, [Said(**message) for message in messages])
+    except CapReached as error:
+        words = "The spending limit of the deployment is reached for today: nobody is asked."
+        raise HttpRefusal(409, error.code, words) from None
+    except ModelError as error:
+        raise HttpRefusal(502, error.code, "The model did not answer.", reason=str(error)) from None
+    tools = [{"name": call.name, "arguments": dict(call.input)} for call in answer.tools]
+    return {
+        "text": answer.text, "model": answer.model, "tools": tools,
+        "context_tokens": answer.context_tokens, "cost_micro": answer.cost_micro,
+    }  # fmt: skip
 
 
 @room.on("GET /agents/{name}/versions", AgentVersions, role="viewer", refusals=(404,))
@@ -139,6 +175,12 @@ def _changes(former: Mapping[str, Any], now: Mapping[str, Any]) -> list[dict[str
 
 def _lines(config: Mapping[str, Any]) -> list[str]:
     return json.dumps(config, ensure_ascii=False, indent=1, sort_keys=True).splitlines()
+
+
+def _refuse_bad(judged: Mapping[str, Any]) -> None:
+    if judged["problems"]:
+        words = "This cannot be used; nothing was changed."
+        raise HttpRefusal(422, "bad_agent_config", words, problems=judged["problems"])
 
 
 async def _row(visit: AuthedRequest, name: str) -> AgentRow:

@@ -15,6 +15,7 @@ from shared.config.settings import Settings
 from shared.locales import ENGLISH
 from shared.services.admin.context_inspector import ContextInspector
 from shared.services.admin.job_admin import JobAdmin
+from shared.services.admin.playground import Playground
 from shared.services.privacy.erasure import ErasureAnnouncer
 from shared.services.tools.handover import HandoverService
 from web.dashboard import (
@@ -133,6 +134,7 @@ def add_dashboard(
     handovers: HandoverService | None = None,
     inspecting: ContextInspector | None = None,
     work_desk: JobAdmin | None = None,
+    playground: Playground | None = None,
     breakers: Callable[[], Mapping[str, BreakerState]] | None = None,
     demo: bool = False,
 ) -> DashboardContext:
@@ -152,6 +154,7 @@ def add_dashboard(
         handovers=handovers,
         inspecting=inspecting,
         work=work_desk,
+        playground=playground,
         live=following,
         scrape=Scrape.of(admin),
         proxies=Proxies(settings.trusted_proxies, public_url=settings.public_url),

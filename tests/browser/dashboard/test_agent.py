@@ -23,7 +23,7 @@ pytestmark = pytest.mark.browser
 async def house(database_url: str, redis_url: str, browser: Browser, tmp_path: Path) -> AsyncIterator[House]:
     settings = load_settings(database_url=database_url, redis_url=redis_url, data_dir=tmp_path)
     async with open_house(settings, browser) as opened:
-        opened.tolerated = ("status of 409", "status of 422")
+        opened.tolerated = ("status of 409", "status of 422", "status of 502")
         yield opened
 
 
@@ -91,6 +91,30 @@ async def test_an_agent_is_made_by_its_form(house: House) -> None:
     await page.get_by_role("button", name="Roll back to version 2").press("Enter")
     await expect(page.get_by_text("Version 2 is in force again, as version 4.")).to_be_visible()
     assert await stored(house) == wanted
+
+
+async def test_the_playground_talks_with_the_draft_and_changes_nothing(house: House) -> None:
+    page = await house.operator("anna", "admin", "/dashboard/agents/default")
+    box = page.get_by_label("Message to the draft")
+    log = page.get_by_role("log", name="Playground")
+    await box.fill("My dog Bertil is allergic to chicken.")
+    await box.press("Enter")
+    await expect(log.locator(".said.assistant")).to_have_count(1)
+    await box.fill("What is my dog called?")
+    await page.keyboard.press("Enter")
+    await expect(log.locator(".said.assistant").nth(1)).to_contain_text("Bertil")
+    await expect(log.locator(".said.assistant").nth(1)).to_contain_text("offline-demo")
+    await page.get_by_label("Context window", exact=True).fill("10")
+    await box.fill("And now?")
+    await box.press("Enter")
+    await expect(page.get_by_role("alert")).to_contain_text("This cannot be used")
+    await expect(box).to_have_value("And now?")
+    await looks_well(page, "agent-playground")
+    assert await house.one("SELECT count(*) FROM entries") == 0
+    assert await house.one("SELECT count(*) FROM usage WHERE purpose = 'playground'") == 2
+    assert await stored(house, "default") == {}
+    await page.get_by_role("button", name="Start over").click()
+    await expect(log.locator(".said")).to_have_count(0)
 
 
 async def test_form_and_json_are_two_views_of_one_draft(house: House) -> None:

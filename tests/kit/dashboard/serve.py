@@ -12,6 +12,7 @@ from shared.adapters.models.breaker import BreakerState
 from shared.config.settings import Settings
 from shared.services.admin.context_inspector import ContextInspector
 from shared.services.admin.job_admin import JobAdmin
+from shared.services.admin.playground import Playground
 from shared.services.tools.handover import HandoverService
 from web.dashboard import add_dashboard
 from web.dashboard.live import DashboardNews
@@ -29,6 +30,7 @@ async def served(
     handovers: HandoverService | None = None,
     inspecting: ContextInspector | None = None,
     work_desk: JobAdmin | None = None,
+    playground: Playground | None = None,
     news: DashboardNews | None = None,
     breakers: Callable[[], Mapping[str, BreakerState]] | None = None,
     demo: bool = False,
@@ -41,6 +43,7 @@ async def served(
         handovers=handovers,
         inspecting=inspecting,
         work_desk=work_desk,
+        playground=playground,
         news=news,
         breakers=breakers,
         demo=demo,

@@ -36,6 +36,7 @@ from shared.core.session.events import (
 from shared.runtime.crash_points import CrashPoint, ignore_crash_point
 from shared.services.admin.context_inspector import ContextInspector
 from shared.services.admin.job_admin import JobAdmin
+from shared.services.admin.playground import Playground
 from shared.services.tools.handover import HandoverService
 from shared.services.turns.session_service import validate_text
 from tests.kit.web.http_client import kept_in
@@ -241,6 +242,7 @@ class Services:
     handover_service: HandoverService | None = None
     context_inspector: ContextInspector | None = None
     job_admin: JobAdmin | None = None
+    playground: Playground | None = None
     dashboard_announcer: Any = None
     crash_point: CrashPoint = ignore_crash_point
 

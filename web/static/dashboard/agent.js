@@ -4,6 +4,7 @@ import { ask } from "./net.js";
 import { DASH, card, h, missing, number, problem, set, show, skeleton, t, tabbed, table, tn } from "./parts.js";
 import { agentForm } from "./agent_form.js";
 import { versionsCard } from "./agent_versions.js";
+import { playground } from "./playground.js";
 import { conflict, problemList, watchTyping } from "./editing.js";
 
 /** In the order of the window: the part before each threshold has its colour. */
@@ -19,6 +20,9 @@ export function agentPage({ root, id: name, me, say, entitle, signal }) {
   const head = h("div", null, h("p", { class: "crumbs" }, h("a", { href: "/dashboard/agents" }, t("Agents"))), h("h1", null, name));
   const body = h("div", { class: "list" }, skeleton(8));
   show(root, h("div", { class: "page-head" }, head), body);
+
+  let draft = () => null;
+  const play = me.role === "admin" && playground({ path, draft: () => draft(), signal });
 
   async function load() {
     try { draw(await ask(path, { signal })); }
@@ -39,7 +43,8 @@ export function agentPage({ root, id: name, me, say, entitle, signal }) {
     const form = h("form", { class: "site-form", onsubmit: save }, editor.node, judge, reply,
       may ? h("p", { class: "actions" }, h("button", { type: "submit", class: "solid" }, t("Save")), h("span", { class: "muted small" }, t("version {number}", { number: agent.version }))) : h("p", { class: "muted small" }, t("Only an admin changes them.")));
     show(body, h("div", { class: "columns even" }, h("div", { class: "stack" }, card(t("Settings"), [form]), versionsCard({ agent, path, may, signal, stale,
-      back: (saved, former) => { say(t("Saved.")); draw({ ...agent, ...saved }, undefined, done(t("Version {former} is in force again, as version {number}.", { former, number: saved.version })), editor.tab()); } })), h("div", { class: "stack" }, places(agent), numbers)));
+      back: (saved, former) => { say(t("Saved.")); draw({ ...agent, ...saved }, undefined, done(t("Version {former} is in force again, as version {number}.", { former, number: saved.version })), editor.tab()); } })), h("div", { class: "stack" }, places(agent), play, numbers)));
+    draft = read;
     judged(agent);
     watchTyping(form, check, signal);
     if (typed !== agent.config) check().catch(() => {});

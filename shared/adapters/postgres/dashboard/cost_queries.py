@@ -1,15 +1,24 @@
-"""What was spent on whom, and what was saved: each page is one statement over the ledger."""
+"""What was spent on whom, and what was saved: each page is one statement over the ledger.
+
+What operators themselves spend, in the playground, is set aside and written down here, too.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal, get_args
 
 from shared.adapters.postgres.dashboard.hourly_stats import Period
 from shared.adapters.postgres.dashboard.session_list import BadQuery
 from shared.adapters.postgres.db.connecting import connect
 from shared.adapters.postgres.db.page_read import read_page
+from shared.adapters.postgres.db.pool import store_method
 from shared.adapters.postgres.db.store import PoolStore
+from shared.adapters.postgres.turns import turn_sql
+from shared.adapters.postgres.turns.answer_sql import USAGE
 from shared.adapters.postgres.turns.slice_sql import SPENT_OF_OPEN
+from shared.adapters.postgres.turns.turns import refusal_by_caps, usage_rows
+from shared.core.session.turns import Caps, Spending
 
 Group = Literal["model", "day", "agent", "person", "purpose"]
 GROUPS: tuple[Group, ...] = get_args(Group)
@@ -111,3 +120,34 @@ async def spent_today(database_url: str, *, timezone: str) -> tuple[int, int]:
         await connection.close(timeout=5)
     assert row is not None
     return row["used"], row["warned"]
+
+
+class PostgresPlayground(PoolStore):
+    """Money for calls of no conversation; each method is one transaction; raises StorageUnavailable."""
+
+    @store_method
+    async def reserve(
+        self, session_id: int, micro: int, *, caps: Caps, turn: int | None = None, job_id: int | None = None
+    ) -> int | None:
+        """None when there is no cap to hold it. Raises CapReached."""
+        row = await self._pool.fetchrow(turn_sql.RESERVE_FOR_NOBODY, micro, caps.timezone, caps.limits)
+        assert row is not None
+        if row["shortages"]:
+            raise refusal_by_caps(row["shortages"], caps)
+        reservation_id: int | None = row["id"]
+        return reservation_id
+
+    @store_method
+    async def release_reservation(self, reservation_id: int, *, spent_micro: int = 0) -> None:
+        await self._pool.execute(turn_sql.RELEASE_RESERVATION, reservation_id, spent_micro)
+
+    @store_method
+    async def record_playground(self, spent: Sequence[Spending]) -> None:
+        await self._pool.execute(_PLAYED, usage_rows(spent))
+
+
+_PLAYED = f"""
+INSERT INTO usage (session_id, party_id, purpose, {", ".join(USAGE)})
+SELECT 0, 0, 'playground', {", ".join(f"x.{name}" for name in USAGE)}
+  FROM jsonb_to_recordset($1::jsonb) AS x({", ".join(f"{name} {kind}" for name, kind in USAGE.items())})
+"""

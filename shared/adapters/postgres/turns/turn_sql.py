@@ -628,6 +628,21 @@ WITH cost AS (
 SELECT (SELECT id FROM r) AS id, {SHORTAGES}
 """
 
+RESERVE_FOR_NOBODY = f"""
+WITH cost AS (
+  SELECT nullif($1::bigint, 0) AS micro, (now() AT TIME ZONE $2)::date AS day, 0::bigint AS id,
+         0::bigint AS party_id, false AS anonymous, '{{}}'::jsonb AS config, NULL::text AS network,
+         NULL::text AS hour
+{_hold(3)}), r AS (
+  INSERT INTO reservations (session_id, party_id, day, amount_micro, scopes)
+  SELECT c.id, c.party_id, c.day, c.micro, (SELECT array_agg(scope ORDER BY scope) FROM held)
+    FROM cost c WHERE EXISTS (SELECT FROM held)
+  RETURNING id
+)
+SELECT (SELECT id FROM r) AS id, {SHORTAGES}
+"""
+"""For a call that belongs to no conversation: of the caps, that of the whole deployment."""
+
 NO_LIMIT = f"{2**62}"
 """Stands for a cap that was there when a reservation was made, and is not any more."""
 SCOPES_OF_MINE = "w.scope = ANY ((SELECT scopes FROM cost)::text[])"

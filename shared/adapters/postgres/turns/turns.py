@@ -415,7 +415,7 @@ class PostgresTurns:
         if row["shortages"]:
             if row["id"] is not None:
                 await self._pool.execute(turn_sql.RELEASE_RESERVATION, row["id"], 0)
-            raise _cap_reached(row["shortages"], caps)
+            raise refusal_by_caps(row["shortages"], caps)
         reservation_id: int | None = row["id"]
         return reservation_id
 
@@ -438,7 +438,7 @@ class PostgresTurns:
                 turn_sql.RAISE_RESERVATION, reservation_id, micro, caps.limits,
             )  # fmt: skip
             if row is not None and row["shortages"]:
-                raise _cap_reached(row["shortages"], caps, mine_micro=row["mine"])
+                raise refusal_by_caps(row["shortages"], caps, mine_micro=row["mine"])
 
     async def renew_allowance(self, *, worker_id: int, caps: Caps) -> None:
         """With each beat: what this process may spend by itself; raises StorageUnavailable."""
@@ -677,7 +677,7 @@ def _claim_from(
     )
 
 
-def _cap_reached(rows: Sequence[Mapping[str, Any]], caps: Caps, *, mine_micro: int = 0) -> CapReached:
+def refusal_by_caps(rows: Sequence[Mapping[str, Any]], caps: Caps, *, mine_micro: int = 0) -> CapReached:
     """The cap with the least room comes first; `mine_micro` is held there by who asks for more."""
     shortages = [
         Shortage(

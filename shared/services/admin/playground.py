@@ -1,0 +1,146 @@
+"""Talks with an agent as its draft is: the request of a real turn, of which nothing is kept but the cost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Protocol
+
+from shared.core.context.agents import Circumstances
+from shared.core.session.session import Entry, View
+from shared.core.session.turns import Caps, Spending
+from shared.core.values.errors import ModelUnavailable
+from shared.core.values.messages import Message, Text, ToolResult, ToolUse, text_of, tool_uses
+from shared.ports import Clock, ModelReply, ModelRequest, ToolContext
+from shared.services.compaction.one_shot_completion import CompletionTimeouts, OneShotCompletion
+from shared.services.turns.model_caller import render_runtime_facts
+from shared.services.turns.request_builder import PreparedRequest, RequestBuilder
+from shared.services.turns.spend_tracker import SpendStore, SpendTracker
+from shared.services.turns.toolbox import Toolbox
+
+SECONDS = 75.0
+"""For the whole answer: what is set aside for it is swept up after 90."""
+ROUNDS = 4
+RUN_TOOLS = frozenset({"calculate", "current_time"})
+"""These touch nothing; every other tool is only told of."""
+NOT_RUN = "This is a rehearsal: the tool was not carried out. Go on as if it had worked; invent no result."
+_NOBODY = 0
+"""Stands for the session and the person of what belongs to none."""
+_CONTEXT = ToolContext(session_id=_NOBODY, party_id=_NOBODY, scope="playground", turn=0, key="playground")
+
+
+class PlaygroundLedger(SpendStore, Protocol):
+    async def record_playground(self, spent: Sequence[Spending]) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    role: Literal["user", "assistant"]
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlaygroundAnswer:
+    text: str
+    model: str
+    tools: tuple[ToolUse, ...]
+    context_tokens: int
+    """Of the request, by our estimate."""
+    cost_micro: int | None
+
+
+class Playground:
+    def __init__(
+        self, *, asking: OneShotCompletion, requests: RequestBuilder, toolbox: Toolbox,
+        ledger: PlaygroundLedger, caps: Caps, clock: Clock,
+    ) -> None:  # fmt: skip
+        self._asking = asking
+        self._requests = requests
+        self._toolbox = toolbox
+        self._ledger = ledger
+        self._caps = replace(caps, person=None, visitor=None, session=None, network=None, visitors_hour=None)
+        self._clock = clock
+
+    async def answer(self, config: Mapping[str, Any], said: Sequence[Said]) -> PlaygroundAnswer:
+        """Raises ModelErrors, CapReached and ContextBudgetExceeded."""
+        toolbox = self._toolbox.for_agent(config)
+        prepared = await self._prepare(config, toolbox, said)
+        purse = SpendTracker(self._ledger, session_id=_NOBODY, job_id=None, caps=self._caps)
+        spent: tuple[Spending, ...] = ()
+        try:
+            async with asyncio.timeout(SECONDS):
+                text, used = await self._rounds(prepared.request, toolbox, purse)
+        except TimeoutError as error:
+            raise ModelUnavailable("the answer took too long") from error
+        finally:
+            if spent := purse.take_spent():
+                await self._ledger.record_playground(spent)
+        costs = [call.cost_micro for call in spent]
+        return PlaygroundAnswer(
+            text=text, model=prepared.card.name, tools=used, context_tokens=prepared.estimate,
+            cost_micro=None if None in costs else sum(filter(None, costs)),
+        )  # fmt: skip
+
+    async def _prepare(
+        self, config: Mapping[str, Any], toolbox: Toolbox, said: Sequence[Said]
+    ) -> PreparedRequest:
+        card = await self._asking.load_card(self._requests.resolve_model(config))
+        view, turn = self._view(said), sum(one.role == "user" for one in said)
+        at = Circumstances(
+            private=config.get("audience") != "public", turn=turn,
+            workspace=self._requests.load_workspace(config),
+        )  # fmt: skip
+        facts = render_runtime_facts(view, self._requests.zone_of(at), channel="web")
+        prepared = self._requests.build(
+            view, card=card, agent_config=config, tools=toolbox.specs, token_ratio=card.token_factor,
+            runtime_facts=facts, channel="web", circumstances=at,
+        )  # fmt: skip
+        if prepared.estimate > prepared.budget.hard:
+            prepared = self._requests.shrink(prepared, view, config, hard=prepared.budget.hard)
+        return prepared.with_answer_room()
+
+    def _view(self, said: Sequence[Said]) -> View:
+        """As if it were stored: each message of the person begins a turn."""
+        entries: list[Entry] = []
+        for seq, one in enumerate(said, 1):
+            turn = sum(before.role == "user" for before in said[:seq])
+            entries.append(
+                Entry(
+                    seq=seq, turn=turn, step=seq, role=one.role, blocks=(Text(text=one.text),),
+                    author="person" if one.role == "user" else "assistant",
+                    tokens=self._requests.estimate_tokens(one.text), at=self._clock.now(),
+                )
+            )  # fmt: skip
+        return View(
+            session_id=_NOBODY, base_turn=0, flushed_turn=0, view_epoch=0, cycle=0, head=None,
+            entries=tuple(entries), open_turn=entries[-1].turn,
+        )  # fmt: skip
+
+    async def _rounds(
+        self, request: ModelRequest, toolbox: Toolbox, purse: SpendTracker
+    ) -> tuple[str, tuple[ToolUse, ...]]:
+        reply = await self._asking.complete(request, purse=purse)
+        used = list(tool_uses(reply.blocks))
+        for _ in range(ROUNDS - 1):
+            if reply.stop_reason != "tool_use":
+                break
+            request = replace(request, messages=(*request.messages, *await _after(reply, toolbox)))
+            reply = await self._asking.complete(request, purse=purse)
+            used += tool_uses(reply.blocks)
+        return text_of(reply.blocks).strip(), tuple(used)
+
+
+async def _after(reply: ModelReply, toolbox: Toolbox) -> tuple[Message, Message]:
+    results = [await _result(call, toolbox) for call in tool_uses(reply.blocks)]
+    asked = Message(role="assistant", blocks=reply.blocks)
+    return asked, Message(role="user", blocks=tuple(results))
+
+
+async def _result(call: ToolUse, toolbox: Toolbox) -> ToolResult:
+    if call.name not in RUN_TOOLS:
+        return ToolResult(tool_use_id=call.id, text=NOT_RUN)
+    return (await toolbox.run(call, context=replace(_CONTEXT, call_id=call.id))).result
+
+
+PLAYGROUND_TIMEOUTS = CompletionTimeouts(first_seconds=SECONDS, total_seconds=SECONDS)
