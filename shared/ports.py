@@ -13,6 +13,7 @@ from shared.core.values.model import Prices as Prices
 from shared.core.values.model import SystemPart as SystemPart
 from shared.core.values.model import ToolSpec as ToolSpec
 from shared.core.values.model import Usage as Usage
+from shared.core.values.recordings import Recording
 
 StorageLimiter = Callable[[], AbstractAsyncContextManager[None]]
 """`async with asking_storage():` what nobody expected inside is StorageUnavailable unless storage was well
@@ -95,6 +96,25 @@ class ChatModel(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transcript:
+    """What was said in a recording; `seconds` as the service counted them, None where it does not say."""
+
+    text: str
+    seconds: float | None = None
+
+
+class Transcriber(Protocol):
+    @property
+    def model(self) -> str:
+        """For the ledger."""
+        ...
+
+    async def transcribe(self, recording: Recording, *, language: str = "") -> Transcript:
+        """Raises only `ModelError`s; `language` is a guess such as `de`, or empty."""
+        ...
 
 
 class Clock(Protocol):

@@ -16,7 +16,7 @@ from shared.bootstrap.build_admin import (
 )
 from shared.bootstrap.build_commands import build_commands
 from shared.bootstrap.build_compaction import build_job_runner
-from shared.bootstrap.build_turns import build_turns
+from shared.bootstrap.build_turns import build_hearing, build_turns
 from shared.bootstrap.foundation import Foundation, Role, open_foundation
 from shared.config.settings import Settings
 from shared.ports import Tool
@@ -34,6 +34,7 @@ from shared.services.privacy.retention import RetentionService
 from shared.services.tools.handover import HandoverService
 from shared.services.turns.pictures import PictureService
 from shared.services.turns.session_service import SessionService
+from shared.services.voice.hearing import HearingService
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +46,8 @@ class App(Foundation):
     job_runner: JobRunner
     recall_indexer: RecallIndexer
     pictures: PictureService
+    hearing: HearingService | None
+    """None where nothing transcribes what people say."""
     erasure: ErasureService
     erasure_file: ErasureFile
     exporter: DataExporter
@@ -81,6 +84,7 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
         job_runner=build_job_runner(base, turns, indexer=recall_indexer),
         recall_indexer=recall_indexer,
         pictures=turns.pictures,
+        hearing=build_hearing(base) if role != "worker" else None,
         erasure=erasure,
         erasure_file=ErasureFile(settings.backups / ERASURES),
         exporter=exporter,

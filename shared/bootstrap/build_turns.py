@@ -10,9 +10,10 @@ from shared.adapters.files.pruners import load_pruners
 from shared.adapters.files.sandbox_client import opened_elsewhere
 from shared.adapters.files.web_pages import FetchUrl
 from shared.bootstrap.foundation import CHANNELS, Foundation
-from shared.bootstrap.from_settings import build_handover_limits
+from shared.bootstrap.from_settings import build_handover_limits, build_transcriber
 from shared.config.settings import load_policy_overrides
 from shared.core.tools.reminders import parse_quiet_hours
+from shared.core.values.recordings import RecordingLimits
 from shared.ports import Tool
 from shared.services.commands.sample import SamplePlayer
 from shared.services.memory.memory_tools import build_memory_tools
@@ -33,7 +34,9 @@ from shared.services.turns.retrieval import Retriever
 from shared.services.turns.session_service import MESSAGE_CHARS, SessionService
 from shared.services.turns.tool_images import ToolImageService
 from shared.services.turns.toolbox import Toolbox
+from shared.services.voice.hearing import HearingService
 
+MIB = 1024 * 1024
 BOT_MESSAGE_CHARS = 60_000
 """A paste arrives in pieces of 4,096 and is one message again."""
 
@@ -74,6 +77,28 @@ def build_turns(base: Foundation, *, tools: Sequence[Tool] = ()) -> TurnServices
     sessions = _build_session_service(base, agent_loop)
     base.health.tell_turns(sessions.list_active_sessions)
     return TurnServices(requests=requests, toolbox=toolbox, pictures=pictures, sessions=sessions)
+
+
+def build_hearing(base: Foundation) -> HearingService | None:
+    """None where nothing transcribes, and nothing of it is loaded there."""
+    settings = base.settings
+    transcriber = build_transcriber(settings)
+    if transcriber is None:
+        return None
+    price = settings.transcribe_per_minute_usd
+    free = settings.transcribe_folder is not None and price is None
+    return HearingService(
+        transcriber=transcriber,
+        store=base.stores.attachments,
+        spend=base.stores.turns,
+        caps=base.caps,
+        limits=RecordingLimits(
+            minutes=settings.transcribe_most_minutes,
+            bytes=int(settings.transcribe_most_mb * MIB),
+            micro_per_minute=0 if free else None if price is None else int(price * 1_000_000),
+        ),
+        crash_point=base.crash_point,
+    )
 
 
 def _build_requests(base: Foundation) -> RequestBuilder:

@@ -21,6 +21,7 @@ from shared.core.session.overrides import deployment_policy
 from shared.core.session.policy import ContextPolicy
 from shared.core.session.presets import preset
 from shared.core.session.turns import Caps
+from shared.ports import Transcriber
 from shared.services.admin.alert_sender import AlertChannel
 from shared.services.tools.calculator import CALCULATE
 from shared.services.tools.current_time import CURRENT_TIME
@@ -114,6 +115,24 @@ def build_alert_channels(settings: Settings) -> dict[str, AlertChannel]:
             dashboard_url=dashboard,
         )
     return carriers
+
+
+def build_transcriber(settings: Settings) -> Transcriber | None:
+    """Loaded only where one is set up."""
+    if settings.transcribe_folder is not None:
+        from shared.adapters.voice.local import LocalTranscriber
+
+        return LocalTranscriber(settings.transcribe_folder)
+    if settings.transcribe_url is None:
+        return None
+    from shared.adapters.voice.transcriptions import HttpTranscriber
+
+    key = settings.transcribe_key
+    return HttpTranscriber(
+        url=settings.transcribe_url,
+        key=key.get_secret_value() if key else "",
+        model=settings.transcribe_model,
+    )
 
 
 def build_handover_limits(settings: Settings) -> HandoverLimits:

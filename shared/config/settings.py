@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import importlib.util
 import ipaddress
 import os
 import re
@@ -167,6 +168,15 @@ class Settings(BaseSettings):
     models_file: Path | None = None
     mcp_file: Path | None = None
 
+    # Who turns speech into words; without an address and a folder, nobody does.
+    transcribe_url: str | None = None
+    transcribe_key: SecretStr | None = None
+    transcribe_model: str = "whisper-1"
+    transcribe_per_minute_usd: Dollars | None = None
+    transcribe_most_minutes: float = Field(default=10, gt=0, le=240)
+    transcribe_most_mb: float = Field(default=20, gt=0, le=20)
+    transcribe_folder: Path | None = None
+
     # Agents' folders: how often their files are looked at beside the watcher.
     workspace_poll_seconds: int = Field(default=60, ge=0, le=86_400)
 
@@ -300,6 +310,7 @@ class Settings(BaseSettings):
         "mcp_file",
         "telegram_bots_file",
         "process_file",
+        "transcribe_folder",
         mode="after",
     )
     @classmethod
@@ -326,7 +337,9 @@ class Settings(BaseSettings):
         parse_quiet_hours(text)
         return text.strip()
 
-    @field_validator("public_url", "anthropic_base_url", "openai_base_url", "telegram_api_url")
+    @field_validator(
+        "public_url", "anthropic_base_url", "openai_base_url", "telegram_api_url", "transcribe_url"
+    )
     @classmethod
     def _web_address(cls, url: str | None) -> str | None:
         return None if url is None else _checked_url(url, schemes=("http", "https")).rstrip("/")
@@ -455,6 +468,7 @@ def _contradictions(settings: Settings) -> Iterator[SettingsProblem]:
     """What each value alone does not show."""
     yield from _number_contradictions(settings)
     yield from _alert_contradictions(settings)
+    yield from _transcribe_contradictions(settings)
     if settings.oidc_issuer is not None:
         if not settings.oidc_client_id:
             yield SettingsProblem(name=f"{PREFIX}OIDC_CLIENT_ID", value="", reason="is needed with an issuer")
@@ -513,6 +527,20 @@ def _alert_contradictions(settings: Settings) -> Iterator[SettingsProblem]:
             if not getattr(settings, name):
                 reason = f"is needed with {PREFIX}ALERT_SMTP_URL"
                 yield SettingsProblem(name=f"{PREFIX}{name.upper()}", value="", reason=reason)
+
+
+def _transcribe_contradictions(settings: Settings) -> Iterator[SettingsProblem]:
+    if (folder := settings.transcribe_folder) is None:
+        return
+    reason = ""
+    if settings.transcribe_url is not None:
+        reason = f"cannot stand beside {PREFIX}TRANSCRIBE_URL: leave one of them out"
+    elif not folder.is_dir():
+        reason = "there is no such folder; it holds a model for faster-whisper, and none is downloaded"
+    elif importlib.util.find_spec("faster_whisper") is None:
+        reason = "needs a package that is not installed: pip install 'evertalk[voice]'"
+    if reason:
+        yield SettingsProblem(name=f"{PREFIX}TRANSCRIBE_FOLDER", value=str(folder), reason=reason)
 
 
 def parse_chat_ids(words: Sequence[object]) -> tuple[int, ...]:

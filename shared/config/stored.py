@@ -20,6 +20,8 @@ from shared.config.settings import (
 STORABLE = (
     "anthropic_api_key", "anthropic_base_url", "openai_api_key", "openai_base_url", "model", "summary_model",
     "fallback_models", "max_output",
+    "transcribe_url", "transcribe_key", "transcribe_model", "transcribe_per_minute_usd",
+    "transcribe_most_minutes", "transcribe_most_mb",
     "telegram_bot_token", "telegram_access", "telegram_allowed", "telegram_audience", "telegram_drafts",
     "telegram_rich", "telegram_reactions", "telegram_channels", "telegram_inline",
     "allowed_origins", "timezone", "quiet_hours",
@@ -33,7 +35,11 @@ STORABLE = (
 )  # fmt: skip
 """By field: nothing that opens a way in (addresses, ports, files, keys of the installation, who logs in)."""
 MOST_CHARS = 8000
-_ADDRESS_OF = {"ANTHROPIC_API_KEY": "ANTHROPIC_BASE_URL", "OPENAI_API_KEY": "OPENAI_BASE_URL"}
+_ADDRESS_OF = {
+    "ANTHROPIC_API_KEY": "ANTHROPIC_BASE_URL",
+    "OPENAI_API_KEY": "OPENAI_BASE_URL",
+    "EVERTALK_TRANSCRIBE_KEY": "EVERTALK_TRANSCRIBE_URL",
+}
 """Where each key goes: it is sent nowhere else."""
 
 

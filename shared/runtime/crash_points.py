@@ -40,6 +40,8 @@ POINTS = (
     "after_summary_model",
     "after_compaction",
     "after_tidy",
+    "before_hearing",
+    "after_hearing",
     "after_work_change",
     "before_indexing",
     "mid_listing",

@@ -13,6 +13,7 @@ _ALL: tuple[ProcessName, ...] = ("web", "bot", "worker")
 PROCESSES_BY_SETTING: dict[str, tuple[ProcessName, ...]] = {
     "anthropic_api_key": _ALL,
     "openai_api_key": _ALL,
+    "transcribe_key": ("web", "bot"),
     "database_url": _ALL,
     "redis_url": _ALL,
     # For migrations, dumps and the doctor, which are no process of these.

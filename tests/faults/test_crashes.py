@@ -25,6 +25,7 @@ from tests.faults.test_samples import POINTS as SAMPLES
 from tests.faults.test_stored_settings import POINTS as STORED_SETTINGS
 from tests.faults.test_telegram import ABORTED, TOLD
 from tests.faults.test_telegram import POINTS as BOT
+from tests.faults.test_voice import POINTS as VOICE
 from tests.kit.deployment.breakable_servers import Case, Plant, Recovery
 from tests.kit.deployment.person import PATIENCE_SECONDS, WALK, Person
 from tests.kit.deployment.processes import CRASHED, Process, first_or_drawn
@@ -95,7 +96,7 @@ BY_SIGNAL = {"after_ack"}
 def test_every_crash_point_is_tried() -> None:
     tries = (
         *WEB, *WORKER, *NIGHT, *LISTING, *BOT, *REMINDERS, *HANDED_OVER, LINKED, *ERASURE, *ALERTS, *ASIDES,
-        *LOGINS, *STORED_SETTINGS, *SAMPLES, *COPIES, PUT_BACK, *MONEY, *TOLD,
+        *LOGINS, *STORED_SETTINGS, *SAMPLES, *VOICE, *COPIES, PUT_BACK, *MONEY, *TOLD,
     )  # fmt: skip
     tried = {point.partition(":")[0] for point in tries} | BY_SIGNAL
     assert tried == set(POINTS)

@@ -269,6 +269,11 @@ class TelegramCommandHandler:
         )
 
     async def _retry(self, place: ChatRow, spoken: IncomingMessage) -> None:
+        if unheard := place.settings.get("unheard"):
+            stores = self._desk.stores
+            await stores.telegram_chats.change_settings(place.address_id, {"unheard": None})
+            if await stores.telegram_inbox.reopen(place.bot_id, list(unheard)):
+                return
         if not await self._wishes.retry(place, update_id=spoken.update_id):
             await self._voice.send(get_chat_target(place), get_command_texts(place).say("nothing_to_retry"))
 

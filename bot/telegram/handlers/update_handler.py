@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Protocol
@@ -16,7 +16,7 @@ from bot.telegram.handlers.access_requests import AccessRequests
 from bot.telegram.handlers.callback_queries import CallbackQueryHandler
 from bot.telegram.handlers.command_handler import TelegramCommandHandler
 from bot.telegram.handlers.inline_queries import InlineQueryHandler
-from bot.telegram.inbound.bot_context import BotContext, get_chat_texts
+from bot.telegram.inbound.bot_context import BotContext, get_chat_texts, guess_spoken_language
 from bot.telegram.inbound.chat_access import (
     AccessDecision,
     Allowed,
@@ -54,11 +54,13 @@ from bot.telegram.texts import (
 from shared.adapters.postgres.telegram.chats import ChatRow, MessageRow
 from shared.core.context.file_texts import file_words
 from shared.core.session.events import Accepted, Inbound, InboxReceipt
-from shared.core.values.errors import BadInput, EvertalkError, SessionMoved
+from shared.core.values.errors import BadInput, CapHeld, CapReached, EvertalkError, SessionMoved
 from shared.core.values.files import MOST_FILE_CHARS, Document, Picture
 from shared.core.values.messages import Block, Image, Text
+from shared.core.values.recordings import RECORDING_NOTE, Recording, heard_text, name_recording
 from shared.locales import Catalogue
 from shared.ports import TokenCounter
+from shared.services.voice.hearing import HearingService, NotHeard, RecordingEmpty, RecordingTooLong
 
 log = structlog.get_logger(__name__)
 
@@ -69,6 +71,10 @@ MAX_FILES = 10
 STICKER_REACTION = "👍"
 LATE_LOOKS = 50
 LATE_LOOK_SECONDS = 0.1
+MOST_UNHEARD = 20
+"""Updates that wait for `/retry`."""
+SHOWN_CHARS = 1_000
+"""Of what was heard."""
 EDIT_MINUTES = 15
 """So long after it was written, a changed message may be answered again."""
 POSITIVE_REACTIONS = frozenset("👍❤🔥👏🎉🤩💯🙏🥰😍😁👌🏆⚡🤗🫡😎")
@@ -104,7 +110,9 @@ class UpdateHandler:
         uncertain: UncertainNotices,
         requests: AccessRequests,
         inline: InlineQueryHandler,
+        hearing: HearingService | None,
     ) -> None:
+        self._hearing = hearing
         self._inline = inline
         self._uncertain = uncertain
         self._requests = requests
@@ -258,15 +266,21 @@ class UpdateHandler:
 
     async def _accept(self, place: ChatRow, gathered: MessageBatch) -> None:
         texts = get_chat_texts(place)
-        more = await self._read_files(place, gathered, texts)
-        if not gathered.text.strip() and not more:
+        heard: dict[int, str] = {}
+        try:
+            more = await self._read_files(place, gathered, texts, heard)
+        except (NotHeard, CapReached, CapHeld) as error:
+            await self._put_aside(place, gathered, texts, error)
+            return
+        text = _with_heard(gathered, heard).text
+        if not text.strip() and not more:
             await self._end(*gathered.update_ids)
             return
         first = gathered.first
         inbound = Inbound(
             session_id=place.session_id,
             address_id=place.address_id,
-            text=gathered.text if gathered.text.strip() else "",
+            text=text if text.strip() else "",
             dedupe_key=f"tg:{self._desk.bot_id}:{first.update_id}",
             more=more,
             receipt=InboxReceipt(
@@ -287,7 +301,26 @@ class UpdateHandler:
             await self._voice.send(get_chat_target(place), words)
             await self._end(*gathered.update_ids)
             return
+        await self._tell_heard(place, texts, heard)
         self._answer(place)
+
+    async def _put_aside(
+        self, place: ChatRow, gathered: MessageBatch, texts: Catalogue, error: EvertalkError
+    ) -> None:
+        """What could not be heard just now is said, and waits for `/retry`: its updates are kept."""
+        words = explain_failure(texts, code=error.code, advice=error.advice, public=self._desk.public)
+        await self._voice.send(get_chat_target(place), words, reply_to=gathered.first.message_id)
+        waiting = [*place.settings.get("unheard", ()), *gathered.update_ids][-MOST_UNHEARD:]
+        await self._stores.telegram_chats.change_settings(place.address_id, {"unheard": waiting})
+        await self._end(*gathered.update_ids)
+
+    async def _tell_heard(self, place: ChatRow, texts: Catalogue, heard: Mapping[int, str]) -> None:
+        """So that whoever was misheard can correct it; a new message takes the place of what waits."""
+        for message_id, words in heard.items():
+            shown = texts.say("heard", words=escape_markdown(words, most=SHOWN_CHARS))
+            await self._voice.send(get_chat_target(place), shown, reply_to=message_id, silent=True)
+        if place.settings.get("unheard"):
+            await self._stores.telegram_chats.change_settings(place.address_id, {"unheard": None})
 
     async def _where_it_goes_on(self, place: ChatRow) -> ChatRow:
         """Its person has joined another channel, or parted from it, since the place was looked up."""
@@ -297,15 +330,17 @@ class UpdateHandler:
         return now
 
     async def _read_files(
-        self, place: ChatRow, gathered: MessageBatch, texts: Catalogue
+        self, place: ChatRow, gathered: MessageBatch, texts: Catalogue, heard: dict[int, str]
     ) -> tuple[Block, ...]:
-        """Pictures and texts for the model; what cannot be read is said in one line each."""
+        """Pictures and texts for the model, and what was `heard`, by message; what cannot be read is said in
+        one line each. Raises NotHeard, CapReached, CapHeld.
+        """
         blocks: list[Block] = []
         room = MOST_FILE_CHARS
-        files = [media for media in gathered.media if media.file_id]
+        files = [(one.message_id, one.media) for one in gathered.messages if one.media and one.media.file_id]
         if len(files) > MAX_FILES:
             await self._voice.send(get_chat_target(place), texts.say("too_many_files"))
-        for media in files[:MAX_FILES]:
+        for message_id, media in files[:MAX_FILES]:
             match await self._files.read(media, sender=f"session:{place.session_id}"):
                 case Picture(bytes=body, mime=mime):
                     blocks.append(await self._picture(place, body, mime))
@@ -315,11 +350,49 @@ class UpdateHandler:
                         await self._voice.send(get_chat_target(place), words)
                     blocks.append(Text(text=file_words(name, text[:room])))
                     room = max(0, room - len(text))
+                case Recording() as recording:
+                    block = await self._listen(place, recording, message_id, texts, heard)
+                    blocks += () if block is None else (block,)
                 case CannotRead(reason=reason, name=name):
                     await self._voice.send(
-                        get_chat_target(place), _unreadable_text(texts, reason, name, media.kind)
+                        get_chat_target(place), self._unreadable_text(texts, reason, name, media.kind)
                     )
         return tuple(blocks)
+
+    async def _listen(
+        self,
+        place: ChatRow,
+        recording: Recording,
+        message_id: int,
+        texts: Catalogue,
+        heard: dict[int, str],
+    ) -> Block | None:
+        """Stored before it is heard, so that it is heard once; None where no words are in it."""
+        assert self._hearing is not None
+        kept = await self._stores.attachments.store(
+            place.session_id, body=recording.body, mime=recording.mime, name=name_recording(recording.mime)
+        )
+        language = guess_spoken_language(place.settings)
+        try:
+            heard[message_id] = await self._hearing.hear(place.session_id, kept, recording, language=language)
+        except (RecordingTooLong, RecordingEmpty) as error:
+            words = self._unreadable_text(texts, error.code, "", "voice")
+            await self._voice.send(get_chat_target(place), words, reply_to=message_id)
+            return None
+        return Text(text=RECORDING_NOTE, attachment_id=kept)
+
+    def _unreadable_text(self, texts: Catalogue, reason: str, name: str, kind: str) -> str:
+        match reason:
+            case "cannot_hear" | "cannot_watch" | "cannot_see_sticker":
+                return explain_unreadable(texts, kind)
+            case "file_unavailable":
+                return texts.say("not_now")
+            case "recording_too_long" if self._hearing is not None:
+                return texts.say(reason, minutes=f"{self._hearing.limits.minutes:g}")
+            case "recording_empty":
+                return texts.say(reason)
+        key = reason if reason in ("file_too_large", "file_locked") else "file_unreadable"
+        return texts.say(key, name=escape_markdown(name), megabytes=20)
 
     async def _picture(self, place: ChatRow, body: bytes, mime: str) -> Image:
         attachment_id = await self._stores.attachments.store(place.session_id, body=body, mime=mime)
@@ -454,6 +527,17 @@ def _keep_addressed(gathered: MessageBatch) -> MessageBatch:
     return replace(gathered, messages=kept, superseded=(*gathered.superseded, *left)) if left else gathered
 
 
+def _with_heard(gathered: MessageBatch, heard: Mapping[int, str]) -> MessageBatch:
+    """What was said aloud is what its message says, whoever quotes or forwards it."""
+    messages = (
+        replace(one, text="\n\n".join(filter(None, (one.text, heard_text(heard[one.message_id])))))
+        if one.message_id in heard
+        else one
+        for one in gathered.messages
+    )
+    return replace(gathered, messages=tuple(messages)) if heard else gathered
+
+
 def _is_only_stickers(gathered: MessageBatch) -> bool:
     return all(
         one.media is not None and one.media.kind == "sticker" and not one.text.strip()
@@ -463,16 +547,6 @@ def _is_only_stickers(gathered: MessageBatch) -> bool:
 
 def _reply_target(where: ChatRef) -> Spot:
     return Spot(chat_id=where.chat_id, thread_id=where.thread_id)
-
-
-def _unreadable_text(texts: Catalogue, reason: str, name: str, kind: str) -> str:
-    match reason:
-        case "cannot_hear" | "cannot_watch" | "cannot_see_sticker":
-            return explain_unreadable(texts, kind)
-        case "file_unavailable":
-            return texts.say("not_now")
-    key = reason if reason in ("file_too_large", "file_locked") else "file_unreadable"
-    return texts.say(key, name=escape_markdown(name), megabytes=20)
 
 
 def _rate_reaction(emojis: tuple[str, ...]) -> str | None:

@@ -33,20 +33,27 @@ _TEXT_ENDINGS = frozenset({
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadMethod:
-    """How to read it: as a picture, as text, or by looking at its bytes first."""
+    """How to read it: as a picture, as text, by listening, or by looking at its bytes first."""
 
-    kind: Literal["picture", "text", "look", "none"]
+    kind: Literal["picture", "text", "look", "listen", "none"]
     refusal: UnsupportedReason | None = None
 
 
-def choose_read_method(media: Media) -> ReadMethod:
+_SPOKEN = frozenset({"voice", "audio", "video_note"})
+
+
+def choose_read_method(media: Media, *, listens: bool = False) -> ReadMethod:
+    """`listens`: something here turns speech into words."""
+    mime, ending = media.mime.lower().partition(";")[0], media.name.lower().rpartition(".")[2]
+    spoken = media.kind in _SPOKEN or (media.kind == "document" and mime.startswith("audio/"))
+    if listens and spoken and media.file_id:
+        return ReadMethod(kind="listen")
     if media.kind in _UNSUPPORTED:
         return ReadMethod(kind="none", refusal=_UNSUPPORTED[media.kind])
     if not media.file_id:
         return ReadMethod(kind="none", refusal="file_unknown_kind")
     if media.kind == "photo":
         return ReadMethod(kind="picture")
-    mime, ending = media.mime.lower().partition(";")[0], media.name.lower().rpartition(".")[2]
     if mime.startswith("audio/"):
         return ReadMethod(kind="none", refusal="cannot_hear")
     if mime.startswith("video/") and ending not in _TEXT_ENDINGS:  # Telegram takes .ts for a film

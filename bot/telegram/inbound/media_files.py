@@ -24,6 +24,7 @@ from shared.core.values.files import (
     Picture,
     picture_mime,
 )
+from shared.core.values.recordings import Recording, RecordingLimits, audio_mime, header_seconds
 
 log = structlog.get_logger(__name__)
 
@@ -40,6 +41,7 @@ UnreadableReason = Literal[
     "cannot_hear",
     "cannot_watch",
     "cannot_see_sticker",
+    "recording_too_long",
 ]
 
 
@@ -51,7 +53,7 @@ class CannotRead:
     name: str
 
 
-FileResult = Picture | Document | CannotRead
+FileResult = Picture | Document | Recording | CannotRead
 
 
 class FileApi(Protocol):
@@ -74,7 +76,10 @@ class FileReader:
         open_seconds: float = OPEN_SECONDS,
         at_once: int = 2,
         pause_seconds: float = 1.0,
+        listens: RecordingLimits | None = None,
     ) -> None:
+        """`listens` where something turns speech into words."""
+        self._listens = listens
         self._api = api
         self._most_bytes = most_bytes
         self._most_chars = most_chars
@@ -85,17 +90,27 @@ class FileReader:
 
     async def read(self, media: Media, *, sender: str = "") -> FileResult:
         """Of one sender one file is opened at a time."""
-        way = choose_read_method(media)
+        way = choose_read_method(media, listens=self._listens is not None)
         name = media.name or media.kind
         if way.refusal is not None:
             return CannotRead(reason=way.refusal, name=name)
-        if media.size is not None and media.size > self._most_bytes:
-            return CannotRead(reason="file_too_large", name=name)
+        if (reason := self._reason_to_leave(media, way)) is not None:
+            return CannotRead(reason=reason, name=name)
         async with self._places:
             found = await self._fetched(media, name)
         if isinstance(found, CannotRead):
             return found
         return await self._opened(found, media, way, name, sender)
+
+    def _reason_to_leave(self, media: Media, way: ReadMethod) -> UnreadableReason | None:
+        """By what Telegram says of it, before anything is fetched."""
+        most_bytes, most_seconds = self._most_bytes, float("inf")
+        if way.kind == "listen" and self._listens is not None:
+            most_bytes = min(most_bytes, self._listens.bytes)
+            most_seconds = self._listens.minutes * 60
+        if (media.seconds or 0) > most_seconds and way.kind == "listen":
+            return "recording_too_long"
+        return "file_too_large" if (media.size or 0) > most_bytes else None
 
     async def _fetched(self, media: Media, name: str) -> bytes | CannotRead:
         """A file is asked for again only when nobody answered."""
@@ -132,6 +147,8 @@ class FileReader:
     ) -> FileResult:
         if not content:
             return CannotRead(reason="file_empty", name=name)
+        if way.kind == "listen":
+            return _recording(content, media) or CannotRead(reason="file_unreadable", name=name)
         try:
             found = await self._read(content, media, way, name, sender)
         except TimeoutError:
@@ -159,3 +176,11 @@ class FileReader:
         if media.kind != "photo" or mime != JPEG or not fits:
             return None
         return Picture(bytes=content, mime=mime, width=media.width, height=media.height)
+
+
+def _recording(content: bytes, media: Media) -> Recording | None:
+    """By its first bytes; as long as Telegram or its header says, whichever is more. Nothing is decoded."""
+    if (mime := audio_mime(content)) is None:
+        return None
+    told = [one for one in (media.seconds, header_seconds(content, mime)) if one is not None]
+    return Recording(body=content, mime=mime, seconds=max(told, default=None))

@@ -63,6 +63,7 @@ def _file(kind: MediaKind, found: object) -> Media:
         mime=getattr(found, "mime_type", None) or "",
         width=_side(getattr(found, "width", None)),
         height=_side(getattr(found, "height", None)),
+        seconds=getattr(found, "duration", None),
         note=getattr(found, "emoji", None) or "",
     )
 

@@ -79,6 +79,8 @@ class Media:
     mime: str = ""
     width: int = 0
     height: int = 0
+    seconds: int | None = None
+    """Of what can be heard, as Telegram says."""
     note: str = ""
 
 

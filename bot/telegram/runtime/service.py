@@ -280,11 +280,12 @@ class TelegramService:
         inline = InlineQueryHandler(
             desk, door=door, voice=voice, conversation=app.sessions, answer=self._answering.dispatch
         )
+        files = FileReader(desk.api, listens=app.hearing.limits if app.hearing else None)
         hearing = UpdateHandler(
-            desk, door=door, voice=voice, files=FileReader(desk.api), commanding=commanding,
+            desk, door=door, voice=voice, files=files, commanding=commanding,
             pressing=pressing, conversation=app.sessions, answer=self._answering.dispatch,
             counter=app.counter, now=now, start=self._tasks.start, uncertain=self._delivery.uncertain,
-            requests=requests, inline=inline,
+            requests=requests, inline=inline, hearing=app.hearing,
         )  # fmt: skip
         hold = LeaseGuard()
         lanes = MessageBatcher(

@@ -1,4 +1,4 @@
-"""Real calls with settings as they were typed: does the model answer, does Telegram know the bot?"""
+"""Real calls with settings as they were typed: do the model and the transcriber answer, is the bot known?"""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ from typing_extensions import TypedDict
 from shared.adapters.models.routing import Models, models_of
 from shared.adapters.models.token_counter import VocabularyCounter
 from shared.adapters.telegram_probe import TelegramSilent, TokenRefused, look_at_bot
+from shared.bootstrap.from_settings import build_transcriber
 from shared.config.settings import Settings
 from shared.core.values.errors import EvertalkError, ModelError, ModelRefusedAccount
 from shared.core.values.messages import text_message
+from shared.core.values.recordings import Recording, silence
 from shared.ports import ModelRequest
 from web.dashboard.access import AuthedRequest
 from web.dashboard.setup.settings import Changes, checked, load_stored
@@ -33,7 +35,7 @@ SettingsTested = TypedDict("SettingsTested", {"ok": bool, "message": str, "reaso
     "POST /settings/test", SettingsTested, role="admin", body="SettingsTest", strict=True, refusals=(422, 503)
 )
 async def try_settings(
-    visit: AuthedRequest, *, what: Literal["model", "telegram"], changes: Changes | None = None
+    visit: AuthedRequest, *, what: Literal["model", "voice", "telegram"], changes: Changes | None = None
 ) -> Reply:
     """Ask the provider or Telegram with these changes to what is stored; nothing is stored.
 
@@ -82,6 +84,24 @@ async def _ask_each(models: Models) -> tuple[bool, str, str]:
     return True, f"It works: {' and '.join(names)} answered in {seconds:.1f} s.", ""
 
 
+async def _ask_voice(settings: Settings) -> tuple[bool, str, str]:
+    """With a second of silence."""
+    transcriber = build_transcriber(settings)
+    if transcriber is None:
+        return False, "There is no address here to be tested.", ""
+    began = time.monotonic()
+    try:
+        async with asyncio.timeout(SECONDS):
+            await transcriber.transcribe(Recording(body=silence(), mime="audio/wav", seconds=1.0))
+    except TimeoutError:
+        return False, f"The model has not answered in {SECONDS:.0f} seconds.", ""
+    except ModelRefusedAccount as error:
+        return False, "The provider refuses the key or the account.", str(error)
+    except ModelError as error:
+        return False, "The model did not answer.", str(error)
+    return True, f"It works: {transcriber.model} answered in {time.monotonic() - began:.1f} s.", ""
+
+
 async def _ask_telegram(settings: Settings) -> tuple[bool, str, str]:
     token = settings.telegram_bot_token
     if token is None:
@@ -95,12 +115,15 @@ async def _ask_telegram(settings: Settings) -> tuple[bool, str, str]:
     return True, f"It works: the bot is @{seen.username}.", ""
 
 
-_PROBES = {"model": _ask_models, "telegram": _ask_telegram}
+_PROBES = {"model": _ask_models, "voice": _ask_voice, "telegram": _ask_telegram}
 
 
 def _without_secrets(reason: str, settings: Settings) -> str:
     """A server may repeat what it was sent."""
-    for secret in (settings.anthropic_api_key, settings.openai_api_key, settings.telegram_bot_token):
+    for secret in (
+        settings.anthropic_api_key, settings.openai_api_key, settings.telegram_bot_token,
+        settings.transcribe_key,
+    ):  # fmt: skip
         if secret is not None and secret.get_secret_value():
             reason = reason.replace(secret.get_secret_value(), "…")
     return reason

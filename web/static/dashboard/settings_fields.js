@@ -1,7 +1,7 @@
 /** What can be set in the browser: by subject, with a name for people; how each is asked for says the server. */
 import { t } from "./i18n.js";
 
-/** @typedef {{id: string, name: string, help: string, fields: [string, string][], test?: "model" | "telegram" | "alerts", more?: [string, string]}} Section `more` is an address and where it leads */
+/** @typedef {{id: string, name: string, help: string, fields: [string, string][], test?: "model" | "voice" | "telegram" | "alerts", more?: [string, string]}} Section `more` is an address and where it leads */
 /** @type {Section[]} */
 export const SECTIONS = [
   { id: "model", name: t("Model"), help: t("Who answers. A key is enough; without a key or an address, the built-in demo answers."), test: "model", fields: [
@@ -13,6 +13,13 @@ export const SECTIONS = [
     ["EVERTALK_SUMMARY_MODEL", t("Model that writes summaries")],
     ["EVERTALK_FALLBACK_MODELS", t("Models that answer instead while it cannot")],
     ["CONTEXT_MAX_OUTPUT_TOKENS", t("Longest answer")]] },
+  { id: "voice", name: t("Voice"), help: t("Turns voice messages into words, by any server with OpenAI’s transcription API. Without an address, they are declined."), test: "voice", fields: [
+    ["EVERTALK_TRANSCRIBE_URL", t("{provider}: address", { provider: t("Voice") })],
+    ["EVERTALK_TRANSCRIBE_KEY", t("{provider}: key", { provider: t("Voice") })],
+    ["EVERTALK_TRANSCRIBE_MODEL", t("Model that transcribes")],
+    ["EVERTALK_TRANSCRIBE_PER_MINUTE_USD", t("Price per minute")],
+    ["EVERTALK_TRANSCRIBE_MOST_MINUTES", t("Longest recording, in minutes")],
+    ["EVERTALK_TRANSCRIBE_MOST_MB", t("Largest recording, in MB")]] },
   { id: "telegram", name: "Telegram", help: t("Write /newbot to @BotFather in Telegram, and enter the token that it gives you."), test: "telegram", more: ["/dashboard/pairing", t("Who asked to write")], fields: [
     ["TELEGRAM_BOT_TOKEN", t("Token of the bot")],
     ["EVERTALK_TELEGRAM_ACCESS", t("Who may write")],

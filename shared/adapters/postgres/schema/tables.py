@@ -75,6 +75,10 @@ def by_time(name: str, column: str) -> Index:
     return Index(name, column, postgresql_using="brin", postgresql_with=ranges)
 
 
+PURPOSES = "chat", "flush", "compact", "repair", "delegate", "tidy", "transcribe"
+"""What a call is for, as the ledger knows it."""
+
+
 class DeploymentTable(SQLModel, table=True):
     """One row: what is true of this installation. A restore and a promoted standby raise `log_epoch`."""
 
@@ -299,7 +303,7 @@ class SessionSpendTable(SQLModel, table=True):
     __tablename__ = "session_spend"
     __table_args__ = (
         ForeignKeyConstraint(["session_id"], ["sessions.id"], name="spend_session"),
-        one_of("purpose", "chat", "flush", "compact", "repair", "delegate", "tidy", name="spend_purpose"),
+        one_of("purpose", *PURPOSES, name="spend_purpose"),
         CheckConstraint(
             "aborted BETWEEN 0 AND calls AND unknown_cost BETWEEN 0 AND calls "
             "AND unknown_tokens BETWEEN 0 AND calls AND calls > 0",
@@ -1036,17 +1040,7 @@ class UsageTable(SQLModel, table=True):
 
     __tablename__ = "usage"
     __table_args__ = (
-        one_of(
-            "purpose",
-            "chat",
-            "flush",
-            "compact",
-            "repair",
-            "delegate",
-            "tidy",
-            "playground",
-            name="usage_purpose",
-        ),
+        one_of("purpose", *PURPOSES, "playground", name="usage_purpose"),
         one_of("status", "done", "aborted", name="usage_status"),
         Index("usage_of_session", "session_id", "id"),
         by_time("usage_by_time", "at"),
@@ -1227,7 +1221,7 @@ class AttachmentTable(SQLModel, table=True):
         one_of("state", "waiting", "stored", "refused", name="attachment_state"),
         UniqueConstraint("session_id", "arrived_sha256", name="attachment_arrives_once"),
         CheckConstraint(
-            "arrived_sha256 IS NULL OR (words IS NULL) = (width IS NOT NULL)",
+            "arrived_sha256 IS NULL OR mime LIKE 'audio/%' OR (words IS NULL) = (width IS NOT NULL)",
             name="attachment_is_seen_or_read",
         ),
     )

@@ -101,3 +101,17 @@ class PostgresTelegramInbox:
             bot_id,
         )
         return 0 if newest is None else newest + 1
+
+    @store_method
+    async def reopen(self, bot_id: int, update_ids: Sequence[int]) -> int:
+        """These wait once more, as if they had come just now; how many are still whole."""
+        waiting: int = await self._pool.fetchval(
+            """WITH again AS (
+                 UPDATE telegram_updates SET handled_at = NULL, error = ''
+                  WHERE bot_id = $1 AND update_id = ANY ($2) AND handled_at IS NOT NULL
+                    AND body <> jsonb_build_object('update_id', update_id) RETURNING update_id
+               ) SELECT count(*) FROM again""",
+            bot_id,
+            list(update_ids),
+        )
+        return waiting

@@ -9,9 +9,9 @@ from uuid import UUID
 import asyncpg
 
 from shared.adapters.postgres.db.pool import store_method
-from shared.adapters.postgres.turns.turn_sql import DESCRIBED
+from shared.adapters.postgres.turns.turn_sql import DESCRIBED, HEARD
 from shared.adapters.postgres.turns.turns import sums_of, usage_rows
-from shared.core.session.turns import Described
+from shared.core.session.turns import Described, Spending
 from shared.core.values.files import Attached
 from shared.ports import PictureContent, ToolFile
 
@@ -117,4 +117,28 @@ class PostgresAttachments:
         await self._pool.execute(
             DESCRIBED, it.session_id, it.party_id, it.turn, usage_rows(it.spent), sums_of(it.spent),
             it.reservation_id, cost, it.attachment_id, it.description,
+        )  # fmt: skip
+
+    @store_method
+    async def heard_words(self, session_id: int, attachment_id: int) -> str | None:
+        """What was heard in a recording; None where nobody has listened to it yet."""
+        words: str | None = await self._pool.fetchval(
+            "SELECT words FROM attachments WHERE id = $2 AND session_id = $1", session_id, attachment_id
+        )
+        return words
+
+    @store_method
+    async def record_heard(
+        self,
+        session_id: int,
+        attachment_id: int,
+        *,
+        words: str | None,
+        spent: Spending,
+        reservation_id: int | None,
+    ) -> None:
+        """What it cost to listen to a recording, and what was heard, if it was; the first words stay."""
+        await self._pool.execute(
+            HEARD, session_id, attachment_id, words, usage_rows([spent]), sums_of([spent]),
+            reservation_id, spent.cost_micro or 0,
         )  # fmt: skip

@@ -705,8 +705,8 @@ greatest(0, (SELECT coalesce(sum(u.cost_micro), 0) FROM usage u
 """
 """What the ledger has of a job beyond what its other reservations have paid: nothing is charged twice."""
 
-UNBOUND_SECONDS = 90
-"""Half as long again as a model may look at a picture (`services.pictures`), for the way to the database."""
+UNBOUND_SECONDS = 180
+"""Half as long again as a recording may be listened to (`adapters.voice`), for the way to the database."""
 
 LEFT_BEHIND = f"""
 SELECT r.id FROM reservations r
@@ -728,7 +728,7 @@ SELECT r.id FROM reservations r
 
 A turn that waits for its next attempt is not among them: that one books what the others left (`LOST`); two days
 later no cap asks for it any more. A reservation of no turn and no job is a subagent's, which lives as long as the
-lease of the session under which it was made, or a picture's, which takes a minute at most.
+lease of the session under which it was made, or a picture's or a recording's, which takes two minutes at most.
 """
 
 SWEEP_RESERVATION = f"""
@@ -743,7 +743,7 @@ UPDATE spend_days d SET reserved_micro = d.reserved_micro - done.amount_micro,
   FROM done WHERE d.day = done.day AND d.scope = ANY (done.scopes)
 """
 
-"""A helper's call, or a look at a picture, is of no turn and no job: what it cost nobody knows, so all of it."""
+"""A helper's call, a look at a picture, or a recording, is of no turn and no job: what it cost nobody knows, so all of it."""
 
 RELEASE_RESERVATION = f"""
 WITH done AS (
@@ -791,6 +791,14 @@ DESCRIBED = f"""{_SPENT}, seen AS (
 )
 {_ADDED_UP}"""
 """What a picture shows and what it cost to look, in one commit; the first description stays."""
+HEARD = f"""{_SPENT}, heard AS (
+  UPDATE attachments SET words = $3 WHERE id = $2 AND session_id = $1 AND words IS NULL
+)
+{_ADDED_UP}""".replace(
+    "SELECT $1, $2, $3, 'chat'",
+    "SELECT $1, (SELECT party_id FROM sessions WHERE id = $1), NULL, 'transcribe'",
+)
+"""What was heard in a recording and what it cost, in one commit; it is of no turn yet."""
 
 LOST = f"""
 WITH s AS (SELECT id, party_id FROM sessions WHERE {FENCE} FOR NO KEY UPDATE), r AS (

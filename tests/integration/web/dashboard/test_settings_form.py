@@ -22,6 +22,7 @@ from tests.kit.dashboard.serve import served
 from tests.kit.fakes.bot_api import TOKEN, USERNAME, running_bot_api
 from tests.kit.fakes.messages_api import running_fake
 from tests.kit.fakes.messages_api.server import BAD_KEY
+from tests.kit.fakes.transcriptions.harness import RunningTranscriptions
 
 KEY = "sk-typed-in-a-form"
 CAP = "EVERTALK_CAP_TOTAL_PER_DAY_USD"
@@ -177,6 +178,23 @@ async def test_a_key_is_tried_with_a_tiny_request_before_it_is_stored(house: Das
     assert (await rows_of(house))[0]["version"] == 0
     told = await tried(house, "model", **typed)
     assert (told["ok"], told["message"]) == (False, "The model did not answer.")
+
+
+async def test_who_transcribes_is_tried_with_a_second_of_silence(house: Dashboard) -> None:
+    assert (await tried(house, "voice"))["message"] == "There is no address here to be tested."
+    async with RunningTranscriptions() as service:
+        typed = service.settings
+        told = await tried(house, "voice", **typed)
+        assert (told["ok"], told["message"].startswith("It works: whisper-1 answered in ")) == (True, True)
+        told = await tried(house, "voice", **typed | {"EVERTALK_TRANSCRIBE_KEY": BAD_KEY})
+        assert (told["ok"], told["message"]) == (False, "The provider refuses the key or the account.")
+        assert BAD_KEY not in str(told)
+        assert (await put(house, 0, **typed))[0] == 200
+    told = await tried(house, "voice")
+    assert (told["ok"], told["message"]) == (False, "The model did not answer.")
+    body = {"what": "voice", "changes": {"EVERTALK_TRANSCRIBE_URL": "http://127.0.0.1:9"}}
+    status, told = await ask(house, "POST", "/settings/test", json=body)
+    assert (status, told["details"]["problems"][0]["name"]) == (422, "EVERTALK_TRANSCRIBE_KEY")
 
 
 async def test_a_stored_key_is_not_sent_to_another_address_by_a_test(house: Dashboard) -> None:

@@ -47,6 +47,11 @@ class StoredFile:
         del whole["file_name"]
         return {**whole, "duration": duration}
 
+    def as_video_note(self, duration: int) -> Json:
+        whole = self.as_voice(duration)
+        del whole["mime_type"]
+        return {**whole, "length": 240}
+
     def as_file(self) -> Json:
         return without_nones(
             file_id=self.file_id,

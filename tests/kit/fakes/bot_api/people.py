@@ -85,7 +85,13 @@ def send_file(world: World, wish: Json) -> Json:
         folder=wish.get("folder", "documents"),
         size=wish.get("size"),
     )
-    shapes: Json = {"photos": {"photo": found.as_photo()}, "voice": {"voice": found.as_voice(3)}}
+    duration = wish.get("duration", 3)
+    shapes: Json = {
+        "photos": {"photo": found.as_photo()},
+        "voice": {"voice": found.as_voice(duration)},
+        "video_notes": {"video_note": found.as_video_note(duration)},
+        "music": {"audio": {**found.as_document(), "duration": duration}},
+    }
     content = shapes.get(found.folder, {"document": found.as_document()})
     return {
         **speak(world, who, {**content, **_captioned(wish.get("caption"))}, wish),
@@ -103,7 +109,7 @@ def edit(world: World, wish: Json) -> Json:
     stored = _own(who, wish["message_id"])
     for name in ("text", "entities", "caption"):
         stored.message.pop(name, None)
-    media = {"document", "photo", "voice"} & set(stored.message)
+    media = {"document", "photo", "voice", "video_note", "audio"} & set(stored.message)
     stored.message.update(_captioned(wish["text"]) if media else text_content(wish, wish["text"]))
     stored.message["edit_date"] = world.clock.date()
     who.chat.saw_message("edited", stored, at=world.clock.now(), by_bot=False)

@@ -1,0 +1,69 @@
+"""Hears recordings on this machine: a process of its own for each, with a model from a folder."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from pathlib import Path
+
+import structlog
+
+from shared.core.values.errors import ModelRejectedRequest, ModelUnavailable
+from shared.core.values.recordings import Recording
+from shared.core.values.storable import storable
+from shared.ports import Transcript
+
+log = structlog.get_logger(__name__)
+
+SECONDS = 120.0
+WAIT_SECONDS = 60.0
+"""For the recordings of others: one is heard at a time, for it takes all cores."""
+UNREADABLE = 3
+"""What the worker ends with when the recording is none."""
+_ROOT = Path(__file__).resolve().parents[3]
+
+
+class LocalTranscriber:
+    """The model is loaded for each recording and gone with its process: nothing of it stays in memory."""
+
+    def __init__(self, folder: Path, *, seconds: float = SECONDS) -> None:
+        self.model = f"local/{folder.name}"
+        self._folder = folder
+        self._seconds = seconds
+        self._place = asyncio.Semaphore(1)
+
+    async def transcribe(self, recording: Recording, *, language: str = "") -> Transcript:
+        try:
+            async with asyncio.timeout(WAIT_SECONDS):
+                await self._place.acquire()
+        except TimeoutError as error:
+            raise ModelUnavailable("too many recordings wait") from error
+        try:
+            return await self._heard(recording, language)
+        finally:
+            self._place.release()
+
+    async def _heard(self, recording: Recording, language: str) -> Transcript:
+        environment = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "shared.adapters.voice.local_worker", str(self._folder), language,
+            str(round(self._seconds)), cwd=_ROOT, env={**environment, "HF_HUB_OFFLINE": "1"},
+            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        try:
+            out, said = await asyncio.wait_for(process.communicate(recording.body), self._seconds)
+        except TimeoutError as error:
+            raise ModelUnavailable("took too long") from error
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+        if process.returncode == UNREADABLE:
+            raise ModelRejectedRequest("the recording cannot be decoded")
+        if process.returncode != 0:
+            reason = storable(said.decode("utf-8", "replace")).strip().rpartition("\n")[2][:300]
+            raise ModelUnavailable(f"the worker ended with {process.returncode}: {reason}")
+        told = json.loads(out)
+        return Transcript(text=storable(" ".join(str(told["text"]).split())), seconds=float(told["seconds"]))

@@ -1,0 +1,138 @@
+"""Recordings of speech: what their bytes say of themselves, undecoded, and what hearing them costs."""
+
+from __future__ import annotations
+
+import math
+import struct
+from dataclasses import dataclass
+
+_ENDINGS = {
+    "audio/ogg": "ogg", "audio/webm": "webm", "audio/mp4": "mp4", "audio/mpeg": "mp3", "audio/wav": "wav",
+    "audio/flac": "flac",
+}  # fmt: skip
+AUDIO_MIMES = tuple(_ENDINGS)
+HEARD = "🎤"
+"""Stands before words that were heard, not typed."""
+RECORDING_NOTE = "[voice message]"
+"""Beside the heard words, for the model; screens show a player in its place."""
+_MAGIC = (
+    (b"OggS", "audio/ogg"),
+    (b"\x1aE\xdf\xa3", "audio/webm"),
+    (b"fLaC", "audio/flac"),
+    (b"ID3", "audio/mpeg"),
+    *((bytes((0xFF, second)), "audio/mpeg") for second in (0xF2, 0xF3, 0xFA, 0xFB)),
+)
+_OPUS_RATE = 48_000
+_PART_BYTES = 65_536
+"""At either end of a file: headers stand there."""
+LEAST_BYTES_PER_SECOND = 1_500
+"""Of speech as apps record it; for recordings that do not say how long they are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recording:
+    """Somebody's voice, as it came; `seconds` as its channel or its header says, None when neither does."""
+
+    body: bytes
+    mime: str
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordingLimits:
+    """What may be heard, and its price; None is unknown, never 0."""
+
+    minutes: float
+    bytes: int
+    micro_per_minute: int | None = None
+
+    def cost_micro(self, seconds: float) -> int | None:
+        """Rounded up to the next micro-dollar."""
+        if self.micro_per_minute is None:
+            return None
+        return math.ceil(self.micro_per_minute * seconds / 60)
+
+    def reckoned_seconds(self, recording: Recording) -> float:
+        """How long it is; where nobody says, as long as so many bytes of speech can be."""
+        most = self.minutes * 60
+        if recording.seconds is not None:
+            return min(recording.seconds, most)
+        return min(len(recording.body) / LEAST_BYTES_PER_SECOND, most)
+
+
+def audio_mime(content: bytes) -> str | None:
+    """What it is by its first bytes; None for what no service hears."""
+    for magic, mime in _MAGIC:
+        if content.startswith(magic):
+            return mime
+    if content[:4] == b"RIFF" and content[8:12] == b"WAVE":
+        return "audio/wav"
+    return "audio/mp4" if content[4:8] == b"ftyp" else None
+
+
+def header_seconds(content: bytes, mime: str) -> float | None:
+    """As its header claims; None when it claims nothing. Nothing is decoded."""
+    match mime:
+        case "audio/ogg":
+            return _ogg_seconds(content)
+        case "audio/wav":
+            return _wav_seconds(content)
+        case "audio/mp4":
+            return _mp4_seconds(content)
+    return None
+
+
+def silence(*, seconds: int = 1) -> bytes:
+    """A WAV file in which nobody speaks, for trying out a service."""
+    rate, size = 16_000, 2 * 16_000 * seconds
+    form = struct.pack("<4sIHHIIHH", b"fmt ", 16, 1, 1, rate, 2 * rate, 2, 16)
+    return (
+        struct.pack("<4sI4s", b"RIFF", size + 36, b"WAVE")
+        + form
+        + struct.pack("<4sI", b"data", size)
+        + bytes(size)
+    )
+
+
+def name_recording(mime: str) -> str:
+    """As services and people are told; the ending says the kind."""
+    return f"recording.{_ENDINGS.get(mime, 'bin')}"
+
+
+def heard_text(words: str) -> str:
+    return f"{HEARD} {words}"
+
+
+def _ogg_seconds(content: bytes) -> float | None:
+    """By the position of the last page; of Opus alone, whose rate is always the same."""
+    at = content.rfind(b"OggS", -_PART_BYTES)
+    if b"OpusHead" not in content[:_PART_BYTES] or at < 0 or at + 14 > len(content):
+        return None
+    position = _number(content, at + 6, 8)
+    return None if position >= 2**63 else position / _OPUS_RATE
+
+
+def _wav_seconds(content: bytes) -> float | None:
+    at, data = content.find(b"fmt ", 0, _PART_BYTES), content.find(b"data", 0, _PART_BYTES)
+    rate = _number(content, at + 16, 4) if at >= 0 else 0
+    if not rate:
+        return None
+    claimed = _number(content, data + 4, 4) if data >= 0 else 0
+    # What streams writes the largest number there is.
+    return max(len(content), claimed if claimed < 2**32 - 1 else 0) / rate
+
+
+def _mp4_seconds(content: bytes) -> float | None:
+    at = content.find(b"mvhd", 0, _PART_BYTES)
+    if at < 0:
+        at = content.rfind(b"mvhd", -_PART_BYTES)
+    if at < 0 or at + 36 > len(content):
+        return None
+    long = content[at + 4] == 1
+    scale = int.from_bytes(content[at + (24 if long else 16) :][:4], "big")
+    duration = int.from_bytes(content[at + (28 if long else 20) :][: 8 if long else 4], "big")
+    return duration / scale if scale and duration < 2**32 - 1 else None
+
+
+def _number(content: bytes, at: int, size: int) -> int:
+    return int.from_bytes(content[at : at + size], "little")

@@ -1,0 +1,137 @@
+"""Has recordings transcribed: within the caps, booked by the minute, and their words kept beside them."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Protocol
+
+import structlog
+
+from shared.core.session.turns import Caps, Spending
+from shared.core.values.errors import BadInput, EvertalkError, ModelError, ModelRejectedRequest
+from shared.core.values.recordings import Recording, RecordingLimits
+from shared.ports import Transcriber
+from shared.runtime.crash_points import CrashPoint
+from shared.services.turns.spend_tracker import SpendStore
+
+log = structlog.get_logger(__name__)
+
+
+class NotHeard(EvertalkError):
+    """The service that transcribes did not do it; the recording is kept."""
+
+    code = "not_heard"
+    advice = "I could not hear your recording just now. It is kept: try again."
+
+
+class RecordingTooLong(BadInput):
+    """The recording is longer than what may be heard."""
+
+    code = "recording_too_long"
+
+    def __init__(self, minutes: float) -> None:
+        super().__init__(f"longer than {minutes:g} minutes")
+        self.minutes = minutes
+        self.advice = f"This recording is too long: I can hear up to {minutes:g} minutes."
+
+
+class RecordingEmpty(BadInput):
+    """Nobody says anything in it, or it cannot be heard at all."""
+
+    code = "recording_empty"
+    advice = "I could not hear any words in this recording."
+
+
+class HeardStore(Protocol):
+    async def heard_words(self, session_id: int, attachment_id: int) -> str | None: ...
+    async def record_heard(
+        self,
+        session_id: int,
+        attachment_id: int,
+        *,
+        words: str | None,
+        spent: Spending,
+        reservation_id: int | None,
+    ) -> None: ...
+
+
+class HearingService:
+    """`hear` is given recordings that are stored already: whatever ends it, the next call goes on."""
+
+    def __init__(
+        self,
+        *,
+        transcriber: Transcriber,
+        store: HeardStore,
+        spend: SpendStore,
+        caps: Caps,
+        limits: RecordingLimits,
+        crash_point: CrashPoint,
+    ) -> None:
+        self.limits = limits
+        self._transcriber = transcriber
+        self._store = store
+        self._spend = spend
+        self._caps = caps
+        self._crash_point = crash_point
+
+    def check_length(self, seconds: float | None) -> None:
+        """Before anything is fetched or paid; raises RecordingTooLong."""
+        if seconds is not None and seconds > self.limits.minutes * 60:
+            raise RecordingTooLong(self.limits.minutes)
+
+    async def hear(
+        self, session_id: int, attachment_id: int, recording: Recording, *, language: str = ""
+    ) -> str:
+        """Its words, never empty. What was heard before is not heard, or paid, again.
+
+        Raises NotHeard, RecordingTooLong, RecordingEmpty, CapReached, CapHeld, StorageUnavailable.
+        """
+        self._crash_point("before_hearing")
+        if (known := await self._store.heard_words(session_id, attachment_id)) is not None:
+            return _not_empty(known)
+        self.check_length(recording.seconds)
+        seconds = self.limits.reckoned_seconds(recording)
+        micro = self.limits.cost_micro(seconds)
+        reservation_id = await self._spend.reserve(session_id, micro, caps=self._caps) if micro else None
+        record = partial(self._store.record_heard, session_id, attachment_id, reservation_id=reservation_id)
+        try:
+            transcript = await self._transcriber.transcribe(recording, language=language)
+        except ModelError as error:
+            log.warning("transcription_failed", session_id=session_id, code=error.code, reason=str(error))
+            if error.aborted:
+                await record(words=None, spent=self._spending(seconds, known=False, aborted=True))
+            elif reservation_id is not None:
+                await self._spend.release_reservation(reservation_id)
+            raise _said(error) from error
+        self._crash_point("after_hearing")
+        told = transcript.seconds
+        spent = self._spending(seconds if told is None else told, known=told is not None)
+        # What claimed to be shorter than it is, is paid for, and its words go nowhere.
+        too_long = told is not None and told > self.limits.minutes * 60
+        await record(words="" if too_long else transcript.text, spent=spent)
+        self.check_length(told)
+        return _not_empty(transcript.text)
+
+    def _spending(self, seconds: float, *, known: bool, aborted: bool = False) -> Spending:
+        return Spending(
+            model=self._transcriber.model,
+            input_tokens=0,
+            output_tokens=0,
+            cache_read_tokens=0,
+            cache_write_tokens=0,
+            known=known,
+            cost_micro=self.limits.cost_micro(seconds),
+            aborted=aborted,
+        )
+
+
+def _said(error: ModelError) -> EvertalkError:
+    """What a service refuses as no recording is nobody's to try again."""
+    return RecordingEmpty(str(error)) if isinstance(error, ModelRejectedRequest) else NotHeard(str(error))
+
+
+def _not_empty(words: str) -> str:
+    if not words:
+        raise RecordingEmpty
+    return words

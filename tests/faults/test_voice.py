@@ -1,0 +1,43 @@
+"""The bot dies between storing a voice message and its words: it is heard, and answered, all the same."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.faults.conftest import TEMPLATE
+from tests.kit.deployment.breakable_servers import Plant, Recovery
+from tests.kit.deployment.forks import Hatchery
+from tests.kit.deployment.processes import CRASHED
+from tests.kit.deployment.telegram import SECONDS, Telegram
+from tests.kit.fakes.bot_api import running_bot_api
+from tests.kit.fakes.messages_api.harness import RunningFake
+from tests.kit.fakes.transcriptions.harness import RunningTranscriptions
+from tests.kit.fakes.transcriptions.recordings import recording
+
+BEFORE, AFTER = "before_hearing", "after_hearing"
+POINTS = (BEFORE, AFTER)
+WORDS = "My cat Miso is hungry."
+
+
+@pytest.mark.parametrize(("point", "asked"), [(BEFORE, 1), (AFTER, 2)])
+async def test_a_voice_message_is_heard_and_answered_though_the_bot_dies(
+    point: str, asked: int, plant: Plant, hatchery: Hatchery, fake: RunningFake, recovery: Recovery
+) -> None:
+    """What the service has heard and nobody has stored is heard again; what was set aside for it is spent."""
+    case = await plant.case(TEMPLATE)
+    async with running_bot_api() as api, RunningTranscriptions() as service:
+        await Telegram.answers_of(fake, {"Miso": {"text": "Feed it."}})
+        telegram = Telegram(api=api, provider=fake, case=case, hatchery=hatchery)
+        ada = await telegram.talker()
+        async with telegram.bot(crash_point=point, **service.settings) as bot:
+            ada.said.append(WORDS)
+            await ada.person.send_voice(recording(WORDS, seconds=60))
+            await ada.person.sees("Feed it.", within=SECONDS)
+            recovery.note(f"bot died at {point}", bot.fell_at)
+            assert bot.exits == [CRASHED], bot.words()
+            await telegram.promises_hold(strays=1)
+        assert len(await service.requests()) == asked
+        assert (await ada.person.screen()).texts == [f"I heard: {WORDS}", "Feed it."]
+        assert await case.value("SELECT count(*) FROM usage WHERE purpose = 'transcribe'") == 1
+        assert await case.value("SELECT count(*) FROM attachments") == 1
+    await plant.drop(case.database)
