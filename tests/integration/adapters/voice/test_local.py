@@ -72,7 +72,7 @@ async def test_a_worker_that_takes_too_long_is_ended(tmp_path: Path) -> None:
     ],
 )
 def test_a_folder_without_what_it_needs_is_refused_at_start(
-    given: dict[str, str], reason: str, tmp_path: Path
+    given: dict[str, Any], reason: str, tmp_path: Path
 ) -> None:
     with pytest.raises(BadSettings, match=reason):
         load_settings(transcribe_folder=tmp_path, **given)
