@@ -92,7 +92,7 @@ def _first_bot(settings: Settings, token: SecretStr) -> BotConfig:
     return BotConfig(
         token=token,
         token_name=FIRST_TOKEN,
-        agent=DEFAULT_AGENT,
+        agent=settings.telegram_agent,
         audience=settings.telegram_default_audience,
         access=settings.telegram_access,
         allowed=frozenset(settings.telegram_allowed),

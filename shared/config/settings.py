@@ -138,6 +138,7 @@ class Settings(BaseSettings):
     telegram_access: TelegramAccess = "pairing"
     telegram_allowed: ChatIds = ()
     telegram_audience: TelegramAudience | None = None
+    telegram_agent: str = "default"
     telegram_mode: TelegramMode = "polling"
     telegram_webhook_secret: SecretStr | None = None
     telegram_port: int = Field(default=8081, ge=0, le=65535)

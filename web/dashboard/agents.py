@@ -50,6 +50,10 @@ AgentVersion = TypedDict("AgentVersion", {
     "version": int, "config": Thing,
     "lines": Annotated[list[ConfigLine], told("what has changed since, as JSON line by line")],
 })  # fmt: skip
+SiteName = Annotated[str, Field(min_length=1, max_length=40)]
+SiteGiven = TypedDict("SiteGiven", {
+    "site": str, "moved": Annotated[int, told("conversations that were there already")],
+})  # fmt: skip
 Utterance = TypedDict("Utterance", {
     "role": Literal["user", "assistant"],
     "text": Annotated[str, Field(min_length=1, max_length=100_000)],
@@ -91,7 +95,9 @@ async def agent(visit: AuthedRequest, name: Name) -> Reply:
     ground = await _ground(visit)
     judged = await asyncio.to_thread(_judged, row.config, ground)
     tools = [{"name": tool.name, "description": tool.description} for tool in ground.tools]
-    return {**_whole(row), **judged, "models": sorted(ground.models), "tools": tools}
+    others = [site.name for site in await visit.desk.stores.sites.all() if site.name not in row.sites]
+    known = {"models": sorted(ground.models), "tools": tools, "other_sites": others}
+    return {**_whole(row), **judged, **known}
 
 
 @room.on(
@@ -118,6 +124,21 @@ async def change_agent(visit: AuthedRequest, name: Name, *, config: Thing, if_ma
     if await visit.desk.stores.agents.change(row.name, config, seen=seen, by=visit.operator.name) is None:
         raise stale(yours=config, theirs=_whole(await _row(visit, name)))
     return {**_whole(await _row(visit, name)), **judged}
+
+
+@room.on(
+    "POST /agents/{name}/sites", SiteGiven, role="admin", body="SiteForAgent", strict=True, refusals=(404,),
+    missing="There is no such site.",
+)  # fmt: skip
+async def give_site(visit: AuthedRequest, name: Name, *, site: SiteName, existing: bool = False) -> Reply:
+    """Let an agent answer a site's new conversations; with `existing` those that are there already, too."""
+    row, by, stores = await _row(visit, name), visit.operator.name, visit.desk.stores
+    if not await stores.sites.give(site, row.name, by=by):
+        return None
+    moved = 0
+    if existing:
+        moved = await stores.agents.move_sessions(row.name, channel="web", account=site, by=by)
+    return {"site": site, "moved": moved}
 
 
 @room.on(

@@ -117,6 +117,15 @@ async def test_the_playground_talks_with_the_draft_and_changes_nothing(house: Ho
     await expect(log.locator(".said")).to_have_count(0)
 
 
+async def test_an_agent_is_given_a_site(house: House) -> None:
+    await house.app.stores.agents.create("ada", {})
+    page = await house.operator("anna", "admin", "/dashboard/agents/ada")
+    await page.get_by_label("Let it answer a site").select_option("default")
+    await page.get_by_role("button", name="Assign").press("Enter")
+    await expect(page.get_by_label("Where it answers").get_by_role("link", name="default")).to_be_visible()
+    await expect(page.get_by_label("Let it answer a site")).to_have_count(0)
+
+
 async def test_form_and_json_are_two_views_of_one_draft(house: House) -> None:
     config = {"persona": "Old words.", "context": {"prune_mark": "[cut]"}, "tools": {"provider": []}}
     await house.app.stores.agents.create("ada", config)

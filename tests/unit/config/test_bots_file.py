@@ -46,6 +46,8 @@ def test_one_token_is_one_bot_as_the_settings_say() -> None:
     assert (bot.access, bot.allowed) == ("allowlist", frozenset({42, -100}))
     assert bot.lease_name == "telegram:111111"
     assert "aaaa" not in repr(bot)
+    (other,) = load_bots(load_settings(telegram_bot_token=SecretStr(FIRST), telegram_agent="ada"))
+    assert other.agent == "ada"
 
 
 def test_a_bots_file_adds_bots_and_leaves_the_rest_to_the_settings(tmp_path: Path) -> None:

@@ -40,10 +40,11 @@ export function agentPage({ root, id: name, me, say, entitle, signal }) {
     const judge = h("div", { role: "status" });
     const reply = h("div", null, note);
     const editor = drafting(agent, typed, may, first);
+    const where = h("div", { class: "stack" }, places(agent), may && assigner());
     const form = h("form", { class: "site-form", onsubmit: save }, editor.node, judge, reply,
       may ? h("p", { class: "actions" }, h("button", { type: "submit", class: "solid" }, t("Save")), h("span", { class: "muted small" }, t("version {number}", { number: agent.version }))) : h("p", { class: "muted small" }, t("Only an admin changes them.")));
     show(body, h("div", { class: "columns even" }, h("div", { class: "stack" }, card(t("Settings"), [form]), versionsCard({ agent, path, may, signal, stale,
-      back: (saved, former) => { say(t("Saved.")); draw({ ...agent, ...saved }, undefined, done(t("Version {former} is in force again, as version {number}.", { former, number: saved.version })), editor.tab()); } })), h("div", { class: "stack" }, places(agent), play, numbers)));
+      back: (saved, former) => { say(t("Saved.")); draw({ ...agent, ...saved }, undefined, done(t("Version {former} is in force again, as version {number}.", { former, number: saved.version })), editor.tab()); } })), h("div", { class: "stack" }, where, play, numbers)));
     draft = read;
     judged(agent);
     watchTyping(form, check, signal);
@@ -85,6 +86,23 @@ export function agentPage({ root, id: name, me, say, entitle, signal }) {
         if (error.code === "stale") stale(error, config);
         else show(reply, problem(error));
       }
+    }
+
+    function assigner() {
+      if (!agent.other_sites.length) return null;
+      const site = h("select", { name: "site" }, agent.other_sites.map((/** @type {string} */ one) => h("option", { value: one, translate: "no" }, one)));
+      const existing = h("input", { type: "checkbox", name: "existing" });
+      const told = h("div", { role: "status" });
+      return h("form", { class: "card site-form", onsubmit: async (/** @type {Event} */ event) => {
+        event.preventDefault();
+        try {
+          await ask(`${path}/sites`, { method: "POST", body: { site: site.value, existing: existing.checked }, signal });
+          const { sites, sessions, other_sites } = await ask(path, { signal });
+          Object.assign(agent, { sites, sessions, other_sites });
+          say(t("{site} is answered by {agent}.", { site: site.value, agent: name }));
+          where.replaceChildren(places(agent), assigner() ?? "");
+        } catch (error) { if (!signal.aborted) show(told, problem(error)); }
+      } }, h("label", null, h("span", null, t("Let it answer a site")), site), h("label", { class: "tick" }, existing, h("span", null, t("Conversations that exist already move, too"))), told, h("p", { class: "actions" }, h("button", { type: "submit", class: "line" }, t("Assign"))));
     }
 
     /** @param {any} error @param {any} config */

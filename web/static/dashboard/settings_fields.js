@@ -25,6 +25,7 @@ export const SECTIONS = [
     ["EVERTALK_TELEGRAM_ACCESS", t("Who may write")],
     ["EVERTALK_TELEGRAM_ALLOWED", t("Allowed people and groups")],
     ["EVERTALK_TELEGRAM_AUDIENCE", t("Audience")],
+    ["EVERTALK_TELEGRAM_AGENT", t("Agent")],
     ["EVERTALK_TELEGRAM_DRAFTS", t("Stream answers as drafts")],
     ["EVERTALK_TELEGRAM_RICH", t("Tables and formulas")],
     ["EVERTALK_TELEGRAM_REACTIONS", t("Show a reaction while working")],

@@ -112,13 +112,13 @@ class PostgresAgents(AdminStore):
         return agent_id is not None
 
     @store_method
-    async def move_sessions(self, agent: str, *, channel: str, account: str) -> int:
+    async def move_sessions(self, agent: str, *, channel: str, account: str, by: str = _BY) -> int:
         """Give the conversations that a site or a bot has now to an agent; how many of them."""
         async with self._begin() as session:
             agent_id = await session.scalar(select(AgentTable.id).where(AgentTable.name == agent))
             moved = len(await (await session.driver()).fetch(_MOVE, agent_id, channel, account))
             detail = {"channel": channel, "account": account, "sessions": moved}
-            await session.audit("agent.took_over", by=_BY, about=str(agent_id), detail=detail)
+            await session.audit("agent.took_over", by=by, about=str(agent_id), detail=detail)
         return moved
 
     @store_method

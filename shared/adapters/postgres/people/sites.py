@@ -69,14 +69,14 @@ class PostgresSites(AdminStore):
         return row.version
 
     @store_method
-    async def give(self, name: str, agent: str) -> bool:
+    async def give(self, name: str, agent: str, *, by: str = _BY) -> bool:
         """New conversations of a site go to an agent; False when there is no such site."""
         async with self._begin() as session:
             site, agent_id = await _held(session, name), await _agent(session, agent)
             if site is None or agent_id is None:
                 return False
             site.agent_id, site.version = agent_id, site.version + 1
-            await session.audit("site.changed", by=_BY, about=name, detail={"agent": agent_id})
+            await session.audit("site.changed", by=by, about=name, detail={"agent": agent_id})
         return True
 
     @store_method

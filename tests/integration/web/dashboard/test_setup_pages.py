@@ -18,6 +18,7 @@ from shared.config.settings import list_setting_names, load_settings, resolve_se
 from shared.config.sites import secret_about
 from tests.kit.dashboard.fixtures import SAME_ORIGIN, Dashboard, RunCommands
 from tests.kit.dashboard.people_seed import a_bot, a_site
+from tests.kit.dashboard.seed import a_session
 from tests.kit.dashboard.serve import served
 from tests.kit.web.callers import make_operator
 
@@ -157,6 +158,23 @@ async def test_of_an_agents_versions_the_newest_hundred_are_kept(house: Dashboar
     await connection.close()
     await store.create("gone", {})
     assert await store.delete("gone")
+
+
+async def test_an_agent_is_given_a_site_with_its_conversations(house: Dashboard) -> None:
+    await PostgresAgents(house.pool).create("ada", {})
+    async with house.pool.acquire() as connection:
+        await a_session(connection, channel="web")
+    await house.pool.execute("UPDATE addresses SET account = 'shop'")
+    _, before = await ask(house, "GET", "/agents/ada", role="viewer")
+    assert "shop" in before["other_sites"]
+    give = {"site": "shop", "existing": True}
+    assert (await ask(house, "POST", "/agents/ada/sites", role="operator", json=give))[0] == 403
+    assert (await ask(house, "POST", "/agents/ada/sites", json={"site": "nowhere"}))[0] == 404
+    assert await ask(house, "POST", "/agents/ada/sites", json=give) == (200, {"site": "shop", "moved": 1})
+    _, after = await ask(house, "GET", "/agents/ada", role="viewer")
+    assert (after["sites"], "shop" in after["other_sites"], after["sessions"]) == (["shop"], False, 1)
+    by = await house.pool.fetch("SELECT actor FROM audit WHERE action IN ('site.changed', 'agent.took_over')")
+    assert [row["actor"] for row in by] == ["admin", "admin"]
 
 
 async def test_a_form_is_told_what_an_agent_inherits_and_its_whole_prompt(house: Dashboard) -> None:
