@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -22,6 +23,7 @@ from shared.core.ops.job_views import (
 from shared.core.ops.job_views import WorkChanged as Done
 from shared.services.admin.job_admin import JobAdmin
 from web.dashboard.access import AuthedRequest
+from web.dashboard.requests import Seen, stale, version_of
 from web.rest.kinds import Before, Cursor, Id, Limit, Thing, choice, told
 from web.rest.operation import Reply, Room
 from web.security import HttpRefusal
@@ -69,10 +71,14 @@ Part = TypedDict("Part", {
 
 Parts = Annotated[list[Part], Field(min_length=1, max_length=NAMED_AT_MOST)]
 
+JobKind = TypedDict("JobKind", {
+    "kind": str, "paused": bool, "concurrency": int | None, "version": str, "running": int, "due": int,
+    "changed_by": str | None, "changed_at": datetime | None,
+})  # fmt: skip
 Jobs = TypedDict("Jobs", {
     "states": Thing, "counted_to": int, "failing": int, "newest": str, "retry_all": Thing,
-    "cancel_all": Thing, "jobs": list[Thing], "before": str | None, "workers": list[Thing],
-    "bots": list[Thing],
+    "cancel_all": Thing, "kinds": list[JobKind], "jobs": list[Thing], "before": str | None,
+    "workers": list[Thing], "bots": list[Thing],
 })  # fmt: skip
 Deliveries = TypedDict("Deliveries", {
     "states": Thing, "on_their_way": int, "deliveries": list[Thing], "next": str | None,
@@ -107,6 +113,31 @@ async def list_deliveries(
     """Parts of answers that may not be in their chat, or never will be."""
     asked = DeliveryQuery(state=state, session=str(session or ""), cursor=cursor, limit=limit)
     return await visit.desk.admin.jobs.deliveries(asked)
+
+
+@room.on("PUT /jobs/kinds/{kind}", Jobs, role="operator", missing="There is no such kind of jobs.")
+async def set_job_kind(
+    visit: AuthedRequest,
+    kind: Annotated[str, choice("of jobs", *JOB_KINDS)],
+    *,
+    paused: bool,
+    concurrency: Annotated[int | None, Field(ge=1, le=100)] = None,
+    if_match: Seen = "",
+) -> Reply:
+    """Pause jobs of a kind or let them run, and bound how many of them all workers together run at once.
+
+    It holds for the next job that any worker takes. What runs ends; what is due stays due.
+    """
+    if kind not in JOB_KINDS:
+        return None
+    seen, yours = version_of(if_match), {"paused": paused, "concurrency": concurrency}
+    changed = await _desk(visit).set_kind(
+        kind, paused=paused, concurrency=concurrency, version=seen, actor=visit.operator.name
+    )
+    page = await visit.desk.admin.jobs.jobs(JobMatch(), limit=1)
+    if not changed:
+        raise stale(yours=yours, theirs=next(one for one in page["kinds"] if one["kind"] == kind))
+    return page
 
 
 @room.on("POST /jobs/retry", WorkChanged, role="operator", body="JobsChange")

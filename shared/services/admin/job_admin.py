@@ -21,6 +21,9 @@ class JobAdminStore(Protocol):
         self, verb: JobVerb, match: JobMatch, *, after: int, through: int, limit: int
     ) -> list[int]: ...
     async def change_jobs(self, verb: JobVerb, ids: Sequence[int], *, actor: str) -> WorkChanged: ...
+    async def set_kind(
+        self, kind: str, *, paused: bool, concurrency: int | None, version: int, actor: str
+    ) -> bool: ...
     async def change_deliveries(
         self, verb: DeliveryVerb, parts: Sequence[PartKey], *, actor: str
     ) -> WorkChanged: ...
@@ -43,6 +46,19 @@ class JobAdmin:
         self._crash_point("after_work_change")
         await self._ring(done)
         await self._announce("jobs", done)
+        return done
+
+    async def set_kind(
+        self, kind: str, *, paused: bool, concurrency: int | None, version: int, actor: str
+    ) -> bool:
+        """Holds for the next job that any worker takes; what is due of a paused kind stays due. False when
+        somebody else was faster."""
+        done = await self._store.set_kind(
+            kind, paused=paused, concurrency=concurrency, version=version, actor=actor
+        )
+        self._crash_point("after_work_change")
+        if done:
+            await self._announcer.announce(DASHBOARD, {"t": "changed", "topics": ["jobs"]})
         return done
 
     async def change_matching_jobs(

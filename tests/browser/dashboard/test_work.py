@@ -120,6 +120,35 @@ async def test_jobs_of_one_session_are_found_by_its_address(work: Work) -> None:
     await expect(work.page.locator(".chip")).to_have_count(0)
 
 
+async def test_a_kind_is_paused_with_a_question_and_bounded_by_a_number(work: Work) -> None:
+    await work.open("jobs", "Jobs")
+    kinds = work.page.get_by_role("table", name="Kinds of jobs")
+    row = kinds.locator("tbody tr").filter(has_text="Summarise")
+    await work.page.get_by_role("button", name="Pause Summarise").click()
+    dialog = work.page.get_by_role("dialog")
+    await expect(dialog).to_contain_text("What is due stays due")
+    await expect(dialog).to_contain_text("as if no worker were running")
+    await dialog.get_by_role("button", name="Pause").click()
+    await expect(work.page.locator(".told")).to_have_text("Summarise: paused in all workers.")
+    await expect(row).to_contain_text("Paused")
+    await row.get_by_role("spinbutton").fill("3")
+    await work.page.keyboard.press("Enter")
+    await expect(row.get_by_role("spinbutton")).to_have_value("3")
+    await work.pool.execute("UPDATE job_kinds SET changed_at = changed_at + interval '1 s'")
+    await work.page.get_by_role("button", name="Resume Summarise").click()
+    await expect(work.page.get_by_text("Somebody else changed this meanwhile")).to_be_visible()
+    assert ["409" in one for one in work.complaints] == [True]
+    work.complaints.clear()
+    await work.page.get_by_role("button", name="Resume Summarise").click()
+    await expect(work.page.locator(".told")).to_have_text("Summarise: running, 3.")
+    await work.picture("jobs-kinds")
+    (stored,) = await work.pool.fetch("SELECT paused, concurrency, changed_by FROM job_kinds")
+    assert tuple(stored) == (False, 3, "admin")
+    await expect(work.page.get_by_role("slider", name="Save memory")).to_be_visible()
+    await work.page.get_by_role("button", name="24 hours").click()
+    await work.page.wait_for_url("**/dashboard/jobs?range=24h")
+
+
 async def test_an_answer_in_doubt_is_settled(work: Work) -> None:
     await work.open("deliveries", "Deliveries")
     await expect(work.page.get_by_text("the connection broke")).to_be_visible()

@@ -1,14 +1,15 @@
 /** Jobs that wait, run or failed, what can be done about them, and the processes that are alive. */
 import { outcome, sure } from "./acting.js";
 import { ask, keepFresh } from "./net.js";
-import { DASH, card, empty, h, kpi, liveMark, number, personOf, problem, repaintTimes, show, skeleton, t, table, time, tn, ts } from "./parts.js";
+import { DASH, card, empty, h, kpi, liveMark, number, personOf, problem, repaintTimes, show, skeleton, t, table, time, tn, ts, when } from "./parts.js";
 import { duration } from "./figures.js";
-import { KINDS } from "./series.js";
+import { JOBS, KINDS, seriesPart } from "./series.js";
 
 const STATES = { due: t("Waiting"), running: t("Running"), failing: t("Trying again"), dead: t("Failed"), done: t("Done") };
 const COUNTED = ["due", "running", "dead", "done"];
 const HINTS = { due: t("nothing waits"), running: t("at work now"), done: t("in the last day"), dead: t("gave up or cancelled, while they are kept") };
 const LOOKS = { due: "waiting", running: "answering", done: "idle", dead: "problem" };
+const ASKED = ["state", "kind", "session", "before"];
 const TOPICS = ["jobs", "deliveries"];
 
 /** @param {any} page */
@@ -20,7 +21,11 @@ export function jobsPage({ root, go, entitle, signal, troubles, say, me }) {
   const told = h("div", { class: "told", role: "status", hidden: true });
   const body = h("div", { class: "stack" }, skeleton(8));
   const mark = liveMark();
+  const kinds = h("div");
+  const numbers = seriesPart({ panels: JOBS, params, change, usual: "7d", signal });
   let shown = "";
+  /** @type {any[]} */
+  let known = [];
 
   /** @param {Record<string, string>} changes */
   function change(changes) {
@@ -45,24 +50,67 @@ export function jobsPage({ root, go, entitle, signal, troubles, say, me }) {
     } catch (error) { if (!signal.aborted) { show(told, problem(error)); told.hidden = false; } }
   }
 
+  /** @param {any} one @param {{paused: boolean, concurrency: number | null}} wish */
+  async function setKind(one, wish) {
+    if (wish.paused && !one.paused && !await sure(pausing(one))) return;
+    try {
+      const page = await ask(`/jobs/kinds/${one.kind}`, { method: "PUT", body: wish, match: one.version, signal });
+      const kind = KINDS[/** @type {keyof typeof KINDS} */ (one.kind)];
+      show(told, wish.paused ? t("{kind}: paused in all workers.", { kind }) : t("{kind}: running, {limit}.", { kind, limit: wish.concurrency ? number(wish.concurrency) : t("no limit") }));
+      drawKinds(page.kinds);
+    } catch (/** @type {any} */ error) {
+      if (signal.aborted) return;
+      show(told, problem(error));
+      const theirs = error.details.theirs;
+      if (theirs) drawKinds(known.map((kind) => kind.kind === theirs.kind ? theirs : kind), { [theirs.kind]: wish.concurrency });
+    }
+    told.hidden = false;
+  }
+
+  /** @param {any[]} found @param {Record<string, number | null>} [typed] */
+  function drawKinds(found, typed = {}) {
+    known = found;
+    show(kinds, kindsCard(found, acts ? setKind : null, typed));
+  }
+
   /** @param {boolean} [refresh] */
   async function load(refresh = false) {
-    const page = await ask(`/jobs?${params}`, { refresh, signal });
+    numbers.load(refresh).catch(() => mark.tell("stale"));
+    const query = new URLSearchParams([...params].filter(([name]) => ASKED.includes(name)));
+    const page = await ask(`/jobs?${query}`, { refresh, signal });
     troubles(page.dead_lately);
     const next = JSON.stringify([page, params.toString()]);
     if (next === shown) return repaintTimes(root);
     shown = next;
     show(strip, COUNTED.map((state) => kpi(STATES[/** @type {keyof typeof STATES} */ (state)], h("span", { class: state === "dead" && page.states[state] ? "crit-text" : null }, upTo(page.states[state], page.counted_to)),
       state === "due" && page.oldest_due ? h("span", null, t("oldest {time}", { time: time(page.oldest_due) })) : HINTS[/** @type {keyof typeof HINTS} */ (state)])));
+    if (!kinds.contains(document.activeElement)) drawKinds(page.kinds);
     show(body, jobsCard(page, params, change, acts ? act : null), workersCard(page.workers), page.bots.length > 0 && botsCard(page.bots));
     if (!refresh) say(tn("{count} job", "{count} jobs", page.jobs.length));
   }
 
   /** @param {any} error */
   const failed = (error) => { if (!signal.aborted) { shown = ""; show(body, problem(error, () => load().catch(failed))); } };
-  show(root, h("div", { class: "page-head" }, h("div", null, h("h1", null, t("Jobs")), h("p", { class: "facts" }, mark.node))), strip, h("div", { class: "stack" }, told, body));
+  show(root, h("div", { class: "page-head" }, h("div", null, h("h1", null, t("Jobs")), h("p", { class: "facts" }, mark.node))), strip, h("div", { class: "stack" }, told, kinds, body, h("section", { "aria-label": t("Numbers over time") }, numbers.bar, numbers.body)));
   load().catch(failed);
   keepFresh(() => load(true), mark.tell, signal, undefined, TOPICS);
+}
+
+/** What stands still while a kind is paused, and what does not. @param {any} one */
+const pausing = (one) => ({ title: t("Pause {kind}?", { kind: KINDS[/** @type {keyof typeof KINDS} */ (one.kind)] }), yes: t("Pause"), words: [t("What runs now ends. What is due stays due, and is done after you resume. It holds for all workers at once."),
+  one.kind === "compact" && t("Meanwhile a conversation near its hard limit is treated as if no worker were running: old tool results are shortened, and in the end an excerpt takes the place of a summary."), one.kind === "flush" && t("Meanwhile nothing is saved to memory. What is summarised unread is read later.")].filter(Boolean) });
+
+/** @param {any[]} kinds @param {((one: any, wish: {paused: boolean, concurrency: number | null}) => void) | null} set @param {Record<string, number | null>} typed what is not stored */
+function kindsCard(kinds, set, typed) {
+  const columns = [{ label: t("Kind") }, { label: t("State") }, { label: t("Running"), num: true }, { label: t("Waiting"), num: true }, { label: t("At once") }, ...(set ? [{ label: t("Actions"), num: true }] : [])];
+  const rows = kinds.map((one) => {
+    const name = KINDS[/** @type {keyof typeof KINDS} */ (one.kind)];
+    const most = h("input", { type: "number", min: 1, max: 100, value: typed[one.kind] ?? one.concurrency ?? "", placeholder: t("no limit"), "aria-label": t("{kind}: at once, in all workers", { kind: name }) });
+    const form = h("form", { class: "at-once", onsubmit: (/** @type {Event} */ event) => { event.preventDefault(); set?.(one, { paused: one.paused, concurrency: most.value ? Number(most.value) : null }); } }, most, h("button", { type: "submit", class: "line", "aria-label": t("Save the limit of {kind}", { kind: name }) }, t("Save")));
+    return [name, h("span", { class: `state ${one.paused ? "waiting" : "answering"}`, title: one.changed_by ? `${one.changed_by} · ${when(one.changed_at)}` : null }, one.paused ? t("Paused") : t("Running")), number(one.running), number(one.due), set ? form : one.concurrency ? number(one.concurrency) : t("no limit"),
+      ...(set ? [h("button", { type: "button", class: "line", "aria-label": one.paused ? t("Resume {kind}", { kind: name }) : t("Pause {kind}", { kind: name }), onclick: () => set(one, { paused: !one.paused, concurrency: one.concurrency }) }, one.paused ? t("Resume") : t("Pause"))] : [])];
+  });
+  return card(t("Kinds of jobs"), [table({ caption: t("Kinds of jobs"), className: "wide-grid", columns, rows })]);
 }
 
 /** What is counted so far only is told as such. @param {number} count @param {number} most */

@@ -83,9 +83,12 @@ class PostgresJobs:
 
     @store_method
     async def claim_job(self, job_id: int, *, worker_id: int) -> JobClaim | None:
-        """Take a job; None when it is done, held by a living worker, or another of its session runs."""
+        """Take a job; None when it is done, held by a living worker, another of its session runs, or an
+        operator holds its kind back."""
         try:
-            row = await self._pool.fetchrow(sql.CLAIM_JOB, job_id, worker_id)
+            async with self._pool.acquire() as connection, connection.transaction():
+                await connection.execute(sql.LOCK_KIND, job_id)
+                row = await connection.fetchrow(sql.CLAIM_JOB, job_id, worker_id)
         except asyncpg.UniqueViolationError:
             return None
         if row is None:

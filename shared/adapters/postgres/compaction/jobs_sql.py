@@ -31,10 +31,22 @@ SELECT s.*, a.name AS agent_name, a.config AS agent_config, {NOBODY_COMES} AS no
 _KNOWN = "j.kind IN ('flush', 'compact', 'tidy')"
 """In a rolling deploy the jobs of a newer revision wait for its workers."""
 
+_MAY_RUN = f"""j.kind <> ALL (ARRAY(
+  SELECT k.kind FROM job_kinds k WHERE k.paused OR k.concurrency <= (
+    SELECT count(*) FROM jobs r JOIN workers w ON w.id = r.leased_by AND w.stopped_at IS NULL
+       AND w.beat > now() - interval '{LEASE_SECONDS} s'
+     WHERE r.state = 'running' AND r.kind = k.kind)))"""
+"""Unless an operator paused its kind, or as many of them run as may: then it stays due. What runs already ends."""
+
+LOCK_KIND = """
+SELECT FROM job_kinds WHERE concurrency IS NOT NULL AND kind = (SELECT kind FROM jobs WHERE id = $1) FOR UPDATE
+"""
+"""So that two workers do not count the same free place; the claim that follows sees who was first."""
+
 CLAIM_JOB = f"""
 UPDATE jobs j
    SET state = 'running', leased_by = $2, epoch = epoch + 1, attempt = attempt + 1, started_at = now()
- WHERE j.id = $1 AND {_KNOWN}
+ WHERE j.id = $1 AND {_KNOWN} AND {_MAY_RUN}
    AND (j.state = 'due' AND j.due_at <= now()
         OR j.state = 'running' AND NOT EXISTS (
              SELECT FROM workers w WHERE w.id = j.leased_by AND w.stopped_at IS NULL
@@ -46,7 +58,7 @@ RETURNING j.*
 
 DUE_JOBS = f"""
 SELECT id, attempt FROM jobs j
- WHERE {_KNOWN} AND (j.state = 'due' AND j.due_at <= now()
+ WHERE {_KNOWN} AND {_MAY_RUN} AND (j.state = 'due' AND j.due_at <= now()
     OR j.state = 'running' AND NOT EXISTS (
          SELECT FROM workers w WHERE w.id = j.leased_by AND w.stopped_at IS NULL
             AND w.beat > now() - interval '{LEASE_SECONDS} s'))

@@ -59,6 +59,20 @@ class PostgresJobChanges(PoolStore):
         )
 
     @store_method
+    async def set_kind(
+        self, kind: str, *, paused: bool, concurrency: int | None, version: int, actor: str
+    ) -> bool:
+        """False when somebody has changed it since that version; 0 is the one before the first change."""
+        async with self._pool.acquire() as connection, connection.transaction():
+            if await connection.fetchval(sql.SET_KIND, kind, paused, concurrency, actor, version) is None:
+                return False
+            detail = {"paused": paused, "concurrency": concurrency}
+            await append_audit(
+                connection, actor=actor, action="job.kind", about=f"job_kind:{kind}", detail=detail
+            )
+        return True
+
+    @store_method
     async def change_deliveries(
         self, verb: DeliveryVerb, parts: Sequence[PartKey], *, actor: str
     ) -> WorkChanged:

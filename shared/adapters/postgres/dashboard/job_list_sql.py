@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from shared.adapters.postgres.db.leases import LEASE_SECONDS
 from shared.core.compaction.flushing import LATE
-from shared.core.ops.job_views import ASKED_AGAIN, JobMatch
+from shared.core.ops.job_views import ASKED_AGAIN, JOB_KINDS, JobMatch
 
 _LIVES = f"w.stopped_at IS NULL AND w.beat > now() - interval '{LEASE_SECONDS} s'"
 _ORPHAN = f"NOT EXISTS (SELECT FROM workers w WHERE w.id = j.leased_by AND {_LIVES})"
@@ -98,6 +98,22 @@ def _candidates(*states: str) -> str:
     )
 
 
+_VERSION = "(extract(epoch FROM k.changed_at) * 1000000)::bigint"
+_KINDS = f"""(
+  SELECT json_agg(json_build_object('kind', v.kind, 'paused', coalesce(k.paused, false), 'concurrency', k.concurrency,
+           'version', coalesce({_VERSION}, 0)::text, 'changed_by', k.changed_by, 'changed_at', k.changed_at,
+           'running', (SELECT count(*) FROM jobs r WHERE r.state = 'running' AND r.kind = v.kind),
+           'due', {_counted("j.state = 'due' AND j.due_at <= now() AND j.kind = v.kind")}) ORDER BY v.place)
+    FROM (VALUES {", ".join(f"('{kind}', {place})" for place, kind in enumerate(JOB_KINDS))}) v(kind, place)
+    LEFT JOIN job_kinds k ON k.kind = v.kind)"""
+
+SET_KIND = f"""
+INSERT INTO job_kinds AS k (kind, paused, concurrency, changed_by) VALUES ($1, $2, $3, $4)
+ON CONFLICT (kind) DO UPDATE SET paused = $2, concurrency = $3, changed_by = $4, changed_at = clock_timestamp()
+ WHERE {_VERSION} = $5 RETURNING kind
+"""
+"""Nothing where somebody has changed it since `$5` was read."""
+
 JOBS = f"""
 WITH page AS (SELECT j.* FROM jobs j WHERE {{where}} AND j.id < $3 ORDER BY j.id DESC LIMIT $4 + 1),
 shown AS (SELECT * FROM page ORDER BY id DESC LIMIT $4)
@@ -109,6 +125,7 @@ SELECT json_build_object(
                 ORDER BY due_at DESC LIMIT {COUNTED_TO}) x WHERE last_error <> ''),
   'dead_lately', {_counted(f"j.state = 'dead' AND j.{_LATELY} AND NOT j.outcome ? 'cancelled'")},
   'oldest_due', (SELECT min(due_at) FROM jobs WHERE state = 'due' AND due_at <= now()),
+  'kinds', {_KINDS},
   'newest', (SELECT coalesce(max(id), 0)::text FROM jobs),
   'retry_all', (SELECT json_build_object('jobs', count(*) FILTER (WHERE {MAY["retry"]}),
                          'more', count(*) FILTER (WHERE j.state = 'dead') = {LOOKED_AT}

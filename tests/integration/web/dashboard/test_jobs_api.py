@@ -254,3 +254,44 @@ async def test_a_chat_that_is_gone_is_not_written_to(dashboard: Dashboard) -> No
 @pytest.mark.parametrize("parts", [None, [], [{}], [{"session": "x", "turn": 1, "part": 0}], [[]]])
 async def test_parts_that_are_none_are_refused(dashboard: Dashboard, parts: Any) -> None:
     await post(dashboard, "/deliveries/send-again", {"parts": parts}, status=400)
+
+
+async def set_kind(dashboard: Dashboard, kind: str, version: str, body: Any, *, status: int = 200) -> Any:
+    url, headers = f"{dashboard.url}/api/v1/jobs/kinds/{kind}", {**SAME_ORIGIN, "If-Match": version}
+    async with dashboard.http.put(url, json=body, headers=headers) as response:
+        assert response.status == status, await response.text()
+        return await response.json()
+
+
+async def test_a_kind_is_paused_and_bounded_by_whoever_saw_it_last(dashboard: Dashboard) -> None:
+    await seed_work.jobs(dashboard.pool)
+    kinds = {one["kind"]: one for one in (await dashboard.get("/jobs"))["kinds"]}
+    assert list(kinds) == ["flush", "compact", "tidy"]
+    assert (kinds["flush"]["due"], kinds["tidy"]["running"], kinds["flush"]["version"]) == (2, 1, "0")
+    page = await set_kind(dashboard, "flush", "0", {"paused": True, "concurrency": 3})
+    flush = page["kinds"][0]
+    assert (flush["paused"], flush["concurrency"], flush["changed_by"]) == (True, 3, "admin")
+    refused = await set_kind(dashboard, "flush", "0", {"paused": False}, status=409)
+    assert refused["details"]["theirs"]["paused"] is True
+    await set_kind(dashboard, "flush", flush["version"], {"paused": False})
+    (first, second) = await audited(dashboard, "job.kind")
+    assert (first["object"], first["detail"]) == ("job_kind:flush", {"paused": True, "concurrency": 3})
+    assert second["detail"] == {"paused": False, "concurrency": None}
+
+
+@pytest.mark.parametrize(
+    ("kind", "version", "body", "status"),
+    [("mail", "0", {"paused": True}, 404), ("flush", "", {"paused": True}, 428),
+     ("flush", "x", {"paused": True}, 400), ("flush", "0", {"paused": True, "concurrency": 0}, 400),
+     ("flush", "0", {"paused": "yes"}, 400), ("flush", "0", {}, 400)],
+)  # fmt: skip
+async def test_a_senseless_change_of_a_kind_is_refused(
+    dashboard: Dashboard, kind: str, version: str, body: Any, status: int
+) -> None:
+    await set_kind(dashboard, kind, version, body, status=status)
+    assert await audited(dashboard, "job.kind") == []
+
+
+async def test_a_viewer_pauses_nothing(dashboard: Dashboard) -> None:
+    await dashboard.pool.execute("UPDATE operators SET role = 'viewer'")
+    await set_kind(dashboard, "flush", "0", {"paused": True}, status=403)
