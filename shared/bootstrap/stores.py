@@ -26,6 +26,8 @@ from shared.adapters.postgres.db.listing import PostgresSessionList
 from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.db.readiness import PostgresReadiness
 from shared.adapters.postgres.db.workers import PostgresWorkers
+from shared.adapters.postgres.handover.handovers import PostgresHandovers
+from shared.adapters.postgres.handover.inbox import PostgresInbox
 from shared.adapters.postgres.memory.consolidation import PostgresConsolidation
 from shared.adapters.postgres.memory.knowledge import PostgresKnowledge
 from shared.adapters.postgres.memory.notes import PostgresNotes
@@ -37,7 +39,6 @@ from shared.adapters.postgres.people.account_links import PostgresAccountLinks
 from shared.adapters.postgres.people.agent_folders import PostgresAgentFolders
 from shared.adapters.postgres.people.api_keys import PostgresApiKeys
 from shared.adapters.postgres.people.api_sessions import PostgresApiSessions
-from shared.adapters.postgres.people.handover import PostgresHandovers
 from shared.adapters.postgres.people.identities import PostgresIdentities
 from shared.adapters.postgres.people.people_directory import PostgresPeopleDirectory
 from shared.adapters.postgres.people.tickets import PostgresTickets
@@ -134,6 +135,7 @@ class Stores:
     api_keys: PostgresApiKeys
     api_sessions: PostgresApiSessions
     handovers: PostgresHandovers
+    inbox: PostgresInbox
     identities: PostgresIdentities
     operator_admin: OperatorAdmin
     people_directory: PostgresPeopleDirectory
@@ -203,6 +205,7 @@ def build_stores(
         api_keys=PostgresApiKeys(pool),
         api_sessions=PostgresApiSessions(pool),
         handovers=PostgresHandovers(pool),
+        inbox=PostgresInbox(pool),
         identities=PostgresIdentities(pool, people=account_links),
         operator_admin=late("operator_admin", "OperatorAdmin"),
         people_directory=PostgresPeopleDirectory(pool),

@@ -10,7 +10,7 @@ import asyncpg
 
 from shared.adapters.models.token_counter import VocabularyCounter
 from shared.adapters.postgres.db.pool import open_pool
-from shared.adapters.postgres.people.handover import PostgresHandovers
+from shared.adapters.postgres.handover.handovers import PostgresHandovers
 from shared.core.identity.handover import Moved, Reply
 from shared.ports import Announcer
 from shared.runtime.crash_points import ignore_crash_point

@@ -4,17 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import Annotated, Any, Literal, NotRequired
+from uuid import UUID
 
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from shared.core.identity.handover import AnswerRuns, Listed, TakenByOther
+from shared.adapters.postgres.handover.inbox import CannedReply
+from shared.core.identity.handover import (
+    CANNED_NAME,
+    NOTE_CHARS,
+    AnswerRuns,
+    Assignment,
+    HandoverChange,
+    Labels,
+    Listed,
+    Snooze,
+    TakenByOther,
+    clean_labels,
+)
 from shared.core.values.errors import BadInput, EvertalkError, StorageUnavailable
 from shared.services.tools.handover import CID_CHARS, HandoverService
 from web.dashboard.access import AuthedRequest
 from web.dashboard.api import SessionId
-from web.rest.kinds import DONE, Accepted, Success, told
+from web.rest.kinds import DONE, Accepted, Id, Moment, Success, told
 from web.rest.operation import Reply, Room
 from web.security import HttpRefusal
 
@@ -22,7 +36,24 @@ room = Room()
 RETRY_SECONDS = 2
 _NO_SESSION = "There is no such conversation."
 
-Which = Annotated[Literal["waiting", "human"] | None, told("one of the two")]
+Which = Annotated[
+    Literal["waiting", "human", "resolved"] | None, told("all that are open without it; `resolved` lately")
+]
+Action = Literal["take", "return", "resolve", "assign", "snooze", "label"]
+Cid = Annotated[
+    str,
+    Field(min_length=1, max_length=CID_CHARS, title=f"an id of your own of at most {CID_CHARS} characters"),
+]
+Words = Annotated[str, Field(min_length=1, max_length=NOTE_CHARS, pattern=r"\S")]
+Desk = TypedDict("Desk", {
+    "assignees": list[str], "labels": list[str], "canned": list[CannedReply],
+})  # fmt: skip
+PrivateNote = TypedDict("PrivateNote", {"id": UUID})
+_SAID = ("page", "browser", "language", "timezone", "email")
+Contact = TypedDict("Contact", {
+    "page": str, "browser": str, "language": str, "timezone": str, "email": str,
+    "attributes": Annotated[dict[str, str], told("what the site says of a person who is signed in")],
+})  # fmt: skip
 Handovers = TypedDict("Handovers", {"enabled": bool, "handovers": list[Listed]})
 HandoverMoved = TypedDict("HandoverMoved", {
     "state": Literal["bot", "waiting", "human"], "changed": bool,
@@ -42,11 +73,20 @@ async def list_handovers(visit: AuthedRequest, *, state: Which = None) -> Reply:
     "POST /sessions/{id}/handover", HandoverMoved, role="operator", body="HandoverMove", missing=_NO_SESSION
 )  # fmt: skip
 async def move_handover(
-    visit: AuthedRequest, session: SessionId, *, action: Literal["take", "return"]
+    visit: AuthedRequest,
+    session: SessionId,
+    *,
+    action: Action,
+    version: Annotated[
+        int, told("of the handover, as it was seen: for `assign`, `snooze`, `label`", ge=0)
+    ] = 0,
+    operator: Annotated[str, told("whose it becomes", max_length=200)] = "",
+    until: Annotated[Moment, told("without it, a snooze ends")] = None,
+    labels: Annotated[list[str] | None, told("all that it has from now on", max_length=50)] = None,
 ) -> Reply:
-    """Take a conversation, or give it back to the assistant.
+    """Take a conversation, assign it, snooze or label it, resolve it, or give it back to the assistant.
 
-    What is so already stays so. An admin may return what another operator has.
+    What is so already stays so. An admin may also return, resolve and snooze what another operator has.
     """
     desk, who = _desk(visit), visit.operator
     if (session_id := await desk.find_session(session)) is None:
@@ -54,11 +94,22 @@ async def move_handover(
     if action == "take" and not visit.desk.settings.has_handover:
         words = "Hand-over is switched off: EVERTALK_HANDOVER=on allows it."
         raise HttpRefusal(409, "handover_off", words)
+    mine: Any = {"operator_id": who.operator_id, "any_ones": who.may("admin")}
     with _refusing():
-        if action == "take":
-            moved = await desk.take_over(session_id, operator_id=who.operator_id, name=who.name)
-        else:
-            moved = await desk.release(session_id, operator_id=who.operator_id, any_ones=who.may("admin"))
+        match action:
+            case "take":
+                moved = await desk.take_over(session_id, operator_id=who.operator_id, name=who.name)
+            case "return" | "resolve":
+                moved = await desk.release(session_id, **mine, resolved=action == "resolve")
+            case _:
+                change: HandoverChange = (
+                    Assignment(operator=operator)
+                    if action == "assign"
+                    else Snooze(until=until)
+                    if action == "snooze"
+                    else Labels(labels=clean_labels(labels or ()))
+                )
+                moved = await desk.change(session_id, change, version=version, **mine)
     told: dict[str, Any] = {"state": moved.state, "changed": moved.event_seq > 0}
     return {**told, "name": moved.name} if moved.name else told
 
@@ -68,12 +119,7 @@ async def reply(
     visit: AuthedRequest,
     session: SessionId,
     *,
-    cid: Annotated[
-        str,
-        Field(
-            min_length=1, max_length=CID_CHARS, title=f"an id of your own of at most {CID_CHARS} characters"
-        ),
-    ],
+    cid: Cid,
     text: Annotated[str, Field(json_schema_extra={"minLength": 1, "maxLength": 8_000, "pattern": r"\S"})],
 ) -> Reply:
     """Write to the person, in a conversation that was taken.
@@ -89,6 +135,75 @@ async def reply(
         stored = await desk.reply(session_id, operator_id=visit.operator.operator_id, cid=cid, text=text)
     told = {"mid": stored.mid, "turn": stored.turn, "event_seq": stored.event_seq}
     return {**told, "dup": True} if stored.repeated else told
+
+
+@room.on("GET /desk", Desk, role="viewer")
+async def desk_choices(visit: AuthedRequest) -> Reply:
+    """What operators choose from in the inbox: whom to assign to, labels in use, canned replies."""
+    inbox = visit.desk.stores.inbox
+    return {
+        "assignees": await inbox.find_assignees(),
+        "labels": await inbox.known_labels(),
+        "canned": await inbox.list_canned(),
+    }
+
+
+@room.on("GET /sessions/{id}/contact", Contact, role="viewer", missing=_NO_SESSION)
+async def show_contact(visit: AuthedRequest, session: SessionId) -> Reply:
+    """Who writes, as far as their page and their site say."""
+    found = await visit.desk.stores.inbox.find_contact(session)
+    if found is None:
+        return None
+    await visit.record_reading("contact", str(session))
+    return {**{name: found.get(name) or "" for name in _SAID}, "attributes": found.get("attributes") or {}}
+
+
+@room.on("PUT /canned-replies/{name}", CannedReply, role="operator")
+async def save_canned(
+    visit: AuthedRequest,
+    name: Annotated[str, Field(pattern=rf"^{CANNED_NAME.pattern}$")],
+    *,
+    body: Words,
+    version: Annotated[int, told("as it was seen; 0 makes a new one", ge=0)] = 0,
+) -> Reply:
+    """Write a canned reply; `{{name}}`, `{{operator}}` and `{{site}}` are filled in when it is used."""
+    with _refusing():
+        saved = await visit.desk.stores.inbox.save_canned(name, body, version=version, by=visit.operator.name)
+    await visit.record("canned_reply.saved", name)
+    return asdict(saved)
+
+
+@room.on("DELETE /canned-replies/{name}", Success, role="operator")
+async def delete_canned(visit: AuthedRequest, name: str) -> Reply:
+    """Delete a canned reply."""
+    await visit.desk.stores.inbox.delete_canned(name)
+    await visit.record("canned_reply.deleted", name)
+    return DONE
+
+
+@room.on("POST /sessions/{id}/private-notes", PrivateNote, role="operator", missing=_NO_SESSION)
+async def add_private_note(visit: AuthedRequest, session: SessionId, *, cid: Cid, text: Words) -> Reply:
+    """Write beside a conversation what only operators read; the same `cid` again is the same note."""
+    note = await visit.desk.stores.inbox.add_note(
+        session, operator_id=visit.operator.operator_id, cid=cid, body=text
+    )
+    return None if note is None else {"id": note}
+
+
+@room.on(
+    "DELETE /sessions/{id}/private-notes/{note}", Success, role="operator",
+    missing="There is no such note.",
+)  # fmt: skip
+async def delete_private_note(visit: AuthedRequest, session: SessionId, note: Id) -> Reply:
+    """Delete a note of one's own; an admin deletes any."""
+    who = visit.operator
+    gone = await visit.desk.stores.inbox.delete_note(
+        session, note, operator_id=who.operator_id, any_ones=who.may("admin")
+    )
+    if not gone:
+        return None
+    await visit.record("private_note.deleted", str(session))
+    return DONE
 
 
 @room.on("POST /sessions/{id}/typing", Success, role="operator", missing=_NO_SESSION)

@@ -50,7 +50,7 @@ from web.server.words import dashboard_languages, language_of, page_in, words_fi
 
 _OF_THE_LIST = frozenset({"q", "channel", "state", "min_pct", "sort", "cursor"})
 _PAGES = (
-    "sessions", "sessions/{id}", "search", "costs", "waiting", "jobs", "deliveries", "alerts", "account",
+    "sessions", "sessions/{id}", "search", "costs", "inbox", "jobs", "deliveries", "alerts", "account",
     "memory", "people", "people/{id}", "pairing", "agents", "agents/{name}", "sites", "sites/{name}",
 )  # fmt: skip
 pages = Room()

@@ -23,7 +23,7 @@ from bot.telegram.markup import render, split
 from bot.telegram.outbound.delivery_attempts import SendClaimedElsewhere
 from bot.telegram.outbound.notifier import get_chat_target
 from bot.telegram.texts import explain_failure
-from shared.adapters.postgres.people.handover import PostgresHandovers
+from shared.adapters.postgres.handover.handovers import PostgresHandovers
 from shared.adapters.postgres.telegram.chats import ChatRow, PostgresTelegramChats
 from shared.core.identity.handover import ADVICE, Told, Untold
 from shared.core.values.errors import StorageUnavailable

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from shared.core.values.errors import BadInput, EvertalkError
 
 State = Literal["bot", "waiting", "human"]
 Asker = Literal["person", "assistant", "operator"]
-End = Literal["operator", "person", "unanswered", "silent", "off"]
-"""Given back by the operator, or by the person; nobody came; the operator fell silent; switched off."""
+End = Literal["operator", "person", "unanswered", "silent", "off", "resolved"]
+"""Given back by the operator, or by the person; nobody came; the operator fell silent; switched off; done."""
 Told = Literal["nothing", "queued", "sending", "told", "uncertain", "dead"]
 
 EVENT = "handover"
 REASON_CHARS = 500
+LABELS_AT_MOST = 10
+LABEL_CHARS = 40
+NOTE_CHARS = 4_000
+"""Of a private note, and of a canned reply."""
+CANNED_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
 PER_HOUR = 5
 """Of one conversation: who asks more often is asking for something else."""
 ANSWERED_TOGETHER = "answered_together"
@@ -25,10 +31,12 @@ NAMELESS = "Support"
 """Who writes, where an operator has no name of their own."""
 
 RETURNED = "handover_returned"
+RESOLVED = "handover_resolved"
 UNANSWERED = "handover_unanswered"
 SILENT = "handover_silent"
 CODES: Mapping[End, str] = {
     "operator": RETURNED,
+    "resolved": RESOLVED,
     "unanswered": UNANSWERED,
     "silent": SILENT,
     "off": UNANSWERED,
@@ -36,6 +44,7 @@ CODES: Mapping[End, str] = {
 """What the person is told by; whoever ended it by their own word needs no telling."""
 ADVICE: Mapping[str, str] = {
     RETURNED: "The assistant answers here again.",
+    RESOLVED: "This conversation is closed, and the assistant answers here again. How was our help?",
     UNANSWERED: "Sorry, nobody was free to come. Your messages are kept, and the assistant answers again.",
     SILENT: "Sorry, nobody has answered. Your messages are kept, and the assistant answers again.",
 }
@@ -109,6 +118,30 @@ class Untold:
     code: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assignment:
+    """The conversation becomes that operator's, whoever had it."""
+
+    operator: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snooze:
+    """Out of sight until then, or until the person writes; None brings it back."""
+
+    until: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Labels:
+    """All that the conversation has from now on."""
+
+    labels: tuple[str, ...]
+
+
+HandoverChange: TypeAlias = Assignment | Snooze | Labels
+
+
 class NotTaken(EvertalkError):
     """The operator who writes does not have this conversation."""
 
@@ -125,6 +158,34 @@ class TakenByOther(EvertalkError):
         super().__init__(f"{name} has it")
         self.name = name
         self.advice = f"{name} has this conversation."
+
+
+class ChangedMeanwhile(EvertalkError):
+    """Somebody changed this conversation after the operator had looked."""
+
+    code = "changed_meanwhile"
+    advice = "Another operator has just changed this conversation. Look at it, then try again."
+
+
+class BadLabels(BadInput):
+    """Too many, or too long."""
+
+    code = "bad_labels"
+    advice = "A conversation has up to 10 labels of up to 40 characters."
+
+
+class BadSnooze(BadInput):
+    """A moment that is over, or too far away."""
+
+    code = "bad_snooze"
+    advice = "Snooze until a moment within the next year."
+
+
+class UnknownAssignee(BadInput):
+    """There is no operator of this name who may write to people."""
+
+    code = "unknown_assignee"
+    advice = "There is no operator of this name who may write to people."
 
 
 class AnswerRuns(EvertalkError):
@@ -183,9 +244,22 @@ def shortened_reason(words: str) -> str:
     return line if len(line) <= REASON_CHARS else f"{line[: REASON_CHARS - 1].rstrip()}…"
 
 
+def clean_labels(labels: Iterable[str]) -> tuple[str, ...]:
+    """In their order, each once, whatever its case; raises BadLabels."""
+    found: dict[str, str] = {}
+    for label in labels:
+        plain = " ".join(label.split())
+        if not plain.isprintable() or not 0 < len(plain) <= LABEL_CHARS:
+            raise BadLabels
+        found.setdefault(plain.casefold(), plain)
+    if len(found) > LABELS_AT_MOST:
+        raise BadLabels
+    return tuple(found.values())
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listed:
-    """An open hand-over as operators see it."""
+    """A hand-over as operators see it: open, or resolved lately."""
 
     session: str
     """Public id."""
@@ -204,3 +278,11 @@ class Listed:
     taken_at: datetime | None
     waits_since: datetime | None
     """Since when words of the person have no answer."""
+    version: int = 0
+    snoozed_until: datetime | None = None
+    """None too once the person has written."""
+    labels: tuple[str, ...] = ()
+    excerpt: str = ""
+    """How the newest words begin."""
+    ended_at: datetime | None = None
+    rating: int | None = None

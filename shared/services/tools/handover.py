@@ -16,6 +16,7 @@ from shared.core.identity.handover import (
     AnswerRuns,
     AskedTooOften,
     CannotHandOver,
+    HandoverChange,
     HandoverLimits,
     Listed,
     Moved,
@@ -86,14 +87,25 @@ class HandoverServiceStore(Protocol):
         self,
         session_id: int,
         *,
-        by: Literal["operator", "person"],
+        by: Literal["operator", "person", "resolved"],
         operator_id: int = 0,
+        any_ones: bool = False,
+    ) -> Moved: ...
+    async def change(
+        self,
+        session_id: int,
+        change: HandoverChange,
+        *,
+        version: int,
+        operator_id: int,
         any_ones: bool = False,
     ) -> Moved: ...
     async def record_reply(
         self, session_id: int, *, operator_id: int, cid: str, blocks: Sequence[Block], tokens: int
     ) -> Reply: ...
-    async def list_handovers(self, state: Literal["waiting", "human"] | None = None) -> Sequence[Listed]: ...
+    async def list_handovers(
+        self, state: Literal["waiting", "human", "resolved"] | None = None
+    ) -> Sequence[Listed]: ...
     async def find_session(self, public_id: UUID) -> int | None: ...
     async def place_of_taken(self, session_id: int, *, operator_id: int) -> tuple[str, int]: ...
 
@@ -177,7 +189,9 @@ class HandoverService:
         self._counter = counter
         self._crash_point = crash_point
 
-    async def list_handovers(self, state: Literal["waiting", "human"] | None = None) -> Sequence[Listed]:
+    async def list_handovers(
+        self, state: Literal["waiting", "human", "resolved"] | None = None
+    ) -> Sequence[Listed]:
         return await self._store.list_handovers(state)
 
     async def find_session(self, public_id: UUID) -> int | None:
@@ -189,10 +203,29 @@ class HandoverService:
             await self._store.take_over(session_id, operator_id=operator_id, name=name)
         )
 
-    async def release(self, session_id: int, *, operator_id: int, any_ones: bool = False) -> Moved:
+    async def release(
+        self, session_id: int, *, operator_id: int, any_ones: bool = False, resolved: bool = False
+    ) -> Moved:
         """Raises TakenByOther, CannotHandOver."""
+        by: Literal["operator", "resolved"] = "resolved" if resolved else "operator"
         return await self._announce(
-            await self._store.release(session_id, by="operator", operator_id=operator_id, any_ones=any_ones)
+            await self._store.release(session_id, by=by, operator_id=operator_id, any_ones=any_ones)
+        )
+
+    async def change(
+        self,
+        session_id: int,
+        change: HandoverChange,
+        *,
+        version: int,
+        operator_id: int,
+        any_ones: bool = False,
+    ) -> Moved:
+        """Raises NotTaken, ChangedMeanwhile, TakenByOther, UnknownAssignee, BadSnooze, CannotHandOver."""
+        return await self._announce(
+            await self._store.change(
+                session_id, change, version=version, operator_id=operator_id, any_ones=any_ones
+            )
         )
 
     async def reply(self, session_id: int, *, operator_id: int, cid: str, text: str) -> Reply:

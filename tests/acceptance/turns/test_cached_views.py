@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from shared.adapters.postgres.people.handover import PostgresHandovers
+from shared.adapters.postgres.handover.handovers import PostgresHandovers
 from shared.adapters.postgres.privacy.erasure import PostgresErasure
 from shared.adapters.postgres.turns import turns as turns_module
 from shared.adapters.postgres.turns.edits import PostgresEdits

@@ -80,13 +80,14 @@ async def test_who_asks_is_seen_taken_answered_and_given_back(house: House) -> N
     visitor = await one_who_waits(house)
     await expect(desk).to_have_title("(1) Overview · Evertalk")
     await expect(desk.locator("#say")).to_have_text("One person waits for a human.")
-    await expect(desk.get_by_role("link", name="Waiting 1 waiting")).to_be_visible()
+    await expect(desk.get_by_role("link", name="Inbox 1 waiting")).to_be_visible()
     await desk.keyboard.type("gw")
-    row = desk.locator(".waiting-grid tbody tr")
-    await expect(row).to_contain_text("my parcel is lost")
-    await expect(row).to_contain_text("the person")
+    row = desk.locator(".inbox-list li")
+    await expect(row).to_contain_text("waits for a human")
     await expect(row).to_contain_text("Web")
-    await row.get_by_role("button", name=re.compile("Take")).click()
+    await row.get_by_role("link").click()
+    await expect(line(desk)).to_contain_text("my parcel is lost")
+    await desk.get_by_role("button", name="Take").click()
     await expect(reply_box(desk)).to_be_focused()
     await expect(line(desk)).to_contain_text("You have this conversation")
     await expect(visitor.get_by_text("Mrs. Berger", exact=False).first).to_be_visible()
@@ -132,9 +133,9 @@ async def test_one_visitor_has_one_name_everywhere(house: House) -> None:
     await one_who_waits(house)
     name = f"Visitor {str(await house.one('SELECT public_id FROM parties'))[:6]}"
     desk = await house.operator("Anna", path="/dashboard/sessions")
-    for path in ("sessions", "waiting", "people"):
+    for path in ("sessions", "inbox", "people"):
         await desk.goto(f"{house.url}/dashboard/{path}")
-        await expect(desk.locator("main tbody")).to_contain_text(name)
+        await expect(desk.locator("main tbody, .inbox-list")).to_contain_text(name)
     await desk.goto(house.url + await house.session_path())
     await expect(desk.get_by_role("heading", level=1)).to_have_text(name)
 
@@ -189,9 +190,11 @@ async def test_a_page_that_was_refused_is_allowed_with_one_press(house: House) -
 async def test_of_two_operators_the_slower_is_told_who_has_it(house: House) -> None:
     house.tolerated = ("409", "503")
     await one_who_waits(house)
-    anna = await house.operator("Anna", path="/dashboard/waiting")
-    bert = await house.operator("Bert", path="/dashboard/waiting")
-    await expect(bert.get_by_role("button", name=re.compile("Take"))).to_be_visible()
+    anna = await house.operator("Anna", path="/dashboard/inbox")
+    bert = await house.operator("Bert", path="/dashboard/inbox")
+    for page in (anna, bert):
+        await page.locator(".inbox-list a").click()
+        await expect(page.get_by_role("button", name="Take")).to_be_visible()
     stale = without_news()
     await bert.route("**/api/v1/**", stale)
     await anna.get_by_role("button", name=re.compile("Take")).click()
@@ -200,11 +203,12 @@ async def test_of_two_operators_the_slower_is_told_who_has_it(house: House) -> N
     await expect(bert.get_by_role("alert")).to_contain_text("Anna has this conversation.")
     await bert.unroute("**/api/v1/**", stale)
     await bert.reload()
-    await expect(bert.locator(".waiting-grid tbody tr")).to_contain_text("with Anna")
+    await expect(bert.locator(".inbox-list li")).to_contain_text("with Anna")
     await expect(bert.get_by_role("button", name=re.compile("Take"))).to_have_count(0)
     await bert.goto(house.url + await house.session_path())
     await expect(line(bert)).to_contain_text("Anna has this conversation")
-    await expect(line(bert).get_by_role("button")).to_have_count(0)
+    for name in ("Take", "Resolve", "Snooze", "Give back to the assistant"):
+        await expect(line(bert).get_by_role("button", name=name)).to_have_count(0)
     await expect(reply_box(bert)).to_be_hidden()
     await house.app.pool.execute("UPDATE operators SET role = 'admin' WHERE name = 'Bert'")
     await bert.reload()
@@ -240,8 +244,8 @@ async def test_words_are_kept_when_the_conversation_was_taken_away(house: House)
 async def test_a_viewer_sees_the_state_and_cannot_act(house: House) -> None:
     await one_who_waits(house)
     path = await house.session_path()
-    page = await house.operator("Vera", role="viewer", path="/dashboard/waiting")
-    await expect(page.locator(".waiting-grid tbody tr")).to_contain_text("waits for a human")
+    page = await house.operator("Vera", role="viewer", path="/dashboard/inbox")
+    await expect(page.locator(".inbox-list li")).to_contain_text("waits for a human")
     await expect(page.get_by_role("button", name=re.compile("Take"))).to_have_count(0)
     await page.goto(house.url + path)
     await expect(line(page)).to_contain_text("Waits for a human")
@@ -360,9 +364,9 @@ async def test_files_and_opinions_are_shown_as_words(house: House) -> None:
 
 
 async def test_nobody_waits(house: House) -> None:
-    page = await house.operator("Anna", path="/dashboard/waiting")
+    page = await house.operator("Anna", path="/dashboard/inbox")
     await expect(page.get_by_text("Nobody waits for a human.")).to_be_visible()
-    await expect(page).to_have_title("Waiting · Evertalk")
+    await expect(page).to_have_title("Inbox · Evertalk")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -370,7 +374,7 @@ async def test_nobody_waits(house: House) -> None:
 async def test_axe_finds_nothing_at_the_desk(house: House, scheme: Any, width: int) -> None:
     await one_who_waits(house)
     page = await house.operator(
-        "Anna", path="/dashboard/waiting", color_scheme=scheme, viewport={"width": width, "height": 844}
+        "Anna", path="/dashboard/inbox", color_scheme=scheme, viewport={"width": width, "height": 844}
     )
     found: dict[str, Any] = {}
 
@@ -378,7 +382,7 @@ async def test_axe_finds_nothing_at_the_desk(house: House, scheme: Any, width: i
         found[state] = await look_for_faults(page)
         await fits(page)
 
-    await expect(page.locator(".waiting-grid tbody tr")).to_be_visible()
+    await expect(page.locator(".inbox-list li")).to_be_visible()
     await look("list")
     await page.goto(house.url + await house.session_path())
     await expect(page.locator("main h1")).to_be_visible()

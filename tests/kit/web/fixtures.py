@@ -16,7 +16,7 @@ from redis.asyncio import Redis
 from shared.adapters.models.token_counter import VocabularyCounter
 from shared.adapters.postgres.dashboard.job_changes import PostgresJobChanges
 from shared.adapters.postgres.db.pool import open_pool
-from shared.adapters.postgres.people.handover import PostgresHandovers
+from shared.adapters.postgres.handover.handovers import PostgresHandovers
 from shared.adapters.postgres.turns.edits import PostgresEdits
 from shared.adapters.postgres.turns.turns import PostgresTurns
 from shared.adapters.redis.announcer import RedisAnnouncer, channel_of

@@ -1,11 +1,13 @@
 /** The operator's part of a session: who has it, take it or give it back, and write in it. */
+import { cannedReplies } from "./canned.js";
 import { follow } from "./live.js";
 import { ask } from "./net.js";
-import { h, number, problem, set, show, t, time } from "./parts.js";
+import { askAssignee, askLabel, askSnooze } from "./picker.js";
+import { h, number, problem, set, show, t, time, when } from "./parts.js";
 
 /** Who asked for a human, and when. @type {Record<string, (time: any) => any>} */
 const ASKED = { person: (time) => t("asked for by the person {time}", { time }), assistant: (time) => t("asked for by the assistant {time}", { time }) };
-const MOST = 8000;
+const MOST = 8000, NOTE_MOST = 4000;
 const AGAIN_SECONDS = 3;
 /** Who writes says so this often, and is shown to write this long. */
 const TELL_MS = 3000, TYPES_MS = 6000;
@@ -15,17 +17,21 @@ const isMine = (held) => held?.state === "human" && held.mine;
 
 /**
  * The line below the heading, and the composer below the transcript. `data` of the session goes to `update`.
- * @param {{id: string, me: any, say: (words: string) => void, signal: AbortSignal, reload: () => Promise<any>, taken: () => void}} of
+ * @param {{id: string, me: any, say: (words: string) => void, signal: AbortSignal, reload: () => Promise<any>, taken: () => void, moved?: (action: string) => void}} of
  */
-export function operatorDesk({ id, me, say, signal, reload, taken }) {
+export function operatorDesk({ id, me, say, signal, reload, taken, moved }) {
   const line = h("div", { class: "desk-line", role: "group", "aria-label": t("Who has this conversation"), tabindex: -1 });
   const note = h("div");
   const bar = h("section", { class: "card desk", "aria-label": t("Conversation") }, line, note);
-  const composer = replies({ id, me, say, signal, reload });
+  const canned = me.role === "viewer" ? null : cannedReplies({ me, signal, say });
+  const composer = composerOf({ id, me, say, signal, reload, canned });
+  const notes = me.role === "viewer" ? null : composerOf({ id, me, say, signal, reload, isNote: true });
   const types = h("p", { class: "muted small types", role: "status" });
   let drawn = "";
   let writes = 0;
   let said = "";
+  /** @type {any} */
+  let held = null;
 
   follow({
     changed() {}, moved() {},
@@ -37,15 +43,26 @@ export function operatorDesk({ id, me, say, signal, reload, taken }) {
     },
   }, signal);
 
-  /** @param {"take" | "return"} action @param {HTMLButtonElement} button */
+  /** What else an operator may want, each asked for in a dialog; null where they thought better of it. @type {Record<string, () => Promise<any>>} */
+  const asked = {
+    assign: async () => { const operator = await askAssignee(held, signal); return operator && { operator }; },
+    snooze: async () => held.snoozed_until ? {} : askSnooze(signal),
+    label: async () => { const labels = await askLabel(held.labels, signal); return labels && { labels }; },
+  };
+  const SAID = /** @type {Record<string, () => string>} */ ({ take: () => t("The conversation is yours."), return: () => t("The assistant answers here again."), resolve: () => t("Resolved"), assign: () => t("Saved."), snooze: () => t("Saved."), label: () => t("Saved.") });
+
+  /** @param {string} action @param {HTMLButtonElement} button */
   async function move(action, button) {
+    const { version } = held ?? { version: 0 };
+    const more = await (asked[action]?.() ?? {});
+    if (!more) return button.focus();
     set(button, { "aria-disabled": "true" });
     show(note);
     try {
-      await ask(`/sessions/${id}/handover`, { method: "POST", body: { action }, signal });
-      say(action === "take" ? t("The conversation is yours.") : t("The assistant answers here again."));
+      await ask(`/sessions/${id}/handover`, { method: "POST", body: { action, version, ...more }, signal });
+      say(SAID[action]());
       await reload();
-      if (action === "take") taken(); else line.focus();
+      if (action === "take") taken(); else if (moved) moved(action); else line.focus();
     } catch (error) {
       if (signal.aborted) return;
       show(note, problem(error));
@@ -55,9 +72,10 @@ export function operatorDesk({ id, me, say, signal, reload, taken }) {
     set(button, { "aria-disabled": null });
   }
 
-  /** @param {string} words @param {"take" | "return"} action @param {boolean} [solid] */
+  /** @param {string} words @param {string} action @param {boolean} [solid] */
   const button = (words, action, solid = false) => h("button", { type: "button", class: solid ? "solid" : "line", data: { act: action }, onclick: (/** @type {any} */ event) => {
-    if (event.currentTarget.getAttribute("aria-disabled") !== "true") move(action, event.currentTarget);
+    if (action === "note") notes?.open();
+    else if (event.currentTarget.getAttribute("aria-disabled") !== "true") move(action, event.currentTarget);
   } }, words);
 
   /** @param {any} held */
@@ -72,29 +90,37 @@ export function operatorDesk({ id, me, say, signal, reload, taken }) {
   /** @param {any} held */
   function actions(held) {
     const returns = held?.mine || (held?.state === "waiting" && me.role !== "viewer") || (held && me.role === "admin");
+    const acts = held && me.role !== "viewer";
     return h("div", { class: "actions" }, me.can_take && held?.state !== "human" && button(t("Take"), "take", held?.state === "waiting"),
-      returns && button(t("Give back to the assistant"), "return"));
+      returns && button(t("Resolve"), "resolve", held?.mine), acts && button(t("Assign"), "assign"), returns && button(held.snoozed_until ? t("End the snooze") : t("Snooze"), "snooze"), acts && button(t("Labels"), "label"),
+      notes && button(t("Private note"), "note"), returns && button(t("Give back to the assistant"), "return"));
   }
 
   /** @param {any} session */
   function update(session) {
-    const held = session.handover;
+    held = session.handover;
+    canned?.about(session);
     const now = JSON.stringify([session.turns, held?.waits_since]);
     if (now !== said) { clearTimeout(writes); show(types); }
     said = now;
     composer.update(held);
+    notes?.update(held);
     const next = JSON.stringify(held);
     if (next === drawn) return;
     if (isMine(held)) show(note);
     const act = /** @type {any} */ (document.activeElement)?.dataset?.act;
     const inside = line.contains(document.activeElement);
     drawn = next;
-    show(line, h("div", { class: "desk-words" }, sentence(held), held?.reason && h("p", { class: "reason-words", dir: "auto" }, h("q", null, held.reason))), actions(held));
+    show(line, h("div", { class: "desk-words" }, sentence(held), held?.reason && h("p", { class: "reason-words", dir: "auto" }, h("q", null, held.reason)),
+      held && (held.snoozed_until || held.labels.length > 0) && h("p", { class: "facts" }, held.snoozed_until && h("span", { class: "muted" }, t("snoozed until {time}", { time: when(held.snoozed_until) })), labelsOf(held.labels))), actions(held));
     if (inside) (line.querySelector(`button[data-act=${act}]`) ?? line).focus({ preventScroll: true });
   }
 
-  return { bar, types, composer, update };
+  return { bar, types, composer, notes, update };
 }
+
+/** @param {string[]} labels */
+export const labelsOf = (labels) => labels.map((label) => h("span", { class: "badge label", dir: "auto" }, label));
 
 /** What is written and not yet acknowledged, kept for this tab. @param {string} name */
 function keeping(name) {
@@ -107,20 +133,22 @@ function keeping(name) {
   };
 }
 
-/** The composer: what is typed stays until the server has it. @param {any} of */
-function replies({ id, me, say, signal, reload }) {
-  const store = keeping(`desk ${me.name} ${id}`);
+/** The composer of replies, or of private notes: what is typed stays until the server has it. @param {any} of */
+function composerOf({ id, me, say, signal, reload, canned = null, isNote = false }) {
+  const [name, most] = isNote ? ["private-note", NOTE_MOST] : ["reply", MOST];
+  const store = keeping(`desk ${me.name} ${id}${isNote ? " note" : ""}`);
   const draft = { text: "", cid: "", ...store.read() };
-  const note = h("div", { class: "desk-note", id: "reply-note", role: "status" });
-  const input = h("textarea", { id: "reply", rows: 3, "aria-describedby": "reply-note reply-hint", autocomplete: "off", oninput: changed, onkeydown: key });
-  const send = h("button", { type: "submit", class: "solid" }, t("Send"));
+  const note = h("div", { class: "desk-note", id: `${name}-note`, role: "status" });
+  const input = h("textarea", { id: name, rows: isNote ? 2 : 3, "aria-describedby": `${name}-note ${name}-hint`, autocomplete: "off", oninput: changed, onkeydown: key });
+  const send = h("button", { type: "submit", class: "solid" }, isNote ? t("Save") : t("Send"));
   const cancel = h("button", { type: "button", class: "line", hidden: true, onclick: () => { sending?.abort(); } }, t("Cancel"));
-  const node = h("form", { class: "reply", "aria-label": t("Reply"), hidden: true, onsubmit: (/** @type {Event} */ event) => { event.preventDefault(); submit(); } },
-    h("label", null, h("span", null, t("Your reply")), input), note,
-    h("div", { class: "actions" }, h("span", { class: "muted small", id: "reply-hint" }, t("Goes out as {name}", { name: me.display_name || "Support" })), cancel, send));
+  const choices = canned?.choices(input, changed);
+  const node = h("form", { class: isNote ? "reply note" : "reply", "aria-label": isNote ? t("Private note") : t("Reply"), hidden: true, onsubmit: (/** @type {Event} */ event) => { event.preventDefault(); submit(); } },
+    h("label", null, h("span", null, isNote ? t("Private note") : t("Your reply")), input), choices?.node, note,
+    h("div", { class: "actions" }, h("span", { class: "muted small", id: `${name}-hint` }, isNote ? t("Only operators see it.") : t("Goes out as {name}", { name: me.display_name || "Support" })), choices?.button, cancel, send));
   /** @type {AbortController | null} */
   let sending = null;
-  let mine = false;
+  let mine = isNote;
   let told = 0;
 
   input.value = draft.text;
@@ -132,10 +160,11 @@ function replies({ id, me, say, signal, reload }) {
     store.write(draft);
     judge();
     tellTyping();
+    choices?.typed();
   }
 
   function tellTyping() {
-    if (!mine || !draft.text.trim() || Date.now() - told < TELL_MS) return;
+    if (isNote || !mine || !draft.text.trim() || Date.now() - told < TELL_MS) return;
     told = Date.now();
     ask(`/sessions/${id}/typing`, { method: "POST", body: {}, signal }).catch(() => {});
   }
@@ -143,14 +172,17 @@ function replies({ id, me, say, signal, reload }) {
   /** Says what keeps the words from being sent. */
   function judge() {
     const count = [...input.value].length;
-    const long = count > MOST;
-    set(input, { "aria-invalid": long ? "true" : null });
-    set(send, { "aria-disabled": long || !mine || !input.value.trim() || sending ? "true" : null });
-    if (!sending) show(note, long ? t("{number} of {most} characters: please shorten it.", { number: count, most: MOST }) : !mine && draft.text ? t("This conversation is not yours now. Your words are kept: take it to send them.") : "");
+    const long = count > most;
+    const open = isNote ? undefined : /\{\{[^{}]*\}\}/.exec(input.value)?.[0];
+    set(input, { "aria-invalid": long || open ? "true" : null });
+    set(send, { "aria-disabled": long || open || !mine || !input.value.trim() || sending ? "true" : null });
+    if (!sending) show(note, long ? t("{number} of {most} characters: please shorten it.", { number: count, most }) : open ? t("{variable} is not known here. Replace it with words to send the reply.", { variable: open }) : !mine && draft.text ? t("This conversation is not yours now. Your words are kept: take it to send them.") : "");
   }
 
   /** @param {KeyboardEvent} event */
   function key(event) {
+    if (choices?.pressed(event)) return event.preventDefault();
+    if (event.key === "Escape" && !event.isComposing) { if (isNote && !draft.text) node.hidden = true; return input.blur(); }
     if (event.isComposing || event.keyCode === 229 || event.key !== "Enter" || event.shiftKey || event.altKey) return;
     if (!event.ctrlKey && !event.metaKey && matchMedia("(pointer: coarse)").matches) return;
     event.preventDefault();
@@ -170,7 +202,8 @@ function replies({ id, me, say, signal, reload }) {
       store.write(draft);
       sending = null;
       judge();
-      say(t("Sent."));
+      say(isNote ? t("Saved.") : t("Sent."));
+      if (isNote) node.hidden = true;
     } catch (error) {
       sending = null;
       judge();
@@ -186,7 +219,7 @@ function replies({ id, me, say, signal, reload }) {
   async function untilStored(signal) {
     for (;;) {
       try {
-        return await ask(`/sessions/${id}/replies`, { method: "POST", body: { cid: draft.cid, text: draft.text.trim() }, signal });
+        return await ask(`/sessions/${id}/${isNote ? "private-notes" : "replies"}`, { method: "POST", body: { cid: draft.cid, text: draft.text.trim() }, signal });
       } catch (error) {
         const failure = /** @type {any} */ (error);
         const waits = failure.code === "answer_runs";
@@ -200,14 +233,16 @@ function replies({ id, me, say, signal, reload }) {
 
   return {
     node, input,
+    open() { node.hidden = false; input.focus(); },
     /** @param {any} held */
     update(held) {
+      if (isNote) { if (draft.text) node.hidden = false; return; }
       const again = !mine && isMine(held);
       mine = isMine(held);
       // Who is writing is not interrupted, and words are never hidden away.
       node.hidden = !mine && !draft.text;
       if (again || !note.querySelector(".trouble")) judge();
-      else set(send, { "aria-disabled": !mine || sending || !draft.text.trim() ? "true" : null });
+      else set(send, { "aria-disabled": !mine || sending || !draft.text.trim() || input.hasAttribute("aria-invalid") ? "true" : null });
     },
   };
 }

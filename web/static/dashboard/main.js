@@ -17,7 +17,7 @@ const spoken = /** @type {HTMLElement} */ (document.getElementById("say"));
 const PAGES = [
   { path: "/dashboard", name: t("Overview"), group: t("Talks"), key: "o", load: () => import("./overview.js").then((file) => file.overviewPage) },
   { path: "/dashboard/sessions", name: t("Sessions"), group: t("Talks"), key: "s", load: () => import("./sessions.js").then((file) => file.sessionsPage) },
-  { path: "/dashboard/waiting", name: t("Waiting"), group: t("Talks"), key: "w", load: () => import("./waiting.js").then((file) => file.waitingPage) },
+  { path: "/dashboard/inbox", name: t("Inbox"), group: t("Talks"), key: "w", load: () => import("./inbox.js").then((file) => file.inboxPage) },
   { path: "/dashboard/people", name: t("People"), group: t("Talks"), key: "p", load: () => import("./people.js").then((file) => file.peoplePage) },
   { path: "/dashboard/memory", name: t("Memory"), group: t("Talks"), key: "m", load: () => import("./memory.js").then((file) => file.memoryPage) },
   { path: "/dashboard/jobs", name: t("Jobs"), group: t("Work"), key: "j", load: () => import("./jobs.js").then((file) => file.jobsPage) },
@@ -40,7 +40,9 @@ const INNER = [
   { pattern: /^\/dashboard\/agents\/([a-z0-9][a-z0-9_-]{0,39})$/, nav: "/dashboard/agents", load: () => import("./agent.js").then((file) => file.agentPage) },
   { pattern: /^\/dashboard\/sites\/([a-z0-9][a-z0-9_-]{0,63})$/, nav: "/dashboard/sites", load: () => import("./site.js").then((file) => file.sitePage) },
 ];
-const KEYS = [[t("Ctrl K"), t("Go to a page, a person or a session")], ["/", t("Search")], ["j  k", t("Next and previous row")], [t("Enter"), t("Open the row")], ...PAGES.flatMap((page) => page.key ? [[`g ${page.key}`, page.name]] : []), ["t", t("Take the conversation")], ["r", t("Write a reply")], [t("Enter"), t("Send the reply")], [t("Shift Enter"), t("New line")], ["?", t("This help")]];
+/** Keys that press a button of the conversation. @type {Record<string, [string, string]>} */
+const ACTS = { t: ["take", t("Take the conversation")], e: ["resolve", t("Resolve")], s: ["snooze", t("Snooze")], a: ["assign", t("Assign")], l: ["label", t("Labels")], n: ["note", t("Private note")] };
+const KEYS = [[t("Ctrl K"), t("Go to a page, a person or a session")], ["/", t("Search")], ["j  k", t("Next and previous row")], [t("Enter"), t("Open the row")], ...PAGES.flatMap((page) => page.key ? [[`g ${page.key}`, page.name]] : []), ...Object.entries(ACTS).map(([key, [, words]]) => [key, words]), ["r", t("Write a reply")], [t("Enter"), t("Send the reply")], [t("Shift Enter"), t("New line")], ["?", t("This help")]];
 
 /** @type {AbortController | null} */
 let current = null;
@@ -51,7 +53,7 @@ let title = "Evertalk";
 const badge = h("span", { class: "count", hidden: true });
 const waitBadge = h("span", { class: "count wait", hidden: true });
 const alertBadge = h("span", { class: "count", hidden: true });
-const BADGES = new Map([["/dashboard/jobs", badge], ["/dashboard/waiting", waitBadge], ["/dashboard/alerts", alertBadge]]);
+const BADGES = new Map([["/dashboard/jobs", badge], ["/dashboard/inbox", waitBadge], ["/dashboard/alerts", alertBadge]]);
 /** @type {ReturnType<typeof watchAlerts> | null} */
 let alertWatch = null;
 /** @type {ReturnType<typeof watchWaiting> | null} */
@@ -85,7 +87,7 @@ async function draw() {
 
 const RANKS = ["viewer", "operator", "admin"];
 /** @param {{path: string, need?: string}} page */
-const isMine = (page) => (me.has_handovers || page.path !== "/dashboard/waiting") && (!page.need || RANKS.indexOf(me.role) >= RANKS.indexOf(page.need));
+const isMine = (page) => (me.has_handovers || page.path !== "/dashboard/inbox") && (!page.need || RANKS.indexOf(me.role) >= RANKS.indexOf(page.need));
 
 /** @param {string} address @param {{quiet?: boolean, replace?: boolean}} [how] */
 function go(address, { quiet = false, replace = false } = {}) {
@@ -170,7 +172,8 @@ const help = h("dialog", { class: "card help", "aria-label": t("Keys") }, h("h2"
 function moveRow(step) {
   const links = /** @type {HTMLElement[]} */ ([...main.querySelectorAll("a.row-link")]);
   if (!links.length) return;
-  const now = links.indexOf(/** @type {any} */ (document.activeElement));
+  const focused = links.indexOf(/** @type {any} */ (document.activeElement));
+  const now = focused < 0 ? links.findIndex((link) => link.hasAttribute("aria-current")) : focused;
   links[Math.max(0, Math.min(links.length - 1, now < 0 ? (step > 0 ? 0 : links.length - 1) : now + step))].focus();
 }
 
@@ -189,9 +192,12 @@ function onKey(event) {
   leader = event.key === "g" ? Date.now() : 0;
   const page = after && PAGES.find((one) => one.key === event.key && isMine(one));
   if (page) go(page.path);
-  else if (event.key === "t") /** @type {HTMLElement | null} */ (main.querySelector("button[data-act=take]"))?.click();
+  else if (Object.hasOwn(ACTS, event.key)) {
+    const button = /** @type {HTMLElement | null} */ (main.querySelector(`button[data-act=${ACTS[event.key][0]}]`));
+    if (button) { event.preventDefault(); button.click(); }
+  }
   else if (event.key === "r") {
-    const reply = /** @type {HTMLElement | null} */ (main.querySelector("textarea"));
+    const reply = /** @type {HTMLElement | null} */ (main.querySelector("form:not([hidden]) > label > textarea#reply"));
     if (reply) { event.preventDefault(); reply.focus(); }
   }
   else if (event.key === "j") moveRow(1);

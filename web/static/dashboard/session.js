@@ -58,7 +58,7 @@ export function sessionPage({ root, id, me, say, go, entitle, look, signal }) {
   const desk = operatorDesk({ id, me, say, signal, reload: () => { look(); return load(true).catch(() => {}); }, taken: () => { choose("conversation"); toReply(); } });
   const wanted = h("input", { type: "number", min: 1, step: 1, required: true, inputmode: "numeric", placeholder: t("Turn"), "aria-label": t("Turn number") });
   const jump = h("form", { class: "jump", onsubmit: (/** @type {Event} */ event) => { event.preventDefault(); jumpTo(Number(wanted.value)); } }, wanted, h("button", { type: "submit", class: "line" }, t("Go to")));
-  const talkCard = card(t("Transcript"), [talk.node, desk.types, desk.composer.node], jump);
+  const talkCard = card(t("Transcript"), [talk.node, desk.types, desk.notes?.node, desk.composer.node], jump);
   const tools = { path, me, signal, say, open: new Set(openFromAddress()), reload: () => load(false).catch(() => {}) };
   const seen = new Map();
 
@@ -146,7 +146,7 @@ export function sessionPage({ root, id, me, say, go, entitle, look, signal }) {
 
   /** What a tab shows depends on this: unchanged, it is not asked for again. */
   const versionOf = () => JSON.stringify([session.turns, session.answered_turn, session.view_epoch, session.compactions, session.undone, session.running, session.state, session.flushes.length,
-    tab === "conversation" && [session.newest_seq, session.handover?.state, session.handover?.taken_at], tab === "memory" && session.notes]);
+    tab === "conversation" && [session.newest_seq, session.handover?.state, session.handover?.taken_at, session.private_notes], tab === "memory" && session.notes]);
 
   /** @param {boolean} refresh */
   async function fill(refresh) {

@@ -86,28 +86,34 @@ function dividerNode(divider) {
     summary && h("span", { class: "muted" }, " · ", h("span", { dir: "ltr" }, `${tokens(divider.tokens_before)} → ${tokens(divider.tokens_after)}`))));
 }
 
-const ENDS = { operator: t("Given back to the assistant"), person: t("The person went back to the assistant"), unanswered: t("Nobody came: back to the assistant"), silent: t("No word came: back to the assistant"), off: t("Hand-over was switched off: back to the assistant") };
+const ENDS = { operator: t("Given back to the assistant"), person: t("The person went back to the assistant"), unanswered: t("Nobody came: back to the assistant"), silent: t("No word came: back to the assistant"), off: t("Hand-over was switched off: back to the assistant"), resolved: t("Resolved") };
 
-/** The moments of hand-overs, in their order. @param {any[]} handovers */
-function momentsOf(handovers) {
-  return handovers.flatMap((one) => [
+/** The moments of hand-overs, and what operators noted, in their order. @param {any[]} handovers @param {any[]} notes */
+function momentsOf(handovers, notes) {
+  return [...notes.map((one) => ({ ...one, key: `n${one.id}`, note: true })), ...handovers.flatMap((one) => [
     one.asked_by !== "operator" && { key: `a${one.id}`, at: one.asked_at, words: one.asked_by === "person" ? t("A human was asked for by the person") : t("A human was asked for by the assistant"), more: one.reason },
     one.taken_at && { key: `t${one.id}`, at: one.taken_at, words: one.operator ? t("{operator} took the conversation", { operator: one.operator }) : t("An operator took the conversation") },
-    one.ended_at && { key: `e${one.id}`, at: one.ended_at, words: ENDS[/** @type {keyof typeof ENDS} */ (one.ended_by)] ?? t("Back to the assistant") },
-  ]).filter(Boolean).sort((one, other) => Date.parse(one.at) - Date.parse(other.at));
+    one.ended_at && { key: `e${one.id}`, at: one.ended_at, words: ENDS[/** @type {keyof typeof ENDS} */ (one.ended_by)] ?? t("Back to the assistant"), rating: one.rating },
+  ])].filter(Boolean).sort((one, other) => Date.parse(one.at) - Date.parse(other.at));
 }
 
+/** What a person thought of the help, of five. @param {number} rating */
+export const stars = (rating) => h("span", { class: "stars", role: "img", "aria-label": t("Rated {rating} of 5", { rating: number(rating) }) }, "★".repeat(rating) + "☆".repeat(5 - rating));
+
+/** @param {any} note */
+const noteNode = (note) => h("li", { class: "message note" }, h("div", { class: "by" }, h("b", null, t("Private note")), h("span", { class: "from", dir: "auto" }, note.operator), h("span", { class: "muted" }, h("time", { datetime: note.at, title: when(note.at) }, clock(note.at)))), words(note.body));
+
 /** @param {any} moment */
-const momentNode = (moment) => h("li", { class: "divider hand" }, h("span", null, moment.words,
+const momentNode = (moment) => moment.note ? noteNode(moment) : h("li", { class: "divider hand" }, h("span", null, moment.words, moment.rating && [" ", stars(moment.rating)],
   h("span", { class: "muted" }, " · ", h("time", { datetime: moment.at, title: when(moment.at) }, clock(moment.at))), moment.more && h("span", { class: "block muted", dir: "auto" }, h("q", null, moment.more))));
 
 /**
  * All that is shown, in order, each with a key and what it is made of.
- * @param {any[]} messages @param {any[]} links @param {any[]} handovers @param {boolean} more whether there are earlier ones
+ * @param {any[]} messages @param {any[]} links @param {any[]} handovers @param {any[]} notes @param {boolean} more whether there are earlier ones
  */
-function itemsOf(messages, links, handovers, more) {
+function itemsOf(messages, links, handovers, notes, more) {
   const dividers = [...links];
-  const moments = momentsOf(handovers);
+  const moments = momentsOf(handovers, notes);
   if (more && messages.length) while (moments.length && Date.parse(moments[0].at) < Date.parse(messages[0].at)) moments.shift();
   const items = /** @type {{key: string, of: any, make: (of: any) => any}[]} */ ([]);
   const tell = () => { const of = moments.shift(); items.push({ key: of.key, of, make: momentNode }); };
@@ -151,12 +157,12 @@ export function transcript({ path, label, signal, empty, at = "" }) {
   const newest = h("button", { type: "button", class: "line", hidden: !turn, onclick: () => { turn = ""; shown = ""; newest.hidden = true; void safely(false); } }, t("Show the newest messages"));
   const box = h("div", { class: "transcript", role: "region", "aria-label": label, tabindex: 0 }, more, note, list, newest);
   const drawn = /** @type {Map<string, {text: string, node: any}>} */ (new Map());
-  let all = { messages: /** @type {any[]} */ ([]), dividers: /** @type {any[]} */ ([]), handovers: /** @type {any[]} */ ([]), before: /** @type {string | null} */ (null) };
+  let all = { messages: /** @type {any[]} */ ([]), dividers: /** @type {any[]} */ ([]), handovers: /** @type {any[]} */ ([]), notes: /** @type {any[]} */ ([]), before: /** @type {string | null} */ (null) };
   let shown = "";
 
   function draw() {
     more.hidden = all.before === null;
-    const items = itemsOf(all.messages, all.dividers, all.handovers, all.before !== null);
+    const items = itemsOf(all.messages, all.dividers, all.handovers, all.notes, all.before !== null);
     const nodes = items.map(({ key, of, make }) => {
       const text = JSON.stringify(of);
       const before = drawn.get(key);
@@ -198,7 +204,7 @@ export function transcript({ path, label, signal, empty, at = "" }) {
     const goesOn = page.messages.some((/** @type {any} */ one) => known.has(one.seq));
     const first = page.messages[0];
     const older = goesOn ? all.messages.filter((one) => one.turn < first.turn || (one.turn === first.turn && one.step < first.step)) : [];
-    all = { messages: joined(older, page.messages, "seq"), dividers: dividersOf(older, page), handovers: page.handovers ?? [], before: older.length ? all.before : page.before };
+    all = { messages: joined(older, page.messages, "seq"), dividers: dividersOf(older, page), handovers: page.handovers ?? [], notes: page.private_notes ?? [], before: older.length ? all.before : page.before };
     draw();
     dress(list, ".drawn");
     const found = turn && placeOf(all.messages);
@@ -221,7 +227,7 @@ export function transcript({ path, label, signal, empty, at = "" }) {
     try {
       const page = await ask(`${path}?limit=100&before=${all.before}`, { signal });
       const height = box.scrollHeight;
-      all = { messages: joined(page.messages, all.messages, "seq"), dividers: joined(page.dividers ?? [], all.dividers, "id"), handovers: page.handovers ?? [], before: page.before };
+      all = { messages: joined(page.messages, all.messages, "seq"), dividers: joined(page.dividers ?? [], all.dividers, "id"), handovers: page.handovers ?? [], notes: page.private_notes ?? [], before: page.before };
       draw();
       box.scrollTop += box.scrollHeight - height;
     } catch (error) {

@@ -107,7 +107,8 @@ WITH spent AS (
   SELECT 'handover_waiting', s.public_id::text,
          jsonb_build_object('session', s.public_id, 'minutes', round(:handover_seconds::float8 / 60))
     FROM handovers h JOIN sessions s ON s.id = h.session_id
-   WHERE h.state = 'waiting' AND :handover_seconds::float8 > 0 AND h.asked_at < now() - make_interval(secs => :handover_seconds::float8)
+   WHERE h.state = 'waiting' AND :handover_seconds::float8 > 0
+     AND coalesce(h.snoozed_until <= now(), true) AND h.asked_at < now() - make_interval(secs => :handover_seconds::float8)
   UNION ALL
   SELECT 'no_backup', 'data', '{{}}' WHERE EXISTS (
     SELECT FROM workers w WHERE {_ALIVE} AND (w.health ->> 'backup_failed')::boolean)

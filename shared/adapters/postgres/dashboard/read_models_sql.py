@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from shared.adapters.postgres.db.sort_keys import CACHE_PCT, CONTEXT_PCT, KNOWN_COST, READ_TOKENS
+from shared.adapters.postgres.handover.handovers import AWAKE_AT
 from shared.adapters.postgres.turns.slice_sql import SPENT_OF_OPEN
 from shared.adapters.postgres.turns.spend_sql import SUMS
 
@@ -163,9 +164,14 @@ SELECT json_build_object({_FACTS},
   'answered_turn', s.answered_turn, 'view_epoch', s.view_epoch, 'newest_seq', s.next_seq - 1,
   'handover', (SELECT json_build_object('state', h.state, 'asked_by', h.asked_by, 'reason', h.reason,
         'operator_id', h.operator_id, 'operator', h.operator_name, 'asked_at', h.asked_at, 'taken_at', h.taken_at,
+        'version', h.version, 'labels', h.labels,
+        'snoozed_until', CASE WHEN {AWAKE_AT} > now() THEN h.snoozed_until END,
         'waits_since', (SELECT n.opened_at FROM turns n
                          WHERE n.session_id = s.id AND n.turn_no = s.answered_turn + 1))
       FROM handovers h WHERE h.session_id = s.id AND h.ended_at IS NULL),
+  'private_notes', (SELECT count(*) FROM private_notes n WHERE n.session_id = s.id),
+  'site', (SELECT coalesce(nullif(w.config ->> 'title', ''), w.name) FROM addresses x JOIN sites w ON w.name = x.account
+            WHERE x.session_id = s.id AND x.channel = 'web' ORDER BY x.id DESC LIMIT 1),
   'first_channel', (SELECT json_agg(DISTINCT n.channel) FROM turns n
                      WHERE n.session_id = s.id AND n.turn_no IN (1, s.next_turn - 1)),
   'undone', (SELECT count(*) FROM links l WHERE l.session_id = s.id AND l.undone_at IS NOT NULL),
@@ -246,10 +252,15 @@ SELECT json_build_object({_SHOWN},
      AND int8range(l.from_turn, l.through_turn, '[]') && int8range(v.low, v.high, '[]')), '[]'::json),
   'handovers', coalesce((SELECT json_agg(json_build_object('id', h.id, 'asked_by', h.asked_by, 'reason', h.reason,
       'operator', h.operator_name, 'asked_at', h.asked_at, 'taken_at', h.taken_at, 'ended_at', h.ended_at,
-      'ended_by', h.ended_by) ORDER BY h.id)
+      'ended_by', h.ended_by, 'rating', h.rating) ORDER BY h.id)
     FROM (SELECT * FROM handovers h WHERE h.session_id = s.id AND (h.ended_at IS NULL
              OR h.ended_at >= (SELECT coalesce(min(at), '-infinity') FROM shown))
-           ORDER BY h.id DESC LIMIT 200) h), '[]'::json)
+           ORDER BY h.id DESC LIMIT 200) h), '[]'::json),
+  'private_notes', coalesce((SELECT json_agg(json_build_object('id', n.public_id, 'operator', n.operator_name,
+      'body', n.body, 'at', n.created_at) ORDER BY n.id)
+    FROM (SELECT * FROM private_notes n WHERE n.session_id = s.id
+             AND n.created_at >= (SELECT coalesce(min(at), '-infinity') FROM shown)
+           ORDER BY n.id DESC LIMIT 200) n), '[]'::json)
 )::text FROM s
 """
 

@@ -1,5 +1,5 @@
 """Who somebody is.
 
-Visitors, linked accounts, handovers, agents and sites; operators with their logins, second factors and
+Visitors, linked accounts, agents and sites; operators with their logins, second factors and
 the audit log; API keys. Begin with `account_links` for people, with `operator_auth` for operators.
 """

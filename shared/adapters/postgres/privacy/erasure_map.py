@@ -79,6 +79,7 @@ ACTIONS: Mapping[str, Action] = {
     "sample_plays": Delete(at=None, at_once=True),
     # Who waits for an operator waits no longer: the conversation begins anew.
     "handovers": Delete(at=None, at_once=True),
+    "private_notes": Delete(),
     "passages": Delete(at="indexed_at"),
     "links": Blank(
         values={
@@ -134,7 +135,7 @@ ACTIONS: Mapping[str, Action] = {
     "one_time_codes": Delete(owner="party"),
     "erasure_wishes": Delete(at=None),
     "addresses": Blank(
-        values={"title": "''", "settings": _LANGUAGES},
+        values={"title": "''", "settings": _LANGUAGES, "contact": _EMPTY_OBJECT},
         kept={
             "channel": _FIXED,
             "account": "the conversation goes on there",
@@ -200,6 +201,7 @@ ACTIONS: Mapping[str, Action] = {
     "leases": Keep(why="about processes"),
     "job_kinds": Keep(why="an operator's configuration"),
     "hourly_stats": Keep(why="numbers by the hour, of nobody in particular"),
+    "canned_replies": Keep(why="an operator's configuration"),
     "operators": Keep(why="operators are not people who talk"),
     "operator_pictures": Keep(why="operators are not people who talk"),
     "operator_factors": Keep(why="operators are not people who talk; sealed keys and hashes"),

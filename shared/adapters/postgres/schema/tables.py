@@ -353,6 +353,8 @@ class AddressTable(SQLModel, table=True):
     settings: dict[str, Any] = field(json())
     unreachable_since: datetime | None = field(moment(null=True))
     read_seq: int = field(big(default="0"))
+    contact: dict[str, Any] = field(json())
+    """What the page and the site say of who writes there: page, browser, locale, e-mail, attributes."""
 
 
 class VisitorTable(SQLModel, table=True):
@@ -1454,7 +1456,7 @@ class HandoverTable(SQLModel, table=True):
         ),
         CheckConstraint("(ended_at IS NULL) = (state <> 'ended')", name="handover_end_has_a_time"),
         CheckConstraint(
-            "ended_by IN ('', 'operator', 'person', 'unanswered', 'silent', 'off') "
+            "ended_by IN ('', 'operator', 'person', 'unanswered', 'silent', 'off', 'resolved') "
             "AND (ended_by = '') = (state <> 'ended')",
             name="handover_end_has_a_reason",
         ),
@@ -1463,6 +1465,17 @@ class HandoverTable(SQLModel, table=True):
             "AND (told = 'nothing' OR state = 'ended')",
             name="handover_told",
         ),
+        CheckConstraint(
+            "(snoozed_at IS NULL) = (snoozed_until IS NULL) AND snoozed_at < snoozed_until",
+            name="handover_snooze_has_both_ends",
+        ),
+        CheckConstraint("cardinality(labels) <= 10", name="handover_labels_are_few"),
+        CheckConstraint(
+            "rating BETWEEN 1 AND 5 AND ended_by = 'resolved' AND rated_at IS NOT NULL "
+            "OR rating IS NULL AND rated_at IS NULL",
+            name="handover_rating",
+        ),
+        Index("handovers_resolved", "ended_at", postgresql_where=text("ended_by = 'resolved'")),
         Index("handover_is_open_once", "session_id", unique=True, postgresql_where=text("ended_at IS NULL")),
         Index("handovers_by_session", "session_id", "asked_at"),
         Index("handovers_by_time", "asked_at"),
@@ -1482,6 +1495,46 @@ class HandoverTable(SQLModel, table=True):
     ended_at: datetime | None = field(moment(null=True))
     ended_by: str = field(words(default=""))
     told: str = field(words(default="nothing"))
+    version: int = field(big(default="0"))
+    """Of what operators change beside the words: who looked before somebody else's change is refused."""
+    snoozed_at: datetime | None = field(moment(null=True))
+    snoozed_until: datetime | None = field(moment(null=True))
+    labels: list[str] = field(text_list(default="'{}'::text[]"))
+    rating: int | None = field(small(null=True))
+    rated_at: datetime | None = field(moment(null=True))
+
+
+class PrivateNoteTable(SQLModel, table=True):
+    """What operators write for each other beside a conversation: no model and no person ever reads it."""
+
+    __tablename__ = "private_notes"
+    __table_args__ = (
+        UniqueConstraint("session_id", "cid", name="private_note_is_stored_once"),
+        CheckConstraint("char_length(body) BETWEEN 1 AND 4000", name="private_note_is_short"),
+    )
+    id: int = field(identity())
+    public_id: UUID = field(public_id())
+    session_id: int = field(big(to="sessions.id"))
+    operator_id: int | None = field(big(null=True, to="operators.id"))
+    operator_name: str = field(words())
+    cid: str = field(words())
+    body: str = field(words())
+    created_at: datetime = field(moment())
+
+
+class CannedReplyTable(SQLModel, table=True):
+    """Words that operators send often, under a short name; the page fills in `{{name}}` and the like."""
+
+    __tablename__ = "canned_replies"
+    __table_args__ = (
+        CheckConstraint("name ~ '^[a-z0-9][a-z0-9_-]{0,39}$'", name="canned_reply_name"),
+        CheckConstraint("char_length(body) BETWEEN 1 AND 4000", name="canned_reply_is_short"),
+    )
+    name: str = field(words(key=True))
+    body: str = field(words())
+    version: int = field(big(default="1"))
+    changed_by: str = field(words())
+    changed_at: datetime = field(moment())
 
 
 class FeedbackTable(SQLModel, table=True):

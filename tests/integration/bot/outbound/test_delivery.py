@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from bot.telegram.client.call_queue import RateLimits, ScaledClock
 from bot.telegram.markup import LIVE_UNITS, MAX_PARTS, render
 from bot.telegram.outbound.draft_streaming import PRIVATE_PACING, EditPacing
-from shared.adapters.postgres.people.handover import PostgresHandovers
+from shared.adapters.postgres.handover.handovers import PostgresHandovers
 from shared.core.session.events import Inbound, Organizing, RunEnded, RunStarted, Stored, ToolRunning
 from shared.core.values.errors import StorageUnavailable
 from shared.core.values.messages import Text

@@ -15,8 +15,8 @@ import pytest
 from pydantic import SecretStr
 
 from shared.adapters.encryption import Encryption
+from shared.adapters.postgres.handover.handovers import PostgresHandovers
 from shared.adapters.postgres.operations.invariants import check_invariants
-from shared.adapters.postgres.people.handover import PostgresHandovers
 from shared.adapters.postgres.people.sites import PostgresSites
 from shared.config.sites import secret_about
 from shared.core.identity.handover import NewHandover

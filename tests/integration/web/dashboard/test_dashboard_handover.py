@@ -13,7 +13,7 @@ import pytest
 from aiohttp import web
 
 from shared.adapters.models.token_counter import VocabularyCounter
-from shared.adapters.postgres.people.handover import PostgresHandovers
+from shared.adapters.postgres.handover.handovers import PostgresHandovers
 from shared.adapters.postgres.people.visitors import PostgresVisitors, new_token
 from shared.config.settings import load_settings
 from shared.core.identity.handover import NewHandover

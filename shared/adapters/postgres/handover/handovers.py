@@ -21,9 +21,14 @@ from shared.core.identity.handover import (
     PER_HOUR,
     AnswerRuns,
     AskedTooOften,
+    Assignment,
+    BadSnooze,
     CannotHandOver,
+    ChangedMeanwhile,
     End,
+    HandoverChange,
     HandoverLimits,
+    Labels,
     Listed,
     Moved,
     NewHandover,
@@ -31,9 +36,11 @@ from shared.core.identity.handover import (
     NotTaken,
     Overdue,
     Reply,
+    Snooze,
     State,
     TakenByOther,
     Told,
+    UnknownAssignee,
     Untold,
     event_payload,
     shown_operator,
@@ -101,13 +108,13 @@ class PostgresHandovers(PoolStore):
         self,
         session_id: int,
         *,
-        by: Literal["operator", "person"],
+        by: Literal["operator", "person", "resolved"],
         operator_id: int = 0,
         any_ones: bool = False,
     ) -> Moved:
         """The assistant goes on; a conversation that it has stays as it is.
 
-        `any_ones`: also what another operator has. Raises TakenByOther.
+        `resolved` is by an operator, too. `any_ones`: also what another operator has. Raises TakenByOther.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             session = await _locked(connection, session_id)
@@ -115,12 +122,48 @@ class PostgresHandovers(PoolStore):
             if there is None:
                 return Moved(session_id=session_id, state="bot")
             others = there["operator_id"] not in (None, operator_id)
-            if by == "operator" and others and not any_ones:
+            if by != "person" and others and not any_ones:
                 raise TakenByOther(there["operator_name"] or NAMELESS)
             moved = await _end(connection, session, there, by)
-            if by == "operator":
-                await _record(connection, session, operator_id, "return")
+            if by != "person":
+                await _record(connection, session, operator_id, "resolve" if by == "resolved" else "return")
             return moved
+
+    @store_method
+    async def change(
+        self,
+        session_id: int,
+        change: HandoverChange,
+        *,
+        version: int,
+        operator_id: int,
+        any_ones: bool = False,
+    ) -> Moved:
+        """Of an open hand-over, as it was at `version`.
+
+        `any_ones`: also snooze what another operator has. Raises NotTaken, ChangedMeanwhile, TakenByOther,
+        UnknownAssignee, BadSnooze, CannotHandOver.
+        """
+        async with self._pool.acquire() as connection, connection.transaction():
+            session = await _locked(connection, session_id)
+            there = await connection.fetchrow(_OPEN, session_id)
+            if there is None:
+                raise NotTaken
+            if there["version"] != version:
+                raise ChangedMeanwhile
+            match change:
+                case Assignment(operator=name):
+                    return await _assign(connection, session, there, name, by=operator_id)
+                case Snooze(until=until):
+                    if there["operator_id"] not in (None, operator_id) and not any_ones:
+                        raise TakenByOther(there["operator_name"] or NAMELESS)
+                    if not await connection.fetchval(_SNOOZE, there["id"], until):
+                        raise BadSnooze
+                    await _record(connection, session, operator_id, "snooze")
+                case Labels(labels=labels):
+                    await connection.execute(_LABEL, there["id"], list(labels))
+                    await _record(connection, session, operator_id, "label")
+            return _as_it_is(session_id, there)
 
     @store_method
     async def record_reply(
@@ -148,6 +191,7 @@ class PostgresHandovers(PoolStore):
                 )
             )  # fmt: skip
             if row is not None:
+                await connection.execute(_WAKE, there["id"])
                 await _record(connection, session, operator_id, "reply", mid=f"m{row['seq']}")
         if row is None:
             raise AnswerRuns
@@ -181,11 +225,12 @@ class PostgresHandovers(PoolStore):
             return None if there is None else await _end(connection, session, there, one.end)
 
     @store_method
-    async def list_handovers(self, state: Literal["waiting", "human"] | None = None) -> tuple[Listed, ...]:
-        """All that are open, the longest first."""
-        rows = await self._pool.fetch(_LISTED, state)
-        ids = ("session", "person_id")
-        return tuple(Listed(**{**dict(row), **{name: str(row[name]) for name in ids}}) for row in rows)
+    async def list_handovers(
+        self, state: Literal["waiting", "human", "resolved"] | None = None
+    ) -> tuple[Listed, ...]:
+        """All that are open, the longest first; or those that were resolved, the newest first."""
+        rows = await self._pool.fetch(_RESOLVED if state == "resolved" else _LISTED, state)
+        return tuple(_listed(row) for row in rows)
 
     @store_method
     async def place_of_taken(self, session_id: int, *, operator_id: int) -> tuple[str, int]:
@@ -250,6 +295,26 @@ async def _record(
         connection, actor=actor or f"operator:{operator_id}", action=f"handover.{what}",
         about=str(session["public_id"]), detail=detail,
     )  # fmt: skip
+
+
+def _listed(row: Record) -> Listed:
+    texts = {name: str(row[name]) for name in ("session", "person_id")}
+    return Listed(**{**dict(row), **texts, "labels": tuple(row["labels"])})
+
+
+async def _assign(connection: Connection, session: Record, there: Record, name: str, *, by: int) -> Moved:
+    """What is so already stays so; else the person is told who writes from now on."""
+    session_id: int = session["id"]
+    to = await connection.fetchval(f"SELECT id FROM operators o WHERE name = $1 AND {MAY_WRITE}", name)
+    if to is None:
+        raise UnknownAssignee
+    if there["operator_id"] == to:
+        return _as_it_is(session_id, there)
+    await connection.execute(_TAKE, there["id"], to, name)
+    shown = await _shown(connection, to)
+    event_seq = await _tell(connection, session_id, {"state": "human", **shown_operator(**shown)})
+    await _record(connection, session, by, "assign", to=str(to))
+    return Moved(session_id=session_id, state="human", name=shown["name"] or NAMELESS, event_seq=event_seq)
 
 
 def _refuse_others(there: Record | None, operator_id: int) -> Record:
@@ -406,8 +471,16 @@ VALUES (:session_id, :address, :asked_by, :reason, :key, :operator_id::bigint, :
         CASE WHEN :operator_id::bigint IS NOT NULL THEN now() END)
 """)
 _TAKE = """
-UPDATE handovers SET state = 'human', operator_id = $2, operator_name = $3, taken_at = now() WHERE id = $1
+UPDATE handovers SET state = 'human', operator_id = $2, operator_name = $3, taken_at = now(),
+  version = version + 1, snoozed_at = NULL, snoozed_until = NULL WHERE id = $1
 """
+_SNOOZE = """
+UPDATE handovers SET version = version + 1, snoozed_at = CASE WHEN $2::timestamptz IS NOT NULL THEN now() END,
+       snoozed_until = $2
+ WHERE id = $1 AND coalesce($2::timestamptz > now() AND $2 < now() + interval '1 year', true) RETURNING true
+"""
+_LABEL = "UPDATE handovers SET version = version + 1, labels = $2 WHERE id = $1"
+MAY_WRITE = "o.role IN ('operator', 'admin')"
 _END = "UPDATE handovers SET state = 'ended', ended_at = now(), ended_by = $2, told = $3 WHERE id = $1"
 _IS_SENT_TO = "SELECT channel <> 'web' AND unreachable_since IS NULL FROM addresses WHERE id = $1"
 """Whether a channel sends messages of its own; on the web what is stored is on the screen."""
@@ -485,14 +558,25 @@ SELECT seq, :through_turn::bigint AS turn, event_seq FROM s
 """)
 """The words stand in the last of the turns that they answer; those before it are answered with it."""
 
+_WAKE = """
+UPDATE handovers SET snoozed_at = NULL, snoozed_until = NULL WHERE id = $1 AND snoozed_at IS NOT NULL
+"""
+AWAKE_AT = """
+coalesce(least(h.snoozed_until, (
+  SELECT min(e.at) FROM turn_entries te JOIN entries e USING (session_id, seq)
+   WHERE te.session_id = s.id AND te.turn_no > s.answered_turn AND e.at > h.snoozed_at)), '-infinity')
+"""
+"""Of a hand-over `h` of the session `s`: when it comes, or came, back from a snooze."""
 _OVER = """
-CASE WHEN h.state = 'waiting' AND h.asked_at <= now() - make_interval(secs => {waiting} * 60) THEN
+CASE WHEN h.state = 'waiting'
+          AND greatest(h.asked_at, AWAKE_AT) <= now() - make_interval(secs => {waiting} * 60) THEN
        CASE WHEN {waiting} > 0 THEN 'unanswered' ELSE 'off' END
      WHEN h.state = 'human' AND {waiting} <= 0 THEN 'off'
-     WHEN h.state = 'human' AND h.taken_at <= now() - make_interval(secs => {silence} * 60)
+     WHEN h.state = 'human'
+          AND greatest(h.taken_at, AWAKE_AT) <= now() - make_interval(secs => {silence} * 60)
           AND EXISTS (SELECT FROM turns t WHERE t.session_id = s.id AND t.turn_no = s.answered_turn + 1
                          AND t.opened_at <= now() - make_interval(secs => {silence} * 60)) THEN 'silent' END
-"""
+""".replace("AWAKE_AT", AWAKE_AT)
 """The oldest words that wait are as old as the silence: an operator's reply ends whatever waits."""
 _OVERDUE = Named(f"""
 SELECT * FROM (
@@ -507,18 +591,28 @@ SELECT {_OVER.format(waiting=":waiting::float8", silence=":silence::float8")} AS
   FROM handovers h JOIN sessions s ON s.id = h.session_id WHERE h.id = :id AND h.ended_at IS NULL
 """)
 
-_LISTED = """
+_ROWS = f"""
 SELECT s.public_id AS session, h.state, h.asked_by, h.reason, h.operator_name AS operator,
-  p.display_name AS who, p.kind, p.anonymous,
+       p.display_name AS who, p.kind, p.anonymous,
        coalesce((SELECT public_id FROM parties WHERE id = p.merged_into), p.public_id) AS person_id,
-       a.channel, g.name AS agent, h.asked_at, h.taken_at,
-       (SELECT t.opened_at FROM turns t WHERE t.session_id = s.id
-         AND t.turn_no = s.answered_turn + 1) AS waits_since
+       a.channel, g.name AS agent, h.asked_at, h.taken_at, h.version, h.labels, h.ended_at, h.rating,
+       CASE WHEN h.ended_at IS NULL THEN (
+         SELECT t.opened_at FROM turns t WHERE t.session_id = s.id AND t.turn_no = s.answered_turn + 1)
+       END AS waits_since,
+       CASE WHEN {AWAKE_AT} > now() THEN h.snoozed_until END AS snoozed_until,
+       coalesce((
+         SELECT left(string_agg(b ->> 'text', ' '), 120) FROM (
+           SELECT e.blocks FROM entries e
+            WHERE e.session_id = s.id AND e.author IN ('person', 'assistant', 'operator')
+            ORDER BY e.seq DESC LIMIT 1) e, jsonb_array_elements(e.blocks) b
+          WHERE b ->> 'type' = 'text'), '') AS excerpt
   FROM handovers h JOIN sessions s ON s.id = h.session_id JOIN parties p ON p.id = s.party_id
   JOIN addresses a ON a.id = h.address_id JOIN agents g ON g.id = s.agent_id
+"""
+_LISTED = f"""{_ROWS}
  WHERE h.ended_at IS NULL AND ($1::text IS NULL OR h.state = $1) ORDER BY h.asked_at, h.id LIMIT 500
 """
-
+_RESOLVED = f"{_ROWS} WHERE h.ended_by = $1 ORDER BY h.ended_at DESC, h.id LIMIT 100"
 _UNTOLD = """
 SELECT h.id, h.address_id, h.ended_by FROM handovers h JOIN addresses a ON a.id = h.address_id
  WHERE h.told = 'queued' AND a.channel = 'telegram' AND a.account = ANY ($1::text[]) AND NOT EXISTS (

@@ -1,0 +1,119 @@
+"""What only operators see of a conversation: their private notes; and what they choose from beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from shared.adapters.postgres.db.pool import store_method
+from shared.adapters.postgres.db.store import PoolStore
+from shared.adapters.postgres.handover.handovers import MAY_WRITE
+from shared.core.identity.handover import ChangedMeanwhile
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CannedReply:
+    """Words that operators send often."""
+
+    name: str
+    body: str
+    version: int
+    changed_by: str
+    changed_at: datetime
+
+
+class PostgresInbox(PoolStore):
+    """Each method is one statement; raises StorageUnavailable."""
+
+    @store_method
+    async def find_assignees(self) -> tuple[str, ...]:
+        """Who may write to people, by login name."""
+        rows = await self._pool.fetch(f"SELECT name FROM operators o WHERE {MAY_WRITE} ORDER BY lower(name)")
+        return tuple(row["name"] for row in rows)
+
+    @store_method
+    async def known_labels(self) -> tuple[str, ...]:
+        """Those of what is open, and of what was resolved lately; the most used first."""
+        return tuple(row["label"] for row in await self._pool.fetch(_KNOWN_LABELS))
+
+    @store_method
+    async def add_note(self, session: UUID, *, operator_id: int, cid: str, body: str) -> UUID | None:
+        """The same `cid` again is the same note; None: there is no such conversation."""
+        found: UUID | None = await self._pool.fetchval(_ADD_NOTE, session, operator_id, cid, body)
+        return found
+
+    @store_method
+    async def delete_note(self, session: UUID, note: UUID, *, operator_id: int, any_ones: bool) -> bool:
+        """One's own, or with `any_ones` anybody's."""
+        return await self._pool.fetchval(_DELETE_NOTE, session, note, operator_id, any_ones) is not None
+
+    @store_method
+    async def find_contact(self, session: UUID) -> Mapping[str, Any] | None:
+        """What is known of who writes there, at the place of the newest words."""
+        row = await self._pool.fetchrow(_CONTACT, session)
+        return None if row is None else {**row["contact"], "timezone": row["timezone"]}
+
+    @store_method
+    async def list_canned(self) -> tuple[CannedReply, ...]:
+        rows = await self._pool.fetch("SELECT * FROM canned_replies ORDER BY name LIMIT 500")
+        return tuple(CannedReply(**dict(row)) for row in rows)
+
+    @store_method
+    async def save_canned(self, name: str, body: str, *, version: int, by: str) -> CannedReply:
+        """As it was at `version`, 0 for a new one; raises ChangedMeanwhile."""
+        row = await self._pool.fetchrow(_SAVE_CANNED, name, body, version, by)
+        if row is None:
+            raise ChangedMeanwhile(
+                advice="Somebody else has just changed this canned reply. Look at it first."
+            )
+        return CannedReply(**dict(row))
+
+    @store_method
+    async def delete_canned(self, name: str) -> None:
+        await self._pool.execute("DELETE FROM canned_replies WHERE name = $1", name)
+
+
+_KNOWN_LABELS = """
+SELECT label FROM (
+  SELECT labels FROM handovers WHERE ended_at IS NULL
+  UNION ALL (SELECT labels FROM handovers WHERE ended_by = 'resolved' ORDER BY ended_at DESC LIMIT 1000)) h,
+  unnest(h.labels) AS label
+ GROUP BY label ORDER BY count(*) DESC, label LIMIT 100
+"""
+_CONTACT = """
+SELECT p.timezone, coalesce((
+         SELECT a.contact || jsonb_strip_nulls(jsonb_build_object('language', coalesce(
+                  a.settings ->> 'language', a.settings ->> 'app_language', a.contact ->> 'language')))
+           FROM addresses a WHERE a.session_id = s.id
+          ORDER BY a.id = (SELECT t.address_id FROM turns t WHERE t.session_id = s.id
+                            ORDER BY t.turn_no DESC LIMIT 1) DESC, a.id DESC LIMIT 1), '{}') AS contact
+  FROM sessions s JOIN parties p ON p.id = s.party_id WHERE s.public_id = $1
+"""
+_ADD_NOTE = """
+WITH s AS (SELECT id FROM sessions WHERE public_id = $1),
+made AS (
+  INSERT INTO private_notes (session_id, operator_id, operator_name, cid, body)
+  SELECT s.id, o.id, o.name, $3, $4 FROM s JOIN operators o ON o.id = $2
+  ON CONFLICT (session_id, cid) DO NOTHING RETURNING public_id
+)
+SELECT public_id FROM made
+UNION ALL SELECT n.public_id FROM private_notes n JOIN s ON s.id = n.session_id WHERE n.cid = $3
+"""
+_DELETE_NOTE = """
+DELETE FROM private_notes n USING sessions s
+ WHERE s.public_id = $1 AND n.session_id = s.id AND n.public_id = $2 AND ($4 OR n.operator_id = $3)
+RETURNING n.id
+"""
+_SAVE_CANNED = """
+WITH changed AS (
+  UPDATE canned_replies SET body = $2, version = version + 1, changed_by = $4, changed_at = now()
+   WHERE name = $1 AND version = $3 RETURNING *
+), made AS (
+  INSERT INTO canned_replies (name, body, changed_by)
+  SELECT $1, $2, $4 WHERE $3 = 0 ON CONFLICT DO NOTHING RETURNING *
+)
+SELECT * FROM changed UNION ALL SELECT * FROM made
+"""

@@ -1,0 +1,218 @@
+"""The inbox in a real browser: one operator works through many conversations with keys alone."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.async_api import Browser, Page, expect
+
+from shared.adapters.postgres.people.visitors import new_token
+from shared.config.settings import load_settings
+from shared.core.identity.handover import NewHandover
+from shared.core.session.events import Inbound
+from tests.browser.axe import look_for_faults
+from tests.browser.dashboard.house import House, open_house
+from tests.browser.dashboard.place import fits
+
+pytestmark = pytest.mark.browser
+MANY = 30
+
+
+@pytest.fixture
+async def house(database_url: str, redis_url: str, browser: Browser) -> AsyncIterator[House]:
+    settings = load_settings(
+        database_url=database_url, redis_url=redis_url, handover="on", handover_minutes=600
+    )
+    async with open_house(settings, browser) as opened:
+        yield opened
+
+
+async def waits(house: House, number: int) -> str:
+    """Somebody who asked for a human and wrote a word; their conversation."""
+    row = await house.app.stores.visitors.create(new_token(), site="default")
+    assert row is not None
+    await house.app.stores.handovers.request_handover(
+        NewHandover(
+            session_id=row.session_id, address_id=row.address_id, asked_by="person", reason=f"case {number}"
+        )
+    )
+    await house.app.sessions.accept(
+        Inbound(
+            session_id=row.session_id, address_id=row.address_id, text=f"Question {number}, please",
+            dedupe_key=f"web:{number}",
+        )
+    )  # fmt: skip
+    await house.app.pool.execute(
+        "UPDATE parties SET display_name = $2 WHERE id = (SELECT party_id FROM sessions WHERE id = $1)",
+        row.session_id,
+        f"Person {number:02}",
+    )
+    return str(row.session_public_id)
+
+
+def reply_box(page: Page) -> Any:
+    return page.get_by_role("textbox", name="Your reply")
+
+
+def title(page: Page) -> Any:
+    return page.locator(".inbox-talk h2").first
+
+
+async def picked(page: Page, name: str, words: str) -> None:
+    """In a dialog: typed, and chosen with Enter."""
+    box = page.get_by_role("combobox", name=name)
+    await expect(box).to_be_focused()
+    await page.keyboard.type(words)
+    await page.keyboard.press("Enter")
+    await expect(box).to_have_count(0)
+
+
+async def shot(page: Page, name: str) -> None:
+    if folder := os.environ.get("PICTURES_FOLDER"):
+        await page.screenshot(path=Path(folder) / f"{name}.png")
+
+
+async def test_thirty_conversations_are_handled_by_keys_alone(house: House) -> None:
+    for number in range(MANY):
+        await waits(house, number)
+    page = await house.operator("Anna", path="/dashboard/inbox")
+    await expect(page.locator(".inbox-list li")).to_have_count(MANY)
+    await page.keyboard.press("j")
+    for number in range(MANY):
+        await expect(title(page)).to_have_text(f"Person {number:02}")
+        await expect(page.locator(".message.person")).to_contain_text(f"Question {number}, please")
+        await page.keyboard.press("t")
+        await expect(reply_box(page)).to_be_focused()
+        await page.keyboard.type(f"Answer {number}")
+        await page.keyboard.press("Enter")
+        await expect(page.locator(".message.operator")).to_contain_text(f"Answer {number}")
+        await page.keyboard.press("Escape")
+        if number == 0:
+            await shot(page, "inbox-wide")
+        await page.keyboard.press("e")
+        await expect(page.locator(".inbox-list li")).to_have_count(MANY - number - 1)
+    await expect(page.get_by_text("Nobody waits for a human.")).to_be_visible()
+    assert await house.one("SELECT count(*) FROM handovers WHERE ended_by = 'resolved'") == MANY
+    said = "SELECT count(DISTINCT session_id) FROM entries WHERE author = 'operator'"
+    assert await house.one(said) == MANY
+    await page.get_by_role("button", name="Resolved").click()
+    await expect(page.locator(".inbox-list li")).to_have_count(MANY)
+
+
+async def test_assign_label_snooze_and_note(house: House) -> None:
+    first, second = [await waits(house, number) for number in (1, 2)]
+    bert = await house.operator("Bert", path="/dashboard/inbox")
+    page = await house.operator("Anna", path="/dashboard/inbox")
+    await expect(page.locator(".inbox-list li").first).to_be_visible()
+    await page.keyboard.press("j")
+    await expect(title(page)).to_have_text("Person 01")
+    await page.keyboard.press("l")
+    await picked(page, "Labels", "Refund")
+    row = page.locator(".inbox-list li", has_text="Person 01")
+    await expect(row.locator(".label")).to_have_text("Refund")
+    await page.keyboard.press("n")
+    await expect(page.get_by_role("textbox", name="Private note")).to_be_focused()
+    await page.keyboard.type("Ask accounting first")
+    await page.keyboard.press("Enter")
+    await expect(page.locator(".message.note")).to_contain_text("Ask accounting first")
+    await shot(page, "inbox-note")
+    await page.keyboard.press("a")
+    await picked(page, "Assign", "bert")
+    await expect(row).to_contain_text("with Bert")
+    await expect(bert).to_have_title(re.compile(r"^\(2\)"))
+    await page.keyboard.press("k")
+    await expect(title(page)).to_have_text("Person 02")
+    await page.keyboard.press("s")
+    await picked(page, "Snooze until", "in 1")
+    await expect(page.locator(".inbox-list li")).to_have_count(1)
+    await page.get_by_role("button", name="Snoozed").click()
+    await expect(page.locator(".inbox-list li")).to_contain_text("Person 02")
+    await house.app.sessions.accept(await another_word(house, second))
+    await expect(page.get_by_text("Nothing matches.")).to_be_visible()
+    await page.get_by_role("button", name="All").click()
+    await page.get_by_role("combobox", name="Labels").select_option("Refund")
+    await expect(page.locator(".inbox-list li")).to_have_count(1)
+    await page.keyboard.press("Escape")
+    assert await house.one("SELECT labels FROM handovers ORDER BY id LIMIT 1") == ["Refund"]
+    assert await house.one("SELECT body FROM private_notes") == "Ask accounting first"
+    assert first != second
+
+
+async def another_word(house: House, session: str) -> Inbound:
+    row = await house.app.pool.fetchrow(
+        "SELECT s.id, a.id AS address FROM sessions s JOIN addresses a ON a.session_id = s.id"
+        " WHERE s.public_id = $1",
+        session,
+    )
+    assert row is not None
+    return Inbound(session_id=row["id"], address_id=row["address"], text="Hello?", dedupe_key="web:more")
+
+
+async def test_a_canned_reply_is_found_filled_in_and_checked(house: House) -> None:
+    await waits(house, 7)
+    page = await house.operator("Anna", path="/dashboard/inbox")
+    await expect(page.locator(".inbox-list li").first).to_be_visible()
+    await page.keyboard.press("j")
+    await expect(title(page)).to_have_text("Person 07")
+    await page.keyboard.press("t")
+    await expect(reply_box(page)).to_be_focused()
+    await page.get_by_role("button", name="Canned replies").click()
+    dialog = page.get_by_role("dialog", name="Canned replies")
+    await dialog.get_by_label("Name").fill("hello")
+    await dialog.get_by_label("Text").fill("Hello {{name}}, this is {{operator}}. Your {{order}}?")
+    await dialog.get_by_role("button", name="Save").click()
+    await expect(dialog.get_by_text("/hello")).to_be_visible()
+    await shot(page, "canned")
+    assert await look_for_faults(page) == []
+    await dialog.get_by_role("button", name="Close").click()
+    await page.keyboard.press("r")
+    await page.keyboard.type("/he")
+    await expect(page.get_by_role("option", name="/hello")).to_be_visible()
+    await shot(page, "canned-typed")
+    await page.keyboard.press("Enter")
+    await expect(reply_box(page)).to_have_value("Hello Person 07, this is Support. Your {{order}}?")
+    await expect(page.locator("#reply-note")).to_contain_text("{{order}} is not known here.")
+    await page.keyboard.press("Enter")
+    await reply_box(page).fill("Hello Person 07!")
+    await page.keyboard.press("Enter")
+    await expect(page.locator(".message.operator")).to_have_count(1)
+    await expect(page.locator(".message.operator")).to_contain_text("Hello Person 07!")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1360, 390])
+async def test_axe_finds_nothing_in_the_inbox(house: House, scheme: Any, width: int) -> None:
+    for number in range(3):
+        await waits(house, number)
+    page = await house.operator(
+        "Anna", path="/dashboard/inbox", color_scheme=scheme, viewport={"width": width, "height": 844}
+    )
+    await expect(page.locator(".inbox-list li")).to_have_count(3)
+    await shot(page, f"list-{scheme}-{width}")
+    found: dict[str, Any] = {"list": await look_for_faults(page)}
+    await fits(page)
+    await page.get_by_role("link", name="Person 01").click()
+    await expect(page.locator(".message.person")).to_be_visible()
+    await page.keyboard.press("t")
+    await expect(reply_box(page)).to_be_focused()
+    await reply_box(page).press("Escape")
+    await page.keyboard.press("n")
+    await page.keyboard.type("For Bert")
+    await shot(page, f"talk-{scheme}-{width}")
+    found["talk"] = await look_for_faults(page)
+    await fits(page)
+    await page.get_by_role("textbox", name="Private note").press("Escape")
+    await page.keyboard.press("s")
+    await expect(page.get_by_role("combobox", name="Snooze until")).to_be_focused()
+    await shot(page, f"snooze-{scheme}-{width}")
+    found["snooze"] = await look_for_faults(page)
+    await page.keyboard.press("Escape")
+    if width == 390:
+        await page.get_by_role("button", name="Back to the list").click()
+        await expect(page.locator(".inbox-list li")).to_have_count(3)
+    assert {state: some for state, some in found.items() if some} == {}

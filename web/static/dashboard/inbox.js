@@ -1,0 +1,186 @@
+/** The inbox: who waits for a human or is with one, beside the conversation that is open; worked with keys alone. */
+import { contactCard } from "./contact.js";
+import { labelsOf, operatorDesk } from "./desk.js";
+import { ask, keepFresh } from "./net.js";
+import { card, channelBadge, empty, h, keepFocus, liveMark, personOf, problem, repaintTimes, set, show, skeleton, t, time, tn, when } from "./parts.js";
+import { stars, transcript } from "./transcript.js";
+import { needsAnEye } from "./watch.js";
+
+const TALKING_MS = 2000;
+const OPEN_AFTER_MS = 120;
+/** What stands in each view, of `me`. @type {Record<string, [string, (one: any, me: any) => boolean]>} */
+const VIEWS = {
+  mine: [t("Mine"), (one, me) => !one.snoozed_until && one.state === "human" && one.operator === me.name],
+  unassigned: [t("Unassigned"), (one) => !one.snoozed_until && one.state === "waiting"],
+  all: [t("All"), (one) => !one.snoozed_until],
+  snoozed: [t("Snoozed"), (one) => Boolean(one.snoozed_until)],
+  resolved: [t("Resolved"), () => true],
+};
+/** The kinds of a conversation in one line. @param {any} one */
+const kindOf = (one) => personOf({ ...one, person: one.who });
+
+/** @param {any} page */
+export function inboxPage({ root, me, say, go, entitle, look, signal, told }) {
+  entitle(t("Inbox"));
+  const params = new URLSearchParams(location.search);
+  const list = h("div", { class: "inbox-list" }, skeleton(6));
+  const views = h("div", { class: "segments", role: "group", "aria-label": t("State") });
+  const search = h("input", { type: "search", "aria-label": t("Search"), placeholder: `${t("Search")}   /`, value: params.get("q") ?? "", autocomplete: "off", spellcheck: "false", oninput: () => change({ q: search.value.trim() }) });
+  const byLabel = h("select", { "aria-label": t("Labels"), onchange: () => change({ label: byLabel.value }) });
+  const pane = h("div", { class: "inbox-pane" });
+  const mark = liveMark();
+  /** @type {{open: any[], resolved: any[] | null, enabled: boolean}} */
+  const all = { open: [], resolved: null, enabled: true };
+  let shown = "";
+  let at = "";
+  let opening = 0;
+  /** @type {AbortController | null} */
+  let talking = null;
+
+  const viewOf = () => VIEWS[params.get("view") ?? ""] ? /** @type {string} */ (params.get("view")) : "all";
+
+  /** @param {Record<string, string>} changes @param {boolean} [push] */
+  function change(changes, push = false) {
+    for (const [name, value] of Object.entries(changes)) value ? params.set(name, value) : params.delete(name);
+    const words = params.toString();
+    go(`/dashboard/inbox${words ? `?${words}` : ""}`, { quiet: true, replace: !push });
+    if (viewOf() === "resolved" && !all.resolved) load().catch(failed);
+    else draw();
+  }
+
+  /** What the view, the label and the words leave; who waits for this operator's eye comes first. */
+  function rows() {
+    const [view, label, words] = [viewOf(), params.get("label"), (params.get("q") ?? "").toLowerCase()];
+    const rank = (/** @type {any} */ one) => needsAnEye(one, me) ? 0 : 1;
+    const found = (view === "resolved" ? all.resolved ?? [] : all.open).filter((one) => VIEWS[view][1](one, me) && (!label || one.labels.includes(label))
+      && (!words || [kindOf(one), one.reason, one.excerpt, one.operator, ...one.labels].some((text) => text.toLowerCase().includes(words))));
+    return view === "resolved" ? found : found.sort((one, other) => rank(one) - rank(other));
+  }
+
+  function draw() {
+    const found = rows();
+    const labels = [...new Set([...all.open, ...all.resolved ?? []].flatMap((one) => one.labels))].sort();
+    const now = JSON.stringify([found, labels, viewOf(), at, all.enabled, Object.values(VIEWS).map(([, has]) => all.open.filter((one) => has(one, me)).length)]);
+    if (now === shown) return repaintTimes(list);
+    shown = now;
+    show(views, Object.entries(VIEWS).map(([name, [words, has]]) => h("button", { type: "button", "aria-pressed": String(name === viewOf()), onclick: () => change({ view: name === "all" ? "" : name, at: "" }) }, words,
+      name !== "resolved" && h("span", { class: "muted" }, ` ${all.open.filter((one) => has(one, me)).length}`))));
+    show(byLabel, h("option", { value: "" }, t("All")), labels.map((label) => h("option", { value: label, selected: params.get("label") === label }, label)));
+    byLabel.hidden = !labels.length && !params.get("label");
+    keepFocus(list, () => show(list, found.length ? h("ul", { "aria-label": VIEWS[viewOf()][0] }, found.map(row)) : nothing()));
+  }
+
+  function nothing() {
+    if (!all.enabled) return empty(t("Hand-over is switched off."), h("p", { class: "muted" }, t("{setting} lets people and the assistant ask for a human.", { setting: "EVERTALK_HANDOVER=on" })));
+    if (params.get("q") || params.get("label")) return empty(t("Nothing matches."), h("button", { type: "button", class: "line", onclick: () => { search.value = ""; change({ q: "", label: "" }); } }, t("Clear the filters")));
+    return viewOf() === "all" ? empty(t("Nobody waits for a human."), h("p", { class: "muted" }, t("Whoever asks for one, by {command} or through the assistant, appears here at once.", { command: "/human" }))) : empty(t("Nothing matches."));
+  }
+
+  /** @param {any} one */
+  function row(one) {
+    const eye = needsAnEye(one, me);
+    const who = one.state === "waiting" ? t("waits for a human") : one.ended_at ? t("with {operator}", { operator: one.operator || t("an operator") }) : one.operator === me.name ? t("with you") : t("with {operator}", { operator: one.operator || t("an operator") });
+    return h("li", { class: eye ? "eye" : null },
+      h("a", { class: "row-link", href: addressOf(one.session), "aria-current": one.session === at ? "true" : null, data: { session: one.session }, dir: "auto" }, kindOf(one)),
+      h("span", { class: "at" }, time(one.ended_at ?? one.waits_since ?? one.taken_at ?? one.asked_at)),
+      h("span", { class: "excerpt", dir: "auto" }, one.excerpt || one.reason),
+      h("span", { class: "facts" }, h("span", { class: `state ${eye ? "waiting" : "answering"}` }, who), channelBadge(one.channel), one.snoozed_until && h("span", null, t("snoozed until {time}", { time: when(one.snoozed_until) })), one.rating && stars(one.rating), labelsOf(one.labels)));
+  }
+
+  /** @param {string} session */
+  function addressOf(session) {
+    const query = new URLSearchParams(params);
+    query.set("at", session);
+    return `/dashboard/inbox?${query}`;
+  }
+
+  /** @param {string} session */
+  function open(session) {
+    clearTimeout(opening);
+    if (session === at) return;
+    at = session;
+    change({ at: session }, !narrow() || Boolean(session));
+    root.classList.toggle("inbox-open", Boolean(session));
+    talking?.abort();
+    talking = null;
+    if (!session) return show(pane, empty(t("Choose a conversation.")));
+    talking = new AbortController();
+    signal.addEventListener("abort", () => talking?.abort(), { once: true });
+    conversation(session, talking.signal);
+  }
+  const narrow = () => matchMedia("(max-width: 860px)").matches;
+
+  /** After a conversation left the view, the one that came after it. @param {string} action */
+  function moved(action) {
+    if (!["resolve", "snooze", "return"].includes(action)) return;
+    const before = [...list.querySelectorAll("a.row-link")].map((link) => /** @type {any} */ (link).dataset.session);
+    const left = rows().map((one) => one.session);
+    const next = before.slice(before.indexOf(at) + 1).find((one) => left.includes(one)) ?? left.at(-1) ?? "";
+    if (left.includes(at) && action !== "resolve") return;
+    open(narrow() ? "" : next);
+    /** @type {HTMLElement | null} */ (list.querySelector("[aria-current]") ?? search)?.focus({ preventScroll: true });
+  }
+
+  /** @param {string} id @param {AbortSignal} signal */
+  function conversation(id, signal) {
+    const head = h("div", { class: "inbox-head" }, skeleton(2));
+    const talk = transcript({ path: `/sessions/${id}/messages`, label: t("Messages"), signal, empty: t("Nothing was said yet.") });
+    const desk = operatorDesk({ id, me, say, signal, reload: async () => { look(); await Promise.all([fill(true), load(true)]).catch(() => {}); }, taken: () => desk.composer.input.focus(), moved });
+    const contact = contactCard({ id, me, signal });
+    let drawn = "";
+    let messages = "";
+    /** @param {boolean} refresh */
+    async function fill(refresh) {
+      const session = await ask(`/sessions/${id}`, { refresh, signal });
+      desk.update(session);
+      const facts = JSON.stringify([session.person, session.party, session.agent]);
+      if (facts !== drawn) {
+        drawn = facts;
+        show(head, h("button", { type: "button", class: "line back", onclick: () => { open(""); } }, t("Back to the list")), h("h2", { dir: "auto" }, personOf(session)),
+          h("p", { class: "facts" }, channelBadge(session.channel), h("a", { href: `/dashboard/sessions/${id}` }, t("Session")), h("a", { href: `/dashboard/people/${session.party}` }, t("Person"))));
+        void contact.load(session);
+      }
+      const version = JSON.stringify([session.newest_seq, session.handover?.state, session.handover?.taken_at, session.private_notes, session.turns]);
+      if (version !== messages) await talk.load(refresh);
+      messages = version;
+    }
+    /** @param {any} error */
+    const failed = (error) => { if (!signal.aborted) show(head, problem(error, () => fill(false).catch(failed))); };
+    show(pane, h("div", { class: "inbox-talk" }, head, desk.bar, card(t("Transcript"), [talk.node, desk.types, desk.notes?.node, desk.composer.node])), contact.node);
+    fill(false).catch(failed);
+    keepFresh(() => fill(true), () => {}, signal, () => TALKING_MS);
+  }
+
+  /** @param {boolean} [refresh] */
+  async function load(refresh = false) {
+    const [page, resolved] = await Promise.all([ask("/handovers", { refresh, signal }), viewOf() === "resolved" ? ask("/handovers?state=resolved", { refresh, signal }) : null]);
+    told(page.handovers);
+    [all.open, all.resolved, all.enabled] = [page.handovers, resolved ? resolved.handovers : all.resolved, page.enabled];
+    draw();
+    if (!refresh) say(tn("{count} waiting", "{count} waiting", page.handovers.filter((/** @type {any} */ one) => one.state === "waiting").length));
+  }
+
+  /** @param {any} error */
+  const failed = (error) => { if (!signal.aborted) { shown = ""; show(list, problem(error, () => load().catch(failed))); } };
+  list.addEventListener("click", (event) => {
+    const link = /** @type {any} */ (event.target).closest?.("a.row-link");
+    if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    event.preventDefault();
+    open(link.dataset.session);
+  });
+  // On a wide screen the keys that lead through the list show what they come to.
+  list.addEventListener("focusin", (event) => {
+    const { session } = /** @type {any} */ (event.target).dataset;
+    clearTimeout(opening);
+    if (session && session !== at && !narrow()) opening = setTimeout(() => open(session), OPEN_AFTER_MS);
+  });
+  show(root, h("div", { class: "page-head" }, h("h1", null, t("Inbox")), h("p", { class: "facts" }, mark.node)),
+    h("div", { class: "inbox" }, h("div", { class: "inbox-side" }, views, h("form", { class: "filters", role: "search", onsubmit: (/** @type {Event} */ event) => event.preventDefault() }, search, byLabel), list), pane));
+  const first = params.get("at") ?? "";
+  show(pane, empty(t("Choose a conversation.")));
+  root.classList.remove("inbox-open");
+  signal.addEventListener("abort", () => { clearTimeout(opening); root.classList.remove("inbox-open"); set(root, { "data-page": null }); });
+  load().then(() => { if (/^[0-9a-f-]{36}$/.test(first)) open(first); }).catch(failed);
+  keepFresh(() => load(true), mark.tell, signal, undefined, ["handovers"]);
+  set(root, { "data-page": "inbox" });
+}
