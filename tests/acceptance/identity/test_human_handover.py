@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from shared.adapters.postgres.turns.events import PostgresEvents
-from shared.core.identity.handover import AnswerRuns, HandoverLimits, NewHandover, NotTaken, TakenByOther
+from shared.core.identity.handover import (
+    AnswerRuns,
+    HandoverLimits,
+    NewHandover,
+    NotTaken,
+    Snooze,
+    TakenByOther,
+)
 from shared.services.tools.handover import HandoverExpiry
 from tests.acceptance.compaction.test_memory_flush import guests
 from tests.kit.app_driver import Visit
@@ -312,3 +320,44 @@ async def test_an_export_says_who_wrote(guest: Visit) -> None:
     whole = (await guest.app.exporter.export(guest.session_id, "json")).decode()
     told = next(line for line in whole.split("{") if "Words of a human." in line)
     assert "operator" in whole[: whole.index(told) + len(told)]
+
+
+async def test_a_private_note_is_read_by_no_model_and_goes_with_the_person(
+    guest: Visit, provider: RunningFake
+) -> None:
+    anna = await taken(guest)
+    inbox, session = guest.app.stores.inbox, await guest.one("SELECT public_id FROM sessions")
+    secret = "owes us a beer"
+    first = await inbox.add_note(session, operator_id=anna, cid="n1", body=secret)
+    assert first == await inbox.add_note(session, operator_id=anna, cid="n1", body=secret)
+    await replies(guest, anna, "It is on its way.")
+    await guest.app.handover_service.release(guest.session_id, operator_id=anna, resolved=True)
+    await guest.ask("Thank you! Who are you?")
+    assert secret not in str([one["body"] for one in await provider.requests()])
+    assert secret not in str(await events(guest))
+    copy = (await guest.app.exporter.export(guest.session_id, "json")).decode()
+    assert "on its way" in copy
+    assert secret not in copy
+    await guest.app.erasure.erase_everything(guest.session_id, actor="person")
+    assert await guest.one("SELECT count(*) FROM private_notes") == 0
+
+
+async def test_a_snoozed_conversation_is_not_overdue_until_it_wakes(guest: Visit) -> None:
+    await human(guest)
+    anna = await operator(guest)
+    desk = guest.app.handover_service
+    soon = datetime.now(UTC) + timedelta(hours=1)
+    await guest.app.pool.execute("UPDATE handovers SET asked_at = now() - interval '1 day'")
+    await desk.change(guest.session_id, Snooze(until=soon), version=0, operator_id=anna)
+    assert [one.snoozed_until for one in await desk.list_handovers()] == [soon]
+    await lapsed(guest)
+    assert await state(guest) == "waiting"
+    await guest.say("Hello?")
+    assert [one.snoozed_until for one in await desk.list_handovers()] == [None], "words bring it back"
+    await desk.change(guest.session_id, Snooze(until=soon), version=1, operator_id=anna)
+    await guest.app.pool.execute(
+        "UPDATE handovers SET snoozed_at = now() - interval '2 h', snoozed_until = now() - interval '1 h'"
+    )
+    assert [one.snoozed_until for one in await desk.list_handovers()] == [None], "time brings it back"
+    await lapsed(guest)
+    assert await state(guest) is None

@@ -115,6 +115,7 @@ async def test_who_asks_is_seen_taken_answered_and_given_back(house: House) -> N
     await say(visitor, "Thank you!")
     await expect(desk.locator(".message.person").last).to_contain_text("Thank you!")
     await expect(line(desk)).to_contain_text("a word is awaited")
+    await desk.get_by_role("link", name="Session", exact=True).click()
     await desk.get_by_role("button", name="Give back to the assistant").click()
     await expect(line(desk)).to_contain_text("The assistant answers here.")
     await answered(visitor, 2)

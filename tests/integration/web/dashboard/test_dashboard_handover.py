@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
@@ -156,6 +157,100 @@ async def test_another_operator_is_told_who_has_it(
             assert told["details"] == {"operator": "anna"}
         await pool.execute("UPDATE operators SET role = 'admin' WHERE name = 'bert'")
         assert (await post(bert, f"{session}/handover", {"action": "return"}))[0] == 200
+
+
+async def test_a_conversation_is_assigned_labelled_snoozed_and_resolved(
+    anna: Dashboard, pool: asyncpg.Pool[asyncpg.Record]
+) -> None:
+    session = await waiting(anna)
+    for name, role in (("bert", "operator"), ("vera", "viewer")):
+        await pool.execute("INSERT INTO operators (name, role) VALUES ($1, $2)", name, role)
+    soon = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
+
+    async def act(version: int, **body: Any) -> tuple[int, str]:
+        status, told = await post(anna, f"{session}/handover", {"version": version, **body})
+        return status, told.get("code", told.get("state"))
+
+    assert await act(0, action="label", labels=["Refund", " refund ", "VIP  guest"]) == (200, "waiting")
+    assert await act(0, action="label", labels=[]) == (409, "changed_meanwhile")
+    assert await act(1, action="label", labels=["x" * 41]) == (400, "bad_labels")
+    assert await act(1, action="snooze", until=soon) == (200, "waiting")
+    assert await act(2, action="snooze", until="2020-01-01T00:00:00Z") == (400, "bad_snooze")
+    (one,) = (await anna.get("/handovers"))["handovers"]
+    assert (one["labels"], one["version"], one["snoozed_until"] is None) == (
+        ["Refund", "VIP guest"],
+        2,
+        False,
+    )
+    assert await act(2, action="assign", operator="vera") == (400, "unknown_assignee")
+    assert await act(2, action="assign", operator="bert") == (200, "human")
+    (one,) = (await anna.get("/handovers"))["handovers"]
+    assert (one["operator"], one["snoozed_until"]) == ("bert", None)
+    for body in ({"action": "resolve"}, {"action": "snooze", "until": soon, "version": 3}):
+        assert (await post(anna, f"{session}/handover", body))[1]["code"] == "taken_by_other"
+    assert await act(3, action="assign", operator="anna") == (200, "human")
+    assert await act(0, action="resolve") == (200, "bot")
+    assert await act(4, action="label", labels=[]) == (409, "not_taken")
+    assert (await anna.get("/handovers"))["handovers"] == []
+    (one,) = (await anna.get("/handovers?state=resolved"))["handovers"]
+    assert (one["operator"], one["labels"]) == ("anna", ["Refund", "VIP guest"])
+    choices = await anna.get("/desk")
+    assert (choices["assignees"], choices["labels"]) == (["anna", "bert"], ["Refund", "VIP guest"])
+    audit = [row["action"] for row in await pool.fetch("SELECT action FROM audit ORDER BY id")]
+    assert [one for one in audit if one.startswith("handover")] == [
+        "handover.label", "handover.snooze", "handover.assign", "handover.assign", "handover.resolve",
+    ]  # fmt: skip
+    await pool.execute("UPDATE operators SET role = 'viewer' WHERE name = 'anna'")
+    assert (await act(4, action="assign", operator="bert"))[0] == 403
+
+
+async def test_private_notes_are_stored_once_and_deleted_by_their_author(
+    anna: Dashboard, pool: asyncpg.Pool[asyncpg.Record]
+) -> None:
+    session = await waiting(anna)
+    _, first = await post(anna, f"{session}/private-notes", {"cid": "n1", "text": "Careful"})
+    _, again = await post(anna, f"{session}/private-notes", {"cid": "n1", "text": "Careful"})
+    assert first == again
+    assert (await post(anna, f"{session}/private-notes", {"cid": "n2", "text": "x" * 4_001}))[0] == 400
+    assert (await post(anna, f"{uuid4()}/private-notes", {"cid": "n", "text": "x"}))[0] == 404
+    said = await anna.get(f"/sessions/{session}/messages")
+    assert [(one["operator"], one["body"]) for one in said["private_notes"]] == [("anna", "Careful")]
+    path = f"/api/v1/sessions/{session}/private-notes/{first['id']}"
+    await pool.execute("INSERT INTO operators (name, role) VALUES ('bert', 'operator')")
+    await pool.execute(
+        "UPDATE private_notes SET operator_id = (SELECT id FROM operators WHERE name = 'bert')"
+    )
+    assert await anna.status("DELETE", path, headers=SAME_ORIGIN) == 404
+    await pool.execute(
+        "UPDATE private_notes SET operator_id = (SELECT id FROM operators WHERE name = 'anna')"
+    )
+    assert await anna.status("DELETE", path, headers=SAME_ORIGIN) == 200
+    assert await pool.fetchval("SELECT count(*) FROM private_notes") == 0
+    await pool.execute("UPDATE operators SET role = 'viewer' WHERE name = 'anna'")
+    assert (await post(anna, f"{session}/private-notes", {"cid": "n3", "text": "x"}))[0] == 403
+
+
+async def test_of_two_who_edit_a_canned_reply_the_slower_is_told(anna: Dashboard) -> None:
+    async def put(name: str, body: str, version: int) -> tuple[int, Any]:
+        url = f"{anna.url}/api/v1/canned-replies/{name}"
+        async with anna.http.put(
+            url, json={"body": body, "version": version}, headers=SAME_ORIGIN
+        ) as response:
+            told = await response.json()
+            return response.status, told.get("version", told.get("code"))
+
+    assert await put("hello", "Hello {{name}}!", 0) == (200, 1)
+    assert await put("hello", "Hi!", 0) == (409, "changed_meanwhile")
+    assert await put("hello", "Hi {{name}}!", 1) == (200, 2)
+    assert await put("hello", "Late", 1) == (409, "changed_meanwhile")
+    assert (await put("No Name", "x", 0))[0] in (400, 404)
+    assert (await put("empty", " ", 0))[0] == 400
+    canned = (await anna.get("/desk"))["canned"]
+    assert [(one["name"], one["body"], one["changed_by"]) for one in canned] == [
+        ("hello", "Hi {{name}}!", "anna")
+    ]
+    assert await anna.status("DELETE", "/api/v1/canned-replies/hello", headers=SAME_ORIGIN) == 200
+    assert (await anna.get("/desk"))["canned"] == []
 
 
 async def test_what_cannot_be_used_is_refused_and_changes_nothing(anna: Dashboard) -> None:
