@@ -167,7 +167,7 @@ async def test_a_conversation_is_assigned_labelled_snoozed_and_resolved(
         await pool.execute("INSERT INTO operators (name, role) VALUES ($1, $2)", name, role)
     soon = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
 
-    async def act(version: int, **body: Any) -> tuple[int, str]:
+    async def act(version: int, **body: Any) -> tuple[int, Any]:
         status, told = await post(anna, f"{session}/handover", {"version": version, **body})
         return status, told.get("code", told.get("state"))
 
