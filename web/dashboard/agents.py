@@ -91,7 +91,7 @@ async def make_agent(visit: AuthedRequest, *, name: NewName) -> Reply:
 @room.on("GET /agents/{name}", Agent, role="viewer")
 async def agent(visit: AuthedRequest, name: Name) -> Reply:
     """An agent, and the numbers it comes to."""
-    row = await _row(visit, name)
+    row = await find_agent(visit, name)
     ground = await _ground(visit)
     judged = await asyncio.to_thread(_judged, row.config, ground)
     tools = [{"name": tool.name, "description": tool.description} for tool in ground.tools]
@@ -106,7 +106,7 @@ async def agent(visit: AuthedRequest, name: Name) -> Reply:
 )  # fmt: skip
 async def check_agent(visit: AuthedRequest, name: Name, *, config: Thing) -> Reply:
     """What would be wrong with a config, and its numbers."""
-    await _row(visit, name)
+    await find_agent(visit, name)
     _check_size(config)
     return await asyncio.to_thread(_judged, config, await _ground(visit))
 
@@ -117,13 +117,13 @@ async def check_agent(visit: AuthedRequest, name: Name, *, config: Thing) -> Rep
 )  # fmt: skip
 async def change_agent(visit: AuthedRequest, name: Name, *, config: Thing, if_match: Seen = "") -> Reply:
     """Change an agent; it holds from each next message on."""
-    row, seen = await _row(visit, name), version_of(if_match)
+    row, seen = await find_agent(visit, name), version_of(if_match)
     _check_size(config)
     judged = await asyncio.to_thread(_judged, config, await _ground(visit))
     _refuse_bad(judged)
     if await visit.desk.stores.agents.change(row.name, config, seen=seen, by=visit.operator.name) is None:
-        raise stale(yours=config, theirs=_whole(await _row(visit, name)))
-    return {**_whole(await _row(visit, name)), **judged}
+        raise stale(yours=config, theirs=_whole(await find_agent(visit, name)))
+    return {**_whole(await find_agent(visit, name)), **judged}
 
 
 @room.on(
@@ -132,7 +132,7 @@ async def change_agent(visit: AuthedRequest, name: Name, *, config: Thing, if_ma
 )  # fmt: skip
 async def give_site(visit: AuthedRequest, name: Name, *, site: SiteName, existing: bool = False) -> Reply:
     """Let an agent answer a site's new conversations; with `existing` those that are there already, too."""
-    row, by, stores = await _row(visit, name), visit.operator.name, visit.desk.stores
+    row, by, stores = await find_agent(visit, name), visit.operator.name, visit.desk.stores
     if not await stores.sites.give(site, row.name, by=by):
         return None
     moved = 0
@@ -147,7 +147,7 @@ async def give_site(visit: AuthedRequest, name: Name, *, site: SiteName, existin
 )  # fmt: skip
 async def try_agent(visit: AuthedRequest, name: Name, *, config: Thing, messages: Talk) -> Reply:
     """Talk with a draft: nothing is stored but the cost, and no tool that touches anything is carried out."""
-    await _row(visit, name)
+    await find_agent(visit, name)
     _check_size(config)
     if (playground := visit.desk.playground) is None:
         raise HttpRefusal(503, "unavailable", "Nothing can be changed from here just now.")
@@ -172,7 +172,7 @@ async def try_agent(visit: AuthedRequest, name: Name, *, config: Thing, messages
 @room.on("GET /agents/{name}/versions", AgentVersions, role="viewer", refusals=(404,))
 async def agent_versions(visit: AuthedRequest, name: Name) -> Reply:
     """What an agent was before, the newest first; none before the first change."""
-    found = await visit.desk.stores.agents.versions((await _row(visit, name)).id)
+    found = await visit.desk.stores.agents.versions((await find_agent(visit, name)).id)
     return {"versions": [{"version": version, "by": by, "at": iso(at)} for version, by, at in found]}
 
 
@@ -182,7 +182,7 @@ async def agent_versions(visit: AuthedRequest, name: Name) -> Reply:
 )  # fmt: skip
 async def agent_version(visit: AuthedRequest, name: Name, version: Version) -> Reply:
     """One version, and what has changed since. To return to it, change the agent to its config."""
-    row = await _row(visit, name)
+    row = await find_agent(visit, name)
     config = await visit.desk.stores.agents.version(row.id, version)
     if config is None:
         return None
@@ -204,7 +204,8 @@ def _refuse_bad(judged: Mapping[str, Any]) -> None:
         raise HttpRefusal(422, "bad_agent_config", words, problems=judged["problems"])
 
 
-async def _row(visit: AuthedRequest, name: str) -> AgentRow:
+async def find_agent(visit: AuthedRequest, name: str) -> AgentRow:
+    """Raises HttpRefusal."""
     row = await visit.desk.stores.agents.find(name)
     if row is None:
         raise HttpRefusal(404, "not_found", "There is no such agent.")

@@ -40,7 +40,7 @@ from web.dashboard import (
 from web.dashboard.access import AuthedRequest, DashboardContext, guarded
 from web.dashboard.live import DashboardNews, Live
 from web.dashboard.metrics import Scrape
-from web.dashboard.setup import checklist, probes
+from web.dashboard.setup import checklist, knowledge, probes
 from web.dashboard.setup import settings as settings_page
 from web.dashboard.sign_in import login, oidc, second_factor
 from web.parts import Commanding
@@ -115,6 +115,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *people.room,
     *pairing.room,
     *agents.room,
+    *knowledge.room,
     *sites.room,
     *settings_page.room,
     *probes.room,

@@ -25,6 +25,7 @@ _KINDS = {
     ".csv": split_csv,
 }
 _PDF = ".pdf"
+_NO_KIND = f"is none of {', '.join((*_KINDS, _PDF))}"
 
 
 class UnreadableKnowledge(Exception):
@@ -50,14 +51,7 @@ class KnowledgeFiles:
 
     async def read_passages(self, folder: str, path: str) -> tuple[Passage, ...]:
         """Raises UnreadableKnowledge."""
-        content = await asyncio.to_thread(self._content, folder, path)
-        try:
-            if path.lower().endswith(_PDF):
-                return split_pages([clean(page) for page in await pages_of(content)])
-            split = _KINDS[Path(path).suffix.lower()]
-            return await asyncio.to_thread(lambda: split(_decoded(content)))
-        except (BrokenPdf, ValueError) as error:
-            raise UnreadableKnowledge(f"{path} {error}") from error
+        return await passages_of(path, await asyncio.to_thread(self._content, folder, path))
 
     def _content(self, folder: str, path: str) -> bytes:
         root = self._folder(folder).resolve()
@@ -71,6 +65,19 @@ class KnowledgeFiles:
 
     def _folder(self, folder: str) -> Path:
         return workspace_path(self._root, folder) / KNOWLEDGE_FOLDER
+
+
+async def passages_of(path: str, content: bytes) -> tuple[Passage, ...]:
+    """Of a file by its name and bytes; raises UnreadableKnowledge."""
+    suffix = Path(path).suffix.lower()
+    try:
+        if suffix == _PDF:
+            return split_pages([clean(page) for page in await pages_of(content)])
+        if suffix not in _KINDS:
+            raise ValueError(_NO_KIND)
+        return await asyncio.to_thread(lambda: _KINDS[suffix](_decoded(content)))
+    except (BrokenPdf, ValueError) as error:
+        raise UnreadableKnowledge(f"{path} {error}") from error
 
 
 def shelf_of(folder: Path) -> Shelf:
@@ -89,7 +96,7 @@ def shelf_of(folder: Path) -> Shelf:
             break
         try:
             if path.suffix.lower() not in (*_KINDS, _PDF):
-                raise NotReadable(f"is none of {', '.join((*_KINDS, _PDF))}")
+                raise NotReadable(_NO_KIND)
             real, size = regular_file(folder.resolve(), path)
             if size > MOST_BYTES:
                 raise NotReadable(_too_large(size))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.async_api import Browser, Page, expect
+from playwright.async_api import Browser, FilePayload, Page, expect
 
 from shared.config.settings import load_settings
 from tests.browser.axe import look_for_faults
@@ -115,6 +115,24 @@ async def test_the_playground_talks_with_the_draft_and_changes_nothing(house: Ho
     assert await stored(house, "default") == {}
     await page.get_by_role("button", name="Start over").click()
     await expect(log.locator(".said")).to_have_count(0)
+
+
+async def test_a_knowledge_file_is_added_searched_and_removed(house: House) -> None:
+    page = await house.operator("anna", "admin", "/dashboard/agents/default")
+    card = page.get_by_label("Knowledge", exact=True)
+    words = b"# Roses\n\nWater the roses twice a week."
+    await card.locator("input[type=file]").set_input_files(
+        FilePayload(name="plants.md", mimeType="text/markdown", buffer=words)
+    )
+    await card.get_by_role("button", name="Add").press("Enter")
+    await expect(card.get_by_text("1 passage").first).to_be_visible()
+    await card.get_by_label("Search the files").last.fill("rose")
+    await page.keyboard.press("Enter")
+    await expect(card.get_by_text("Water the roses twice a week.")).to_be_visible()
+    await looks_well(page, "agent-knowledge")
+    await card.get_by_role("button", name="Remove plants.md").press("Enter")
+    await expect(card.get_by_text("No file yet.")).to_be_visible()
+    assert await house.one("SELECT count(*) FROM knowledge") == 0
 
 
 async def test_an_agent_is_given_a_site(house: House) -> None:

@@ -22,12 +22,12 @@ export async function ask(path, { refresh = false, method = "GET", body, match, 
   const headers = /** @type {Record<string, string>} */ ({ Accept: "application/json", "X-Evertalk-Desk": "1" });
   if (refresh) headers["X-Evertalk-Refresh"] = "1";
   if (match) headers["If-Match"] = match;
-  if (body !== undefined) headers["Content-Type"] = "application/json";
+  if (body !== undefined) headers["Content-Type"] = body instanceof Blob ? "application/octet-stream" : "application/json";
   const limit = AbortSignal.timeout(seconds * 1000);
   let response;
   try {
     response = await fetch(`/api/v1${path}`, {
-      method, headers, body: body === undefined ? undefined : JSON.stringify(body),
+      method, headers, body: body === undefined || body instanceof Blob ? body : JSON.stringify(body),
       signal: signal ? AbortSignal.any([signal, limit]) : limit,
     });
   } catch (error) {
