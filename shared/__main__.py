@@ -286,6 +286,20 @@ def _command(settings: Settings, rest: Sequence[str]) -> int:
         return 1
 
 
+def _eval(settings: Settings, rest: Sequence[str]) -> int:
+    from shared.bootstrap.logs import configure_logs
+    from shared.cli.eval import EvalTerminal, eval_with_servers, read_eval_arguments
+
+    wish = read_eval_arguments(rest)
+    configure_logs(settings.model_copy(update={"log_level": "error"}), process="eval")
+    terminal = EvalTerminal(say=print, tell=_tell, ask=input if sys.stdin.isatty() else None)
+    try:
+        return _told(lambda: asyncio.run(eval_with_servers(wish, settings=settings, terminal=terminal)))
+    except ValueError as error:
+        _tell(f"evertalk: {error}")
+        return 1
+
+
 def _with_database(settings: Settings, work: Callable[..., Awaitable[int]]) -> int:
     """What needs an up-to-date database for a moment: `work(database_url=…)`."""
 
@@ -428,6 +442,7 @@ _VERBS: dict[str, tuple[Callable[..., int], str, bool]] = {
     "alert": (_alert, "send a test to everybody whom alerts go to", True),
     "operator": (_operator, "who may use the dashboard: add, passwd, list, revoke, totp", True),
     "command": (_command, "run a command such as compact for a conversation", True),
+    "eval": (_eval, "measure what this deployment remembers, and what that costs", True),
     "backup": (_backup, "make a copy of everything, or list and check them", True),
     "restore": (_restore, "put a backup in the place of what is there", True),
     "upgrade": (_upgrade, "make a backup, then bring the data to this version", True),

@@ -35,6 +35,7 @@ from shared.adapters.postgres.memory.recall import PostgresRecall
 from shared.adapters.postgres.memory.recall_index import PostgresRecallIndex
 from shared.adapters.postgres.memory.reminders import PostgresReminders
 from shared.adapters.postgres.memory.search import PostgresMessageSearch
+from shared.adapters.postgres.operations.evaluations import PostgresEvaluations
 from shared.adapters.postgres.people.account_links import PostgresAccountLinks
 from shared.adapters.postgres.people.agent_folders import PostgresAgentFolders
 from shared.adapters.postgres.people.api_keys import PostgresApiKeys
@@ -128,6 +129,8 @@ class Stores:
     message_search: PostgresMessageSearch
     reminders: PostgresReminders
 
+    evaluations: PostgresEvaluations
+
     account_links: PostgresAccountLinks
     agent_folders: PostgresAgentFolders
     agents: PostgresAgents
@@ -198,6 +201,7 @@ def build_stores(
         recall_index=PostgresRecallIndex(pool),
         message_search=PostgresMessageSearch(pool),
         reminders=PostgresReminders(pool),
+        evaluations=PostgresEvaluations(pool),
         account_links=account_links,
         agent_folders=PostgresAgentFolders(pool),
         agents=late("agents", "PostgresAgents"),

@@ -1,4 +1,4 @@
-"""Conversations that we wrote, for the demo to play into a person's own one.
+"""Conversations that we wrote: the demo plays them into a person's own one, `eval` asks about them.
 
 Begin with `load_year`. The demo's model answers a sentence of a sample as the sample does.
 """
@@ -9,6 +9,7 @@ import json
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 SAMPLE_KEY = "sample:"
 """What a sample's messages are stored under; no browser's own message can be."""
@@ -44,8 +45,17 @@ class SamplePlay:
 
 @cache
 def load_year() -> tuple[Exchange, ...]:
-    told = json.loads(Path(__file__).with_name("year.json").read_text("utf-8"))
-    return tuple(Exchange(**one) for one in told["exchanges"])
+    return tuple(Exchange(**one) for one in _read_year()["exchanges"])
+
+
+def load_year_questions() -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """What the year tells once: a question, and the answers that are right."""
+    return tuple((one["question"], tuple(one["answers"])) for one in _read_year()["questions"])
+
+
+def _read_year() -> dict[str, Any]:
+    told: dict[str, Any] = json.loads(Path(__file__).with_name("year.json").read_text("utf-8"))
+    return told
 
 
 def find_answer(said: str) -> str | None:

@@ -16,6 +16,7 @@ from shared.cli.alert import read_alert_arguments
 from shared.cli.backup import read_backup_arguments
 from shared.cli.command import read_command_arguments
 from shared.cli.database import read_database_arguments
+from shared.cli.eval import read_eval_arguments
 from shared.cli.key import read_key_arguments
 from shared.cli.operator import read_operator_arguments
 from shared.cli.pairing import read_pairing_arguments as read_pairing_arguments
@@ -38,7 +39,8 @@ PAGES = [
 READERS: dict[str, Callable[[Sequence[str]], Any]] = {
     "agent": read_agent_arguments, "alert": read_alert_arguments, "backup": read_backup_arguments,
     "command": read_command_arguments, "database": read_database_arguments,
-    "doctor": read_doctor_arguments, "key": read_key_arguments, "operator": read_operator_arguments,
+    "doctor": read_doctor_arguments, "eval": read_eval_arguments, "key": read_key_arguments,
+    "operator": read_operator_arguments,
     "pairing": read_pairing_arguments, "person": read_person_arguments, "restore": read_restore_arguments,
     "service": read_service_arguments, "settings": read_settings_arguments, "site": read_site_arguments,
     "upgrade": read_upgrade_arguments,

@@ -1,0 +1,102 @@
+"""The conversations of `eval`: how far each is, what it has cost, and leaving its place and its agent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from shared.adapters.postgres.db.pool import store_method
+from shared.adapters.postgres.db.store import PoolStore
+from shared.adapters.postgres.people.api_sessions import EXTERNAL
+from shared.core.ops.evaluation import EvalFigures
+from shared.core.values.messages import blocks_from_json, text_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnState:
+    """Of the turn that a message began; `answer` is empty until it is answered."""
+
+    state: str
+    error_code: str | None
+    answer: str
+
+
+class PostgresEvaluations(PoolStore):
+    """Each method is one transaction; raises StorageUnavailable."""
+
+    @store_method
+    async def load_turn(self, session_id: int, dedupe_key: str) -> TurnState | None:
+        """None where no such message was stored."""
+        row = await self._pool.fetchrow(_TURN, session_id, dedupe_key)
+        if row is None:
+            return None
+        said = text_of(blocks_from_json(row["blocks"] or ()))
+        return TurnState(state=row["state"], error_code=row["error_code"], answer=said)
+
+    @store_method
+    async def has_waiting_jobs(self, session_id: int) -> bool:
+        """Whether a job is due now, or somebody works at one."""
+        return bool(await self._pool.fetchval(_WAITING, session_id))
+
+    @store_method
+    async def load_figures(self, session_id: int) -> EvalFigures:
+        row = await self._pool.fetchrow(_FIGURES, session_id)
+        assert row is not None
+        return EvalFigures(**dict(row))
+
+    @store_method
+    async def is_erased(self, session_id: int) -> bool:
+        return bool(
+            await self._pool.fetchval("SELECT erased_turn > 0 FROM sessions WHERE id = $1", session_id)
+        )
+
+    @store_method
+    async def list_places(self, prefix: str) -> list[tuple[int, str]]:
+        """Sessions whose place begins so, with their agents' names."""
+        return [(row["id"], row["name"]) for row in await self._pool.fetch(_PLACES, prefix)]
+
+    @store_method
+    async def leave_place(self, session_id: int, *, agent: str) -> None:
+        """After its erasure: the next run begins a conversation of its own, and its agent can be deleted."""
+        async with self._pool.acquire() as connection, connection.transaction():
+            await connection.execute(_LEAVE_AGENT, session_id, agent)
+            await connection.execute(_LEAVE_ADDRESS, session_id)
+
+
+_TURN = """
+SELECT t.state, t.error_code,
+       (SELECT e.blocks FROM turn_entries a JOIN entries e USING (session_id, seq)
+         WHERE a.session_id = t.session_id AND a.turn_no = t.turn_no AND e.author = 'assistant'
+         ORDER BY a.step DESC LIMIT 1) AS blocks
+  FROM entry_rows m JOIN turn_entries te USING (session_id, seq)
+  JOIN turns t ON t.session_id = te.session_id AND t.turn_no = te.turn_no
+ WHERE m.session_id = $1 AND m.dedupe_key = $2
+"""
+_WAITING = """
+SELECT EXISTS (SELECT FROM jobs WHERE session_id = $1
+                  AND (state = 'running' OR state = 'due' AND due_at <= now()))
+"""
+_FIGURES = """
+SELECT t.compaction_count AS compactions, s.context_tokens, u.*,
+       (SELECT coalesce(sum(extract(epoch FROM ended_at - claimed_at)), 0)::float8 FROM turns
+         WHERE session_id = s.id) AS seconds
+  FROM sessions s JOIN session_totals t ON t.session_id = s.id, LATERAL (
+       SELECT coalesce(sum(input_tokens), 0)::bigint AS fresh,
+              coalesce(sum(cache_read_tokens), 0)::bigint AS cached,
+              coalesce(sum(cache_write_tokens), 0)::bigint AS written,
+              coalesce(sum(output_tokens), 0)::bigint AS out,
+              coalesce(sum(cost_micro), 0)::bigint AS micro,
+              count(*) FILTER (WHERE cost_micro IS NULL) AS unpriced_calls
+         FROM usage WHERE session_id = s.id) u
+ WHERE s.id = $1
+"""
+_PLACES = """
+SELECT s.id, g.name FROM addresses a JOIN sessions s ON s.id = a.session_id JOIN agents g ON g.id = s.agent_id
+ WHERE a.channel = 'web' AND starts_with(a.chat, $1) ORDER BY s.id
+"""
+_LEAVE_AGENT = """
+UPDATE sessions SET agent_id = a.id, view_epoch = view_epoch + 1
+  FROM agents a WHERE sessions.id = $1 AND a.name = $2
+"""
+_LEAVE_ADDRESS = f"""
+UPDATE addresses SET chat = '{EXTERNAL}evaluated-' || session_id WHERE session_id = $1
+"""

@@ -1,0 +1,403 @@
+"""`evertalk eval`: what this deployment keeps over compactions and what it costs, with its own models.
+
+Each preset and talk has a conversation of its own, with an agent that is the chosen one but for the preset.
+Its place is named by what is played, so the same command finds what a broken run has done.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import difflib
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import Any
+
+from shared.adapters.postgres.db.migrate import migrate_or_say_why
+from shared.adapters.postgres.people.api_sessions import EXTERNAL
+from shared.bootstrap.app import App, open_app
+from shared.bootstrap.from_settings import build_agent_defaults
+from shared.bootstrap.stored_settings import open_stored_settings
+from shared.cli.servers import open_servers
+from shared.config.agents import BadAgentConfig, resolve_effective_config
+from shared.config.bots import DEFAULT_AGENT
+from shared.config.settings import Settings
+from shared.config.stored import load_with_stored
+from shared.core.ops.evaluation import (
+    EvalAnswer,
+    EvalEstimate,
+    EvalFigures,
+    EvalQuestion,
+    EvalRow,
+    EvalTalk,
+    estimate_talk,
+    is_literal_match,
+    total_figures,
+)
+from shared.core.ops.evaluation_report import draw_picture, render_table
+from shared.core.ops.recorded_talks import BadTalk, read_talks
+from shared.core.session.budget import budget_for
+from shared.core.session.policy import ContradictoryPolicy
+from shared.core.session.presets import PRESETS
+from shared.core.values.errors import BadInput
+from shared.ports import ModelCard
+from shared.samples import load_year, load_year_questions
+from shared.services.admin.evaluation import (
+    AnswerJudge,
+    Evaluation,
+    EvaluationPlace,
+    EvaluationStopped,
+    SpendingGuard,
+)
+
+PLACE = "evaluation:"
+BEAT_SECONDS = 1.0
+SITE = "default"
+RECORDED_QUESTIONS = 20
+COMPACTIONS = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvalTerminal:
+    """Results go to `say`, what is told beside them to `tell`; `ask` is None where nobody could answer."""
+
+    say: Callable[[str], None]
+    tell: Callable[[str], None]
+    ask: Callable[[str], str] | None
+
+
+def read_eval_arguments(arguments: Sequence[str]) -> argparse.Namespace:
+    """Ends the program with 2 and a usage line when they cannot be used."""
+    parser = argparse.ArgumentParser(
+        prog="evertalk eval",
+        description="Plant facts in a conversation of its own, compact it, and ask for them: "
+        "what each preset keeps here, and what it costs.",
+    )
+    parser.add_argument(
+        "--preset",
+        metavar="NAMES",
+        type=_presets,
+        default=(),
+        help="divided by commas; else the deployment's",
+    )
+    parser.add_argument("--agent", metavar="NAME", default=DEFAULT_AGENT, help="whose configuration holds")
+    parser.add_argument("--compactions", metavar="N", type=_natural, default=COMPACTIONS, help="at least")
+    parser.add_argument("--window", metavar="TOKENS", type=_natural, help="a smaller context window")
+    parser.add_argument(
+        "--data", metavar="FILE", type=Path, help="recorded talk: LoCoMo's or LongMemEval's JSON"
+    )
+    parser.add_argument("--talks", metavar="N", type=_natural, default=1, help="of the file, the first N")
+    parser.add_argument("--messages", metavar="N", type=_natural, help="of each talk, the first N")
+    parser.add_argument("--questions", metavar="N", type=_natural, help="for each talk, at most N")
+    parser.add_argument("--judge", metavar="MODEL", help="a model that judges the answers, too")
+    parser.add_argument("--cap", metavar="DOLLARS", type=_dollars, help="the most that it may cost")
+    parser.add_argument("--run", metavar="NAME", default="", help="a run of its own beside one that is kept")
+    parser.add_argument("--dry-run", action="store_true", help="show the estimated price, and end")
+    parser.add_argument("--yes", action="store_true", help="do not ask before money is spent")
+    parser.add_argument("--keep", action="store_true", help="keep the conversations")
+    parser.add_argument(
+        "--forget", action="store_true", help="erase the conversations of earlier runs, and end"
+    )
+    parser.add_argument("--json", action="store_true", help="the result as JSON, with every answer")
+    parser.add_argument("--picture", metavar="FILE", type=Path, help="write a picture (SVG)")
+    return parser.parse_args(arguments)
+
+
+def _presets(text: str) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(filter(None, text.replace(",", " ").split())))
+    for name in names:
+        if name not in PRESETS:
+            near = difflib.get_close_matches(name, PRESETS, 1)
+            meant = f"did you mean {near[0]}?" if near else f"choose of {', '.join(sorted(PRESETS))}"
+            raise argparse.ArgumentTypeError(f"there is no preset {name}; {meant}")
+    return names
+
+
+def _natural(text: str) -> int:
+    if not text.isdecimal() or not 0 < int(text) <= 10_000_000:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 on")
+    return int(text)
+
+
+def _dollars(text: str) -> Decimal:
+    try:
+        amount = Decimal(text.removeprefix("$"))
+    except InvalidOperation:
+        amount = Decimal(0)
+    if not 0 < amount <= 1_000_000:
+        raise argparse.ArgumentTypeError(f"{text!r} is not an amount of dollars such as 2.50")
+    return amount
+
+
+def load_talks(wish: argparse.Namespace) -> tuple[EvalTalk, ...]:
+    """Raises BadTalk, OSError."""
+    if wish.data is None:
+        return (_year(wish.messages).limited(messages=None, questions=wish.questions),)
+    try:
+        data = json.loads(wish.data.read_text("utf-8"))
+    except ValueError as error:
+        raise BadTalk(f"{wish.data} is no JSON ({error})") from error
+    most = wish.questions or RECORDED_QUESTIONS
+    return tuple(
+        talk.limited(messages=wish.messages, questions=most) for talk in read_talks(data)[: wish.talks]
+    )
+
+
+def _year(most: int | None) -> EvalTalk:
+    """Its first messages, and the questions that they answer."""
+    said = tuple(one.person for one in load_year())[:most]
+    asked = (EvalQuestion(question=question, answers=answers) for question, answers in load_year_questions())
+    told = "\n".join(said)
+    known = tuple(one for one in asked if is_literal_match(told, one.answers))
+    return EvalTalk(name="year", messages=said, questions=known)
+
+
+async def eval_with_servers(wish: argparse.Namespace, *, settings: Settings, terminal: EvalTerminal) -> int:
+    """With what is stored in the database, as `up` gives it to its processes."""
+    async with open_servers(settings) as (database_url, redis_url):
+        await migrate_or_say_why(settings.direct_url(database_url))
+        async with open_stored_settings(database_url, settings) as store:
+            found = await store.load()
+        whole = load_with_stored(found.values, database_url=database_url, redis_url=redis_url)
+        return await run_eval(wish, settings=whole, terminal=terminal)
+
+
+async def run_eval(wish: argparse.Namespace, *, settings: Settings, terminal: EvalTerminal) -> int:
+    """0 when it was done, 1 when it stopped before its end, 2 when it cannot be done like this."""
+    talks = load_talks(wish)
+    if wish.picture is not None and not wish.picture.absolute().parent.is_dir():
+        raise BadInput(
+            f"{wish.picture} cannot be written",
+            advice=f"There is no folder {wish.picture.absolute().parent}.",
+        )
+    # Caps on people are not about us: --cap and the deployment's total hold.
+    ours = {
+        "cap_visitor_per_day_usd": settings.cap_total_per_day_usd, "cap_person_per_day_usd": None,
+        "cap_visitors_per_hour_percent": 100,
+    }  # fmt: skip
+    app = await open_app(settings.model_copy(update=ours), role="web")
+    beating = asyncio.create_task(_beat(app))
+    try:
+        run = EvalRun(app, wish, talks, terminal)
+        return await (run.forget_all() if wish.forget else run.go())
+    finally:
+        beating.cancel()
+        await asyncio.wait([beating])
+        await app.close()
+
+
+async def _beat(app: App) -> None:
+    while True:
+        await app.sessions.heartbeat()
+        await asyncio.sleep(BEAT_SECONDS)
+
+
+@dataclass(slots=True)
+class EvalRun:
+    app: App
+    wish: argparse.Namespace
+    talks: tuple[EvalTalk, ...]
+    terminal: EvalTerminal
+    rows: list[EvalRow] = field(default_factory=list)
+    agents: dict[int, str] = field(default_factory=dict)
+    """By session that this run has opened."""
+
+    async def go(self) -> int:
+        row = await self.app.stores.agents.find(self.wish.agent)
+        if row is None:
+            self.terminal.tell(f"There is no agent {self.wish.agent}; ./evertalk agent list shows all.")
+            return 2
+        configs = {preset: self._config(row.config, preset) for preset in self._presets}
+        card = await self.app.models.load_card(row.config.get("model") or self.app.models.chat)
+        estimate = self._estimate(configs, card)
+        self._tell_price(estimate, card)
+        if self.wish.dry_run:
+            return 0
+        if (refusal := self._refusal(card)) is not None:
+            self.terminal.tell(refusal)
+            return 2
+        if not self._agreed(card):
+            return 1
+        return await self._play_all(configs, card)
+
+    @property
+    def _presets(self) -> tuple[str, ...]:
+        return self.wish.preset or (self.app.settings.preset,)
+
+    def _config(self, config: Mapping[str, Any], preset: str) -> dict[str, Any]:
+        """The agent's own but for the preset, the window and the caps."""
+        context = dict(config.get("context") or {})
+        if self.wish.window:
+            context["context_window"] = self.wish.window
+        caps = {"session_usd": float(self.wish.cap)} if self.wish.cap else None
+        made = {**config, "preset": preset, "context": context or None, "caps": caps}
+        return {name: value for name, value in made.items() if value is not None}
+
+    def _estimate(self, configs: Mapping[str, Mapping[str, Any]], card: ModelCard) -> EvalEstimate:
+        """Raises BadInput."""
+        defaults = build_agent_defaults(self.app.settings)
+        estimates = []
+        for preset, config in configs.items():
+            try:
+                effective = resolve_effective_config(config, defaults)
+                budget = budget_for(effective.policy, card.window, card.max_output, effective.budget.fixed)
+            except (BadAgentConfig, ContradictoryPolicy) as error:
+                reason = f"{self.wish.agent} cannot be measured under {preset}"
+                raise BadInput(reason, advice=error.advice) from error
+            estimates += [
+                estimate_talk(
+                    talk, budget, card.prices, compactions=self.wish.compactions,
+                    count=lambda words: card.token_factor * self.app.counter.count_tokens(words),
+                )
+                for talk in self.talks
+            ]  # fmt: skip
+        return sum(estimates[1:], estimates[0])
+
+    def _tell_price(self, estimate: EvalEstimate, card: ModelCard) -> None:
+        said = sum(len(talk.messages) for talk in self.talks)
+        asked = sum(len(talk.questions) for talk in self.talks)
+        what = f"{said} messages and {asked} questions under {', '.join(self._presets)}, by {card.name}"
+        if card.offline:
+            told = "the built-in demo answers: it costs nothing, and says nothing about a real model"
+        elif estimate.likely is None or estimate.most is None:
+            told = "its price is unknown, so dollars cannot be told; a models file can name it"
+        else:
+            likely, most = estimate.likely / 1e6, estimate.most / 1e6
+            told = f"about ${likely:.2f}, or ${most:.2f} if the provider keeps no prefix"
+        judge = f", and {asked * len(self._presets)} of {self.wish.judge}" if self.wish.judge else ""
+        self.terminal.tell(f"{what}: about {estimate.calls} calls{judge}; {told}.")
+
+    def _refusal(self, card: ModelCard) -> str | None:
+        if card.offline:
+            return None
+        if card.prices is None:
+            unknown = "--cap cannot hold, for the price of the model is unknown. Name it in a models file."
+            return unknown if self.wish.cap else None
+        return None if self.wish.cap else "Say how much it may cost: --cap DOLLARS, such as --cap 2"
+
+    def _agreed(self, card: ModelCard) -> bool:
+        if self.wish.yes or card.offline:
+            return True
+        if self.terminal.ask is None:
+            self.terminal.tell("Nobody is there to be asked: give --yes to spend the money.")
+            return False
+        return self.terminal.ask("Go on? [y/N] ").strip().casefold() in ("y", "yes")
+
+    async def _play_all(self, configs: Mapping[str, Mapping[str, Any]], card: ModelCard) -> int:
+        guard = SpendingGuard(int(self.wish.cap * 1_000_000) if self.wish.cap else None, card.prices)
+        try:
+            for preset, config in configs.items():
+                self.rows.append(await self._play(preset, config, guard))
+        except EvaluationStopped as error:
+            self._show(complete=False)
+            self.terminal.tell(f"{error}\n{error.advice}")
+            return 1
+        self._show(complete=True)
+        if self.wish.keep:
+            self.terminal.tell("The conversations are kept; ./evertalk eval --forget erases them.")
+        else:
+            for session_id, agent in self.agents.items():
+                await self._forget(session_id, agent)
+        return 0
+
+    async def _play(self, preset: str, config: Mapping[str, Any], guard: SpendingGuard) -> EvalRow:
+        answers: list[EvalAnswer] = []
+        figures: list[EvalFigures] = []
+        for talk in self.talks:
+            place = await self._open(preset, config, talk)
+            evaluation = self._evaluation(guard, f"{preset}, {talk.name}")
+            found = await evaluation.play(place, talk, compactions=self.wish.compactions)
+            answers += await self._judged(place, found, guard)
+            figures.append(await self.app.stores.evaluations.load_figures(place.session_id))
+        return EvalRow(preset=preset, answers=tuple(answers), figures=total_figures(figures))
+
+    def _evaluation(self, guard: SpendingGuard, name: str) -> Evaluation:
+        def progress(done: int, whole: int) -> None:
+            if done % 10 == 0 or done == whole:
+                self.terminal.tell(f"{name}: {done} of {whole}")
+
+        return Evaluation(
+            store=self.app.stores.evaluations, jobs=self.app.stores.jobs, sessions=self.app.sessions,
+            run_job=self.app.job_runner.run, count=self.app.counter.count_tokens, guard=guard,
+            progress=progress,
+        )  # fmt: skip
+
+    async def _judged(
+        self, place: EvaluationPlace, answers: Sequence[EvalAnswer], guard: SpendingGuard
+    ) -> list[EvalAnswer]:
+        if not self.wish.judge:
+            return list(answers)
+        judge = AnswerJudge(
+            self.wish.judge, models=self.app.models, counter=self.app.counter,
+            ledger=self.app.stores.turns, caps=self.app.caps,
+        )  # fmt: skip
+        found = []
+        for answer in answers:
+            figures = await self.app.stores.evaluations.load_figures(place.session_id)
+            guard.spent[place.session_id] = figures.micro
+            guard.check(1_000)
+            found.append(replace(answer, judged=await judge.is_right(place, answer)))
+        return found
+
+    async def _open(self, preset: str, config: Mapping[str, Any], talk: EvalTalk) -> EvaluationPlace:
+        """The conversation of this talk under this preset, found again or made."""
+        digest = self._digest(config, talk)
+        agent = f"eval-{preset}-{digest[:8]}"
+        agents = self.app.stores.agents
+        if not await agents.create(agent, config):
+            row = await agents.find(agent)
+            if row is not None and row.config != config:
+                await agents.change(agent, config, seen=row.version)
+        opened = await self._reach(digest, agent)
+        if await self.app.stores.evaluations.is_erased(opened.session_id):
+            await self.app.stores.evaluations.leave_place(opened.session_id, agent=DEFAULT_AGENT)
+            opened = await self._reach(digest, agent)
+        self.agents[opened.session_id] = agent
+        return opened
+
+    async def _reach(self, digest: str, agent: str) -> EvaluationPlace:
+        found = await self.app.stores.api_sessions.open(
+            PLACE + digest, site=SITE, agent=agent, name=f"Evaluation {agent.removeprefix('eval-')}"
+        )
+        if found is None or found.address_id is None:
+            raise BadInput(
+                "No conversation can begin",
+                advice=f"There is no site {SITE}, which the conversations would belong to.",
+            )
+        return EvaluationPlace(
+            session_id=found.session_id, address_id=found.address_id, party_id=found.party_id
+        )
+
+    def _digest(self, config: Mapping[str, Any], talk: EvalTalk) -> str:
+        """Of all that makes a difference to what is said; a larger cap makes none."""
+        about = {name: value for name, value in config.items() if name != "caps"}
+        asked = [one.question for one in talk.questions]
+        told = [self.app.models.chat, about, talk.name, talk.messages, asked]
+        told += [self.wish.compactions, self.wish.run]
+        return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:32]
+
+    def _show(self, *, complete: bool) -> None:
+        if self.wish.json:
+            told = {"complete": complete, "rows": [row.as_json() for row in self.rows]}
+            self.terminal.say(json.dumps(told, ensure_ascii=False))
+        elif self.rows:
+            self.terminal.say(render_table(self.rows))
+        if self.wish.picture is not None and self.rows:
+            title = f"Facts kept over {self.wish.compactions} compactions, {self.app.models.chat}"
+            self.wish.picture.write_text(draw_picture(self.rows, title=title), "utf-8")
+
+    async def forget_all(self) -> int:
+        places = await self.app.stores.evaluations.list_places(EXTERNAL + PLACE)
+        for session_id, agent in places:
+            await self._forget(session_id, agent)
+        self.terminal.tell(f"Conversations erased: {len(places)}.")
+        return 0
+
+    async def _forget(self, session_id: int, agent: str) -> None:
+        await self.app.erasure.erase_everything(session_id, "command line")
+        await self.app.stores.evaluations.leave_place(session_id, agent=DEFAULT_AGENT)
+        await self.app.stores.agents.delete(agent)

@@ -1,0 +1,196 @@
+"""Planted facts: what is played, when an answer counts, what it costs, and what it will cost about."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from shared.core.session.budget import ContextBudget
+from shared.core.values.model import Prices, Usage
+from shared.core.values.money import cost_micro
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvalQuestion:
+    """One of the answers is right."""
+
+    question: str
+    answers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvalTalk:
+    """A person's messages in their order, and what is asked when all are said."""
+
+    name: str
+    messages: tuple[str, ...]
+    questions: tuple[EvalQuestion, ...]
+    answer_tokens: int = 150
+    """How long an answer is about; only for the estimate."""
+
+    def limited(self, *, messages: int | None, questions: int | None) -> EvalTalk:
+        """The first messages, and questions from all over the list."""
+        said = self.messages[:messages]
+        step = max(1.0, len(self.questions) / (questions or max(1, len(self.questions))))
+        chosen = [self.questions[int(at * step)] for at in range(int(len(self.questions) / step + 1e-9))]
+        return EvalTalk(
+            name=self.name, messages=said, questions=tuple(chosen), answer_tokens=self.answer_tokens
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvalFigures:
+    """What the calls of one conversation came to, as the ledger has them."""
+
+    compactions: int = 0
+    fresh: int = 0
+    cached: int = 0
+    written: int = 0
+    out: int = 0
+    micro: int = 0
+    unpriced_calls: int = 0
+    seconds: float = 0.0
+    context_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvalAnswer:
+    question: str
+    expected: str
+    answer: str
+    kept: bool
+    judged: bool | None = None
+    """By a model; None where none was asked."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvalRow:
+    """What a preset has kept and cost, over all talks."""
+
+    preset: str
+    answers: tuple[EvalAnswer, ...]
+    figures: EvalFigures
+
+    @property
+    def kept(self) -> int:
+        return sum(answer.kept for answer in self.answers)
+
+    @property
+    def judged(self) -> int | None:
+        verdicts = [answer.judged for answer in self.answers if answer.judged is not None]
+        return sum(verdicts) if verdicts else None
+
+    @property
+    def dollars(self) -> float | None:
+        """None as soon as the price of one call is unknown."""
+        return None if self.figures.unpriced_calls else self.figures.micro / 1e6
+
+    def as_json(self) -> dict[str, Any]:
+        figures = asdict(self.figures)
+        return {
+            "preset": self.preset, "asked": len(self.answers), "kept": self.kept, "judged": self.judged,
+            **{name: figures[name] for name in ("compactions", "fresh", "cached", "written", "out")},
+            "dollars": self.dollars, "seconds": round(self.figures.seconds, 1),
+            "answers": [asdict(answer) for answer in self.answers],
+        }  # fmt: skip
+
+
+def total_figures(all_figures: Sequence[EvalFigures]) -> EvalFigures:
+    names = EvalFigures.__dataclass_fields__
+    return EvalFigures(**{name: sum(getattr(one, name) for one in all_figures) for name in names})
+
+
+_WORD = re.compile(r"\w+(?:[.:'’-]\w+)*")
+_THOUSANDS = re.compile(r"(?<=\d)[,\u00a0\u202f'’ ](?=\d{3}(?!\d))")
+_SMALL = frozenset(("a", "an", "the", "of", "in", "on", "at", "to", "and", "is", "was", "for"))
+
+
+def is_literal_match(said: str, answers: Sequence[str]) -> bool:
+    """Whether every word of one of the answers stands in what was said; small words do not count."""
+    words = set(_words(said))
+    return any(wanted <= words for wanted in map(set, map(_words, answers)) if wanted)
+
+
+def _words(text: str) -> list[str]:
+    found = _WORD.findall(_THOUSANDS.sub("", text.casefold()))
+    return [word for word in found if word not in _SMALL] or found
+
+
+RECALL_TOKENS, QUESTION_TOKENS, SUMMARY_TOKENS = 1_200, 30, 1_500
+"""What a question brings back, a question itself, a summary with its notes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvalEstimate:
+    """In micro-dollars, None where a price is unknown."""
+
+    likely: int | None
+    """If the provider keeps each prefix until the next call."""
+    most: int | None
+    """If it keeps none."""
+    calls: int
+
+    def __add__(self, other: EvalEstimate) -> EvalEstimate:
+        return EvalEstimate(
+            likely=_sum(self.likely, other.likely),
+            most=_sum(self.most, other.most),
+            calls=self.calls + other.calls,
+        )
+
+
+def _sum(a: int | None, b: int | None) -> int | None:
+    return None if a is None or b is None else a + b
+
+
+def estimate_talk(
+    talk: EvalTalk,
+    budget: ContextBudget,
+    prices: Prices | None,
+    *,
+    compactions: int,
+    count: Callable[[str], float],
+) -> EvalEstimate:
+    """One conversation under one preset: summaries at the chat model's price, none of the tools' rounds."""
+    calls = tuple(_calls(talk, budget, compactions, count))
+    likely = [cost_micro(usage, prices) for usage in calls]
+    most = [cost_micro(_uncached(usage), prices) for usage in calls]
+    return EvalEstimate(
+        likely=None if prices is None else sum(filter(None, likely)),
+        most=None if prices is None else sum(filter(None, most)),
+        calls=len(calls),
+    )
+
+
+def _calls(
+    talk: EvalTalk, budget: ContextBudget, compactions: int, count: Callable[[str], float]
+) -> Iterator[Usage]:
+    held, new = budget.fixed, 0
+    ends = part_ends(len(talk.messages), compactions)
+    for number, words in enumerate(talk.messages, 1):
+        new += round(count(words))
+        yield _usage(held, new, talk.answer_tokens)
+        held, new = held + new, talk.answer_tokens
+        if number in ends or held > budget.limit:
+            yield _usage(held, new, SUMMARY_TOKENS)
+            held, new = min(held, budget.fixed + SUMMARY_TOKENS), 0
+    for _ in talk.questions:
+        yield _usage(held, new + QUESTION_TOKENS + RECALL_TOKENS, QUESTION_TOKENS)
+        held, new = held + new + QUESTION_TOKENS, QUESTION_TOKENS
+
+
+def part_ends(messages: int, parts: int) -> tuple[int, ...]:
+    """After which messages a summary is made, so that all parts are about equal."""
+    return tuple(sorted({round(messages * part / parts) for part in range(1, parts + 1)} - {0}))
+
+
+def _usage(read: int, written: int, out: int) -> Usage:
+    return Usage(cache_read_tokens=read, cache_write_tokens=written, output_tokens=out)
+
+
+def _uncached(usage: Usage) -> Usage:
+    return Usage(
+        cache_write_tokens=usage.cache_read_tokens + usage.cache_write_tokens,
+        output_tokens=usage.output_tokens,
+    )

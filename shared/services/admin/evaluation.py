@@ -1,0 +1,260 @@
+"""Measures what a deployment keeps: plays a talk into a conversation of its own, compacts it, and asks.
+
+Everything takes the way that a person's messages take. A message is stored under its number, so a run that
+was broken off goes on where it stopped: what was answered is read, not asked again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from shared.core.ops.evaluation import (
+    RECALL_TOKENS,
+    SUMMARY_TOKENS,
+    EvalAnswer,
+    EvalFigures,
+    EvalTalk,
+    is_literal_match,
+    part_ends,
+)
+from shared.core.session.events import Accepted, Emit, Inbound, ReplyEvent
+from shared.core.session.turns import Caps, JobOrder, Spending
+from shared.core.values.errors import CapReached, EvertalkError
+from shared.core.values.messages import text_message, text_of
+from shared.core.values.model import Prices, SystemPart
+from shared.core.values.money import worst_case_micro
+from shared.ports import ChatModel, ModelCard, ModelRequest, TokenCounter
+from shared.services.compaction.one_shot_completion import CompletionTimeouts, OneShotCompletion
+from shared.services.turns.spend_tracker import SpendStore, SpendTracker
+
+WAIT_SECONDS = 600.0
+"""So long a turn may wait for its provider, or a job for whoever works at it."""
+LOOK_SECONDS = 0.2
+TRIES = 3
+_ANSWER_TOKENS = 1_024
+_JUDGE = (
+    "You compare an answer with the right one. Reply with one word: yes if the answer says what the right "
+    "answer says, in whatever words, else no."
+)
+
+
+class EvaluationStopped(EvertalkError):
+    """It cannot go on now; what was played stays, and the same command goes on."""
+
+    code = "evaluation_stopped"
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason, advice="Run the same command again to go on where it stopped.")
+
+
+class TurnView(Protocol):
+    @property
+    def state(self) -> str: ...
+    @property
+    def error_code(self) -> str | None: ...
+    @property
+    def answer(self) -> str: ...
+
+
+class EvaluationStore(Protocol):
+    async def load_turn(self, session_id: int, dedupe_key: str) -> TurnView | None: ...
+    async def has_waiting_jobs(self, session_id: int) -> bool: ...
+    async def load_figures(self, session_id: int) -> EvalFigures: ...
+
+
+class EvaluationJobs(Protocol):
+    async def request_job(self, session_id: int, order: JobOrder) -> int | None: ...
+    async def find_due_job(self, session_id: int) -> int | None: ...
+
+
+class EvaluationSessions(Protocol):
+    async def accept(self, inbound: Inbound) -> Accepted: ...
+    async def answer(self, session_id: int, emit: Emit) -> None: ...
+
+
+class JudgeLedger(SpendStore, Protocol):
+    async def record_delegated(
+        self, session_id: int, *, party_id: int, turn: int, spent: Sequence[Spending]
+    ) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluationPlace:
+    """The conversation of one talk under one preset."""
+
+    session_id: int
+    address_id: int
+    party_id: int
+
+
+class SpendingGuard:
+    """What a run may still spend, over all its conversations; None is no limit."""
+
+    def __init__(self, cap_micro: int | None, prices: Prices | None) -> None:
+        self._cap = cap_micro
+        self._prices = prices
+        self.spent: dict[int, int] = {}
+        """By session."""
+
+    def check(self, context_tokens: int, out: int = _ANSWER_TOKENS) -> None:
+        """Before a call of about this size; raises EvaluationStopped where the cap might not hold it."""
+        if self._cap is None or self._prices is None:
+            return
+        spent = sum(self.spent.values())
+        if spent + worst_case_micro(context_tokens, out, self._prices) > self._cap:
+            used, cap = spent / 1e6, self._cap / 1e6
+            raise EvaluationStopped(
+                f"${used:.4f} of ${cap:.2f} are spent, and the next call might cost more than the rest. "
+                "Give a larger --cap."
+            )
+
+
+class Evaluation:
+    def __init__(
+        self,
+        *,
+        store: EvaluationStore,
+        jobs: EvaluationJobs,
+        sessions: EvaluationSessions,
+        run_job: Callable[[int], Awaitable[None]],
+        count: Callable[[str], int],
+        guard: SpendingGuard,
+        progress: Callable[[int, int], None],
+    ) -> None:
+        """`progress` hears how many of how many messages are answered."""
+        self._store = store
+        self._jobs = jobs
+        self._sessions = sessions
+        self._run_job = run_job
+        self._count = count
+        self._guard = guard
+        self._progress = progress
+
+    async def play(self, place: EvaluationPlace, talk: EvalTalk, *, compactions: int) -> list[EvalAnswer]:
+        """The talk with so many compactions, then its questions. Raises EvaluationStopped, EvertalkError."""
+        ends, whole = part_ends(len(talk.messages), compactions), len(talk.messages) + len(talk.questions)
+        await self._note_spending(place)
+        for number, words in enumerate(talk.messages, 1):
+            await self._say(place, f"say:{number}", words)
+            later = f"say:{number + 1}" if number < len(talk.messages) else "ask:1"
+            if number in ends and await self._store.load_turn(place.session_id, _key(later)) is None:
+                await self._compact(place, ends.index(number) + 1)
+            self._progress(number, whole)
+        found = []
+        for number, asked in enumerate(talk.questions, 1):
+            said = await self._say(place, f"ask:{number}", asked.question)
+            expected, kept = " / ".join(asked.answers), is_literal_match(said, asked.answers)
+            found.append(EvalAnswer(question=asked.question, expected=expected, answer=said, kept=kept))
+            self._progress(len(talk.messages) + number, whole)
+        return found
+
+    async def _say(self, place: EvaluationPlace, name: str, words: str) -> str:
+        """The answer; empty when the turn failed each time."""
+        for attempt in range(TRIES):
+            key = _key(name, attempt)
+            known = await self._store.load_turn(place.session_id, key)
+            if known is None:
+                figures = await self._note_spending(place)
+                self._guard.check(figures.context_tokens + self._count(words) + RECALL_TOKENS)
+                await self._sessions.accept(
+                    Inbound(
+                        session_id=place.session_id, address_id=place.address_id, text=words, dedupe_key=key
+                    )
+                )
+            turn = await self._ended(place, key)
+            await self._settle(place)
+            if turn.state == "answered":
+                return turn.answer
+            if turn.state == "refused" and known is None:
+                raise EvaluationStopped(
+                    f"The deployment refused a message ({turn.error_code}): one of its spending caps is "
+                    "reached. Raise it, or wait until tomorrow."
+                )
+        return ""
+
+    async def _ended(self, place: EvaluationPlace, key: str) -> TurnView:
+        """Answered here, or by whichever process has it."""
+        until = time.monotonic() + WAIT_SECONDS
+        while time.monotonic() < until:
+            await self._sessions.answer(place.session_id, _ignore)
+            turn = await self._store.load_turn(place.session_id, key)
+            if turn is not None and turn.state not in ("open", "claimed"):
+                return turn
+            await asyncio.sleep(LOOK_SECONDS)
+        raise EvaluationStopped(f"The model has not answered for {WAIT_SECONDS / 60:.0f} minutes.")
+
+    async def _compact(self, place: EvaluationPlace, wanted: int) -> None:
+        """Unless the preset has made so many by itself."""
+        figures = await self._note_spending(place)
+        if figures.compactions >= wanted:
+            return
+        self._guard.check(figures.context_tokens, SUMMARY_TOKENS)
+        order = JobOrder(
+            kind="compact",
+            key=f"compact:{place.session_id}:manual",
+            trigger="manual",
+            payload={"force": True},
+        )
+        await self._jobs.request_job(place.session_id, order)
+        await self._settle(place)
+
+    async def _settle(self, place: EvaluationPlace) -> None:
+        """Everything that is due in the background, whoever does it."""
+        until = time.monotonic() + WAIT_SECONDS
+        while await self._store.has_waiting_jobs(place.session_id):
+            if (job := await self._jobs.find_due_job(place.session_id)) is not None:
+                await self._run_job(job)
+            if time.monotonic() > until:
+                raise EvaluationStopped("A job in the background does not end; the dashboard shows which.")
+            await asyncio.sleep(LOOK_SECONDS / 10)
+
+    async def _note_spending(self, place: EvaluationPlace) -> EvalFigures:
+        figures = await self._store.load_figures(place.session_id)
+        self._guard.spent[place.session_id] = figures.micro
+        return figures
+
+
+def _key(name: str, attempt: int = 0) -> str:
+    return f"eval:{name}:{attempt}"
+
+
+async def _ignore(event: ReplyEvent) -> None:
+    """Answers are read when they are stored."""
+
+
+class AnswerJudge:
+    """Another model's opinion on each answer; its calls are in the ledger of the same conversation."""
+
+    def __init__(
+        self, model: str, *, models: ChatModel, counter: TokenCounter, ledger: JudgeLedger, caps: Caps
+    ) -> None:
+        self._name = model
+        self._completion = OneShotCompletion(models, counter, bounds=CompletionTimeouts())
+        self._ledger = ledger
+        self._caps = caps
+
+    async def load_card(self) -> ModelCard:
+        return await self._completion.load_card(self._name)
+
+    async def is_right(self, place: EvaluationPlace, answer: EvalAnswer) -> bool:
+        """Raises EvaluationStopped at a cap, ModelErrors."""
+        purse = SpendTracker(self._ledger, session_id=place.session_id, job_id=None, caps=self._caps)
+        told = (f"Question: {answer.question}", f"Right answer: {answer.expected}")
+        words = "\n\n".join((*told, f"Answer to judge: {answer.answer}"))
+        request = ModelRequest(
+            model=self._name, system=(SystemPart(text=_JUDGE),), messages=(text_message("user", words),),
+            max_output_tokens=200,
+        )  # fmt: skip
+        try:
+            reply = await self._completion.complete(request, purse=purse)
+        except CapReached as error:
+            raise EvaluationStopped(f"The judge cannot be asked: {error}.") from error
+        finally:
+            await self._ledger.record_delegated(
+                place.session_id, party_id=place.party_id, turn=1, spent=purse.take_spent()
+            )
+        return text_of(reply.blocks).strip().casefold().startswith("yes")
