@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NotRequired
 from urllib.parse import urlsplit
 from uuid import UUID
 
@@ -13,7 +13,8 @@ from shared.config.settings import Settings
 from shared.core.ops.alerts import KINDS, advice_of, facts
 from shared.core.ops.alerts import Alert as StoredAlert
 from web.dashboard.access import AuthedRequest
-from web.rest.kinds import DONE, Cursor, Limit, Success, Thing, told
+from web.dashboard.requests import with_total
+from web.rest.kinds import DONE, Counted, Cursor, Limit, Success, Thing, Total, told
 from web.rest.operation import Reply, Room
 from web.security import HttpRefusal
 
@@ -34,15 +35,20 @@ Target = TypedDict("Target", {
 })  # fmt: skip
 Alerts = TypedDict("Alerts", {
     "open": list[Alert], "past": list[Alert], "next": str | None, "unseen": int, "targets": list[Target],
+    "total": NotRequired[Annotated[Total | None, told("of the past ones")]],
 })  # fmt: skip
 AlertTested = TypedDict("AlertTested", {"id": UUID, "targets": list[str]})
 
 
 @room.on("GET /alerts", Alerts, role="viewer")
-async def list_alerts(visit: AuthedRequest, *, cursor: Cursor = "", limit: Limit = 50) -> Reply:
+async def list_alerts(
+    visit: AuthedRequest, *, cursor: Cursor = "", limit: Limit = 50, total: Counted = False
+) -> Reply:
     """What needs an operator, what did, and whether it reached everybody it should."""
     settings = visit.desk.settings
-    page = await visit.desk.admin.alerts.page(settings.alert_targets, cursor=cursor, limit=limit)
+    read = visit.desk.admin.alerts
+    found = read.page(settings.alert_targets, cursor=cursor, limit=limit)
+    page = dict(await with_total(found, total and read.count_past()))
     for one in (*page["open"], *page["past"]):
         one |= _words(one)
         for send in one["sends"]:

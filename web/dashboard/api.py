@@ -19,7 +19,22 @@ from shared.adapters.postgres.dashboard.read_models_sql import SORTS, STATES
 from shared.adapters.telemetry.health import told_reason
 from web.dashboard.access import AuthedRequest, conflicts
 from web.dashboard.alerts import newest_open
-from web.rest.kinds import Before, Cursor, Cut, FileId, Limit, Search, Since, Success, Thing, choice, told
+from web.dashboard.requests import with_total
+from web.rest.kinds import (
+    Before,
+    Counted,
+    Cursor,
+    Cut,
+    FileId,
+    Limit,
+    Search,
+    Since,
+    Success,
+    Thing,
+    Total,
+    choice,
+    told,
+)
 from web.rest.operation import Reply, Room
 from web.security import HttpRefusal
 
@@ -58,7 +73,9 @@ Session = TypedDict("Session", {
     "cost_micro": int | None, "compactions": int, "state": str, "created_at": datetime,
     "last_active_at": datetime,
 })  # fmt: skip
-Sessions = TypedDict("Sessions", {"sessions": list[Session], "next": str | None})
+Sessions = TypedDict("Sessions", {
+    "sessions": list[Session], "next": str | None, "total": NotRequired[Total | None],
+})  # fmt: skip
 
 Line = TypedDict("Line", {
     "seq": int, "turn": int, "step": int, "author": str, "blocks": list[Thing], "at": datetime,
@@ -70,7 +87,7 @@ Compaction = TypedDict("Compaction", {
     "id": UUID, "kind": str, "active": bool, "can_undo": bool, "undo_reason": str | None, "can_restore": bool,
 })  # fmt: skip
 Compactions = TypedDict("Compactions", {
-    "compactions": list[Compaction], "before": str | None, "failed": list[Thing],
+    "compactions": list[Compaction], "before": str | None, "failed": list[Thing], "total": int,
 })  # fmt: skip
 ContextAudit = TypedDict("ContextAudit", {"calls": list[Thing], "before": str | None})
 
@@ -151,10 +168,16 @@ def session_query(filters: Filters, *, cursor: str = "", limit: int = 50) -> Ses
 
 @room.on("GET /sessions", Sessions, role="viewer")
 async def list_sessions(
-    visit: AuthedRequest, *, cursor: Cursor = "", limit: Limit = 50, **filters: Unpack[Filters]
+    visit: AuthedRequest,
+    *,
+    cursor: Cursor = "",
+    limit: Limit = 50,
+    total: Counted = False,
+    **filters: Unpack[Filters],
 ) -> Reply:
     """Conversations, by any order."""
-    return await visit.desk.admin.overview.sessions(session_query(filters, cursor=cursor, limit=limit))
+    read, query = visit.desk.admin.overview, session_query(filters, cursor=cursor, limit=limit)
+    return await with_total(read.sessions(query), total and read.count_sessions(query))
 
 
 @room.on("GET /sessions/{id}", Session, role="viewer")

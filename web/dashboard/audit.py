@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from datetime import datetime
-from typing import Annotated, Literal, Unpack
+from typing import Annotated, Literal, NotRequired, Unpack
 
 from typing_extensions import TypedDict
 
 from shared.adapters.postgres.dashboard.audit_queries import AuditInsights, AuditQuery
 from web.dashboard.access import HEADERS, AuthedRequest
+from web.dashboard.requests import with_total
 from web.rest.files import send_csv
-from web.rest.kinds import Cut, Digits, Limit, Since, Thing, told
+from web.rest.kinds import Counted, Cut, Digits, Limit, Since, Thing, Total, told
 from web.rest.operation import Reply, Room
 
 room = Room()
@@ -30,6 +31,7 @@ Entry = TypedDict("Entry", {
 })  # fmt: skip
 AuditEntries = TypedDict("AuditEntries", {
     "entries": list[Entry], "before": int | None, "actors": list[str], "actions": list[str],
+    "total": NotRequired[Total | None],
 })  # fmt: skip
 AuditChain = TypedDict("AuditChain", {
     "state": Literal["empty", "intact", "broken"], "entries": int, "through": Thing | None,
@@ -38,9 +40,10 @@ AuditChain = TypedDict("AuditChain", {
 
 
 @room.on("GET /audit", AuditEntries, role="admin")
-async def list_audit(visit: AuthedRequest, **asked: Unpack[Asked]) -> Reply:
+async def list_audit(visit: AuthedRequest, *, total: Counted = False, **asked: Unpack[Asked]) -> Reply:
     """Who read and changed what, the newest first."""
-    return await visit.desk.admin.audit.page(_query(asked))
+    read, query = visit.desk.admin.audit, _query(asked)
+    return await with_total(read.page(query), total and read.count(query))
 
 
 @room.on("GET /audit/chain", AuditChain, role="admin")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, NotRequired
 from uuid import UUID
 
 from pydantic import Field
@@ -14,8 +14,8 @@ from shared.adapters.postgres.dashboard.memory_queries import AUTHORITIES, STATE
 from shared.core.context.memory import NOTE_KINDS, BadNote, as_new, note_from
 from shared.core.context.notes import NoteResult, NoteSource
 from web.dashboard.access import AuthedRequest
-from web.dashboard.requests import Seen, stale, tag_of
-from web.rest.kinds import Cursor, Cut, Limit, Thing, choice, told
+from web.dashboard.requests import Seen, stale, tag_of, with_total
+from web.rest.kinds import Counted, Cursor, Cut, Limit, Thing, Total, choice, told
 from web.rest.operation import Reply, Room
 from web.security import HttpRefusal
 
@@ -33,6 +33,7 @@ FoundNoteShown = TypedDict("FoundNoteShown", {
 })  # fmt: skip
 FoundNotes = TypedDict("FoundNotes", {
     "notes": list[FoundNoteShown], "person": Thing | None, "next": str | None,
+    "total": NotRequired[Total | None],
 })  # fmt: skip
 CorrectedNote = TypedDict("CorrectedNote", {"note": FoundNoteShown | None, "changed": bool})
 
@@ -50,12 +51,14 @@ async def list_all_notes(
     authority: Annotated[str, choice("who vouches for it", *AUTHORITIES)] = "",
     cursor: Cursor = "",
     limit: Limit = 50,
+    total: Counted = False,
 ) -> Reply:
     """What is remembered, of anybody; the newest first."""
     asked = NoteQuery(
         search=q, person=person, kind=kind, state=state, authority=authority, cursor=cursor, limit=limit
     )
-    page = await visit.desk.admin.memory.notes(asked)
+    read = visit.desk.admin.memory
+    page = await with_total(read.notes(asked), total and read.count_notes(asked))
     if not visit.refresh:
         await visit.record("read.notes", f"person:{person}" if person else "")
     return page

@@ -18,8 +18,9 @@ from shared.runtime.crash_points import build_crash_point
 from shared.services.privacy.erasure import ErasureService
 from shared.services.privacy.export import DataExporter
 from web.dashboard.access import HEADERS, AuthedRequest
+from web.dashboard.requests import with_total
 from web.rest.files import Format, send_file
-from web.rest.kinds import Cursor, Cut, Limit, Thing, choice, told
+from web.rest.kinds import Counted, Cursor, Cut, Limit, Thing, Total, choice, told
 from web.rest.operation import Reply, Room
 from web.security import HttpRefusal
 
@@ -43,7 +44,9 @@ class Person(FoundPerson):
     ]
 
 
-People = TypedDict("People", {"people": list[FoundPerson], "next": str | None})
+People = TypedDict("People", {
+    "people": list[FoundPerson], "next": str | None, "total": NotRequired[Total | None],
+})  # fmt: skip
 Erasure = TypedDict("Erasure", {"counts": Thing, "erasure": Thing | None})
 
 ErasureBegun = TypedDict("ErasureBegun", {"erasure": int, "finished": bool, "counts": Thing})
@@ -59,10 +62,12 @@ async def list_people(
     kind: Annotated[str, choice("a person or a group", *KINDS)] = "",
     cursor: Cursor = "",
     limit: Limit = 50,
+    total: Counted = False,
 ) -> Reply:
     """Who there is; the last ones seen first."""
     asked = PeopleQuery(search=q, channel=channel, kind=kind, cursor=cursor, limit=limit)
-    return await visit.desk.admin.people.people(asked)
+    read = visit.desk.admin.people
+    return await with_total(read.people(asked), total and read.count_people(asked))
 
 
 @room.on("GET /people/{id}", Person, role="viewer", missing=_NOBODY)

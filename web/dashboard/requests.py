@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
-from typing import Annotated, Any
+from collections.abc import Awaitable, Iterable, Mapping
+from typing import Annotated, Any, Literal
 
 from aiohttp import web
 from pydantic import Field
@@ -59,6 +59,16 @@ async def read_form(request: web.Request) -> Mapping[str, str]:
     except ValueError:
         raise HttpRefusal(400, "bad_input", "That form cannot be read.") from None
     return {name: value.replace("\x00", "") for name, value in fields.items()}
+
+
+async def with_total(
+    page: Awaitable[Mapping[str, Any]], count: Awaitable[Mapping[str, Any] | None] | Literal[False]
+) -> Mapping[str, Any]:
+    """A page of a list, and how many there are in all where that was asked for."""
+    if count is False:
+        return await page
+    found, total = await asyncio.gather(page, count)
+    return {**found, "total": total}
 
 
 def tag_of(if_match: str) -> str:

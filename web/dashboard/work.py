@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, NotRequired
 from uuid import UUID
 
 from pydantic import BeforeValidator, ConfigDict, Field, with_config
@@ -23,8 +23,8 @@ from shared.core.ops.job_views import (
 from shared.core.ops.job_views import WorkChanged as Done
 from shared.services.admin.job_admin import JobAdmin
 from web.dashboard.access import AuthedRequest
-from web.dashboard.requests import Seen, stale, version_of
-from web.rest.kinds import Before, Cursor, Id, Limit, Thing, choice, told
+from web.dashboard.requests import Seen, stale, version_of, with_total
+from web.rest.kinds import Before, Counted, Cursor, Id, Limit, Thing, Total, choice, told
 from web.rest.operation import Reply, Room
 from web.security import HttpRefusal
 
@@ -78,10 +78,11 @@ JobKind = TypedDict("JobKind", {
 Jobs = TypedDict("Jobs", {
     "states": Thing, "counted_to": int, "failing": int, "newest": str, "retry_all": Thing,
     "cancel_all": Thing, "kinds": list[JobKind], "jobs": list[Thing], "before": str | None,
-    "workers": list[Thing], "bots": list[Thing],
+    "workers": list[Thing], "bots": list[Thing], "total": NotRequired[Total | None],
 })  # fmt: skip
 Deliveries = TypedDict("Deliveries", {
     "states": Thing, "on_their_way": int, "deliveries": list[Thing], "next": str | None,
+    "total": NotRequired[Total | None],
 })  # fmt: skip
 WorkChanged = TypedDict("WorkChanged", {"changed": int, "skipped": int, "left": int, "why": list[Thing]})
 
@@ -95,10 +96,11 @@ async def list_jobs(
     session: Conversation = None,
     before: Before = None,
     limit: Limit = 50,
+    total: Counted = False,
 ) -> Reply:
     """Work in the background, and the processes."""
-    match = JobMatch(state=state, kind=kind, session=str(session or ""))
-    return await visit.desk.admin.jobs.jobs(match, before=before, limit=limit)
+    match, read = JobMatch(state=state, kind=kind, session=str(session or "")), visit.desk.admin.jobs
+    return await with_total(read.jobs(match, before=before, limit=limit), total and read.count_jobs(match))
 
 
 @room.on("GET /deliveries", Deliveries, role="viewer", refusals=())
@@ -109,10 +111,12 @@ async def list_deliveries(
     session: Conversation = None,
     cursor: Cursor = "",
     limit: Limit = 50,
+    total: Counted = False,
 ) -> Reply:
     """Parts of answers that may not be in their chat, or never will be."""
     asked = DeliveryQuery(state=state, session=str(session or ""), cursor=cursor, limit=limit)
-    return await visit.desk.admin.jobs.deliveries(asked)
+    read = visit.desk.admin.jobs
+    return await with_total(read.deliveries(asked), total and read.count_deliveries(asked))
 
 
 @room.on("PUT /jobs/kinds/{kind}", Jobs, role="operator", missing="There is no such kind of jobs.")

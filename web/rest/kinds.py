@@ -128,6 +128,10 @@ def _exact(raw: str) -> datetime:
 Limit = Annotated[int, Digits(1, 200), told("at most so many")]
 Before = Annotated[int | None, Digits(), told("a page's `before`")]
 Cursor = Annotated[str, Cut(500, "`next` of the page before")]
+Total = TypedDict("Total", {"count": int, "more": bool})
+Counted = Annotated[
+    bool, told("also count all that match, up to 10,000; `total` is null when that takes long")
+]
 Search = Annotated[str, Cut(200, "a part of a name, or the beginning of an id", change=str.strip)]
 Mid = Annotated[int | None, BeforeValidator(read_mid, json_schema_input_type=str)]
 """The number in the id of a message."""

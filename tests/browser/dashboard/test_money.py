@@ -240,3 +240,17 @@ async def test_axe_finds_nothing_and_nothing_scrolls_sideways(
         await photograph(page, f"{path.strip('/?').split('?')[0] or 'overview'}-{scheme}-{width}")
         assert await look_for_faults(page) == [], path
         await fits(page)
+
+
+async def test_each_page_of_a_list_says_which_rows_of_how_many_it_has(page: Page, place: Place) -> None:
+    await page.goto(f"{place.url}/dashboard/sessions?limit=2")
+    await expect(page.locator(".place")).to_have_text("1 – 2 of 4")
+    await page.get_by_role("button", name="Next page").click()
+    await expect(page.locator(".place")).to_have_text("3 – 4 of 4")
+    assert "at=2" in page.url
+    await page.reload()
+    await expect(page.locator(".place")).to_have_text("3 – 4 of 4")
+    await page.get_by_role("button", name="First page").click()
+    await expect(page.locator(".place")).to_have_text("1 – 2 of 4")
+    await page.goto(f"{place.url}/dashboard/people")
+    await expect(page.locator(".place")).to_have_text("1 – 4 of 4")

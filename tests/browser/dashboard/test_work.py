@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from aiohttp import web
-from playwright.async_api import Browser, BrowserContext, Page, expect
+from playwright.async_api import Browser, BrowserContext, Page, Route, expect
 
 from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.people.operator_auth import create_login_link
@@ -134,7 +134,12 @@ async def test_a_kind_is_paused_with_a_question_and_bounded_by_a_number(work: Wo
     await row.get_by_role("spinbutton").fill("3")
     await work.page.keyboard.press("Enter")
     await expect(row.get_by_role("spinbutton")).to_have_value("3")
-    await work.pool.execute("UPDATE job_kinds SET changed_at = changed_at + interval '1 s'")
+
+    async def somebody_is_faster(route: Route) -> None:
+        await work.pool.execute("UPDATE job_kinds SET changed_at = changed_at + interval '1 s'")
+        await route.continue_()
+
+    await work.page.route("**/jobs/kinds/*", somebody_is_faster, times=1)
     await work.page.get_by_role("button", name="Resume Summarise").click()
     await expect(work.page.get_by_text("Somebody else changed this meanwhile")).to_be_visible()
     assert ["409" in one for one in work.complaints] == [True]

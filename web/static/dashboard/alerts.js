@@ -1,4 +1,5 @@
 /** What needs an operator now, what did, and whether word of it reaches everybody it should. */
+import { beyond, pagesOf, placeOf } from "./lists.js";
 import { ask, keepFresh } from "./net.js";
 import { DASH, card, empty, h, keepFocus, listed, liveMark, money, number, problem, repaintTimes, show, skeleton, t, table, time, tn, ts } from "./parts.js";
 
@@ -18,11 +19,12 @@ export function alertsPage({ root, go, entitle, signal, say, toldAlerts }) {
   const body = h("div", { class: "stack" }, skeleton(6));
   const mark = liveMark();
   const test = h("button", { type: "button", class: "line send-test", hidden: true, onclick: sendTest }, t("Send a test"));
+  const pages = pagesOf(signal);
   let shown = "";
 
   /** @param {Record<string, string>} changes */
   function change(changes) {
-    for (const [name, value] of Object.entries(changes)) value ? params.set(name, value) : params.delete(name);
+    for (const [name, value] of Object.entries({ at: "", ...changes })) value ? params.set(name, value) : params.delete(name);
     const words = params.toString();
     go(`/dashboard/alerts${words ? `?${words}` : ""}`, { quiet: true });
     load().catch(failed);
@@ -30,7 +32,7 @@ export function alertsPage({ root, go, entitle, signal, say, toldAlerts }) {
 
   /** @param {boolean} [refresh] */
   async function load(refresh = false) {
-    const page = await ask(`/alerts?${params}`, { refresh, signal });
+    const page = await pages("/alerts", params, refresh);
     toldAlerts?.(page.unseen);
     const next = JSON.stringify([page, params.toString()]);
     if (next === shown) return repaintTimes(root);
@@ -140,6 +142,6 @@ function pastCard(page, params, change) {
     h("span", { class: "past-title" }, h("b", null, ts(one.title)), one.facts && h("span", { class: "muted" }, alertFacts(one))),
     time(one.opened_at), one.kind === "test" ? DASH : time(one.ended_at), tellings(one.sends)]);
   const content = rows.length ? table({ caption: t("Past alerts"), className: "wide-grid past-grid", columns: PAST, rows }) : empty(t("Nothing is over yet."));
-  return card(t("Over"), [content, h("div", { class: "pager" }, params.get("cursor") && h("button", { type: "button", class: "line", onclick: () => change({ cursor: "" }) }, t("Newest")),
-    page.next && h("button", { type: "button", class: "line", onclick: () => change({ cursor: page.next }) }, t("Older")))]);
+  return card(t("Over"), [content, h("div", { class: "pager" }, placeOf(params, page.past.length, page.total), params.get("cursor") && h("button", { type: "button", class: "line", onclick: () => change({ cursor: "" }) }, t("Newest")),
+    page.next && h("button", { type: "button", class: "line", onclick: () => change({ cursor: page.next, at: beyond(params, page.past.length) }) }, t("Older")))]);
 }

@@ -1,4 +1,5 @@
 /** Who read and changed what, and whether anybody has tampered with the record. For admins. */
+import { beyond, pagesOf, placeOf } from "./lists.js";
 import { ask } from "./net.js";
 import { DASH, empty, h, number, problem, show, skeleton, t, table, time, tn, when } from "./parts.js";
 
@@ -12,11 +13,12 @@ export function auditPage({ root, go, say, entitle, signal }) {
   const body = h("div", { class: "list" }, skeleton(10));
   const chain = h("div", { class: "chain", role: "status" }, t("Checking the chain…"));
   const bar = h("div");
+  const pages = pagesOf(signal);
   let known = "";
 
   /** @param {Record<string, string>} changes */
   function change(changes) {
-    for (const [name, value] of Object.entries({ before: "", ...changes })) value ? params.set(name, value) : params.delete(name);
+    for (const [name, value] of Object.entries({ before: "", at: "", ...changes })) value ? params.set(name, value) : params.delete(name);
     const words = params.toString();
     go(`/dashboard/audit${words ? `?${words}` : ""}`, { quiet: true });
     load().catch(failed);
@@ -24,7 +26,7 @@ export function auditPage({ root, go, say, entitle, signal }) {
 
   async function load() {
     body.setAttribute("aria-busy", "true");
-    const page = await ask(`/audit?${params}`, { signal });
+    const page = await pages("/audit", params);
     body.setAttribute("aria-busy", "false");
     const lists = JSON.stringify([page.actors, page.actions]);
     if (lists !== known) { known = lists; show(bar, filters(params, page, change)); }
@@ -81,8 +83,8 @@ function entries(page, params, change) {
   const filtered = FILTERS.some((name) => params.has(name));
   if (!page.entries.length) return empty(filtered ? t("No entry matches.") : t("Nothing was read or changed yet."), filtered && h("button", { type: "button", class: "line", onclick: () => { for (const name of FILTERS) params.delete(name); change({}); } }, t("Show all")));
   return h("div", null, h("div", { class: "card flush-card" }, table({ caption: t("Audit log"), className: "wide-grid audit-grid", columns: COLUMNS, rows: page.entries.map(cells) })),
-    h("div", { class: "pager" }, params.get("before") && h("button", { type: "button", class: "line", onclick: () => change({}) }, t("Newest")),
-      page.before && h("button", { type: "button", class: "line", onclick: () => change({ before: String(page.before) }) }, t("Older"))));
+    h("div", { class: "pager" }, placeOf(params, page.entries.length, page.total), params.get("before") && h("button", { type: "button", class: "line", onclick: () => change({}) }, t("Newest")),
+      page.before && h("button", { type: "button", class: "line", onclick: () => change({ before: String(page.before), at: beyond(params, page.entries.length) }) }, t("Older"))));
 }
 
 const ID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}";

@@ -102,5 +102,5 @@ function pageOf(page, tools) {
 /** @param {any} answer @param {{path: string, me: any, signal: AbortSignal, say: (words: string) => void, reload: () => void, open: Set<string>}} tools */
 export function compactionList(answer, tools) {
   if (!answer.compactions.length && !answer.failed.length) return empty(t("Nothing was summarised yet. It happens by itself when the context is nearly full."));
-  return [pageOf(answer, tools), answer.failed.length > 0 && h("ul", { class: "failures" }, answer.failed.map(failedItem))];
+  return [answer.total > 0 && h("p", { class: "muted small" }, t("{number} in all", { number: number(answer.total) })), pageOf(answer, tools), answer.failed.length > 0 && h("ul", { class: "failures" }, answer.failed.map(failedItem))];
 }

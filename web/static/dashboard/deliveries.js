@@ -1,5 +1,6 @@
 /** Parts of answers that may not be in their chat, or never will be, and what an operator can do about it. */
 import { outcome, sure } from "./acting.js";
+import { beyond, pagesOf, placeOf } from "./lists.js";
 import { ask, keepFresh } from "./net.js";
 import { DASH, card, empty, h, kpi, liveMark, number, personOf, problem, repaintTimes, show, skeleton, t, table, time, tn, ts } from "./parts.js";
 
@@ -15,11 +16,12 @@ export function deliveriesPage({ root, go, entitle, signal, say, me }) {
   const told = h("div", { class: "told", role: "status", hidden: true });
   const body = h("div", { class: "stack" }, skeleton(6));
   const mark = liveMark();
+  const pages = pagesOf(signal);
   let shown = "";
 
   /** @param {Record<string, string>} changes */
   function change(changes) {
-    for (const [name, value] of Object.entries({ cursor: "", ...changes })) value ? params.set(name, value) : params.delete(name);
+    for (const [name, value] of Object.entries({ cursor: "", at: "", ...changes })) value ? params.set(name, value) : params.delete(name);
     const words = params.toString();
     go(`/dashboard/deliveries${words ? `?${words}` : ""}`, { quiet: true });
     load().catch(failed);
@@ -46,7 +48,7 @@ export function deliveriesPage({ root, go, entitle, signal, say, me }) {
 
   /** @param {boolean} [refresh] */
   async function load(refresh = false) {
-    const page = await ask(`/deliveries?${params}`, { refresh, signal });
+    const page = await pages("/deliveries", params, refresh);
     const next = JSON.stringify([page, params.toString()]);
     if (next === shown) return repaintTimes(root);
     shown = next;
@@ -73,8 +75,8 @@ function partsCard(page, params, change, act) {
     session && h("span", { class: "chip" }, t("Session {id}", { id: session.slice(0, 8) }), h("button", { type: "button", class: "line", "aria-label": t("All sessions"), onclick: () => change({ session: "" }) }, "×")));
   const content = page.deliveries.length ? table({ caption: t("Deliveries"), className: "wide-grid work-grid", columns, rows: page.deliveries.map((/** @type {any} */ part) => cells(part, act)) })
     : empty(chosen || session ? t("No delivery fits these filters.") : t("Everything arrived."));
-  return card(t("In doubt"), [filter, content, h("div", { class: "pager" }, params.get("cursor") && h("button", { type: "button", class: "line", onclick: () => change({}) }, t("Newest")),
-    page.next && h("button", { type: "button", class: "line", onclick: () => change({ cursor: page.next }) }, t("Older")))]);
+  return card(t("In doubt"), [filter, content, h("div", { class: "pager" }, placeOf(params, page.deliveries.length, page.total), params.get("cursor") && h("button", { type: "button", class: "line", onclick: () => change({}) }, t("Newest")),
+    page.next && h("button", { type: "button", class: "line", onclick: () => change({ cursor: page.next, at: beyond(params, page.deliveries.length) }) }, t("Older")))]);
 }
 
 /** @param {any} part @param {((verb: "arrived" | "send-again", part: any) => void) | null} act */

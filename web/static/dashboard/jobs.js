@@ -3,6 +3,7 @@ import { outcome, sure } from "./acting.js";
 import { ask, keepFresh } from "./net.js";
 import { DASH, card, empty, h, kpi, liveMark, number, personOf, problem, repaintTimes, show, skeleton, t, table, time, tn, ts, when } from "./parts.js";
 import { duration } from "./figures.js";
+import { beyond, pagesOf, placeOf } from "./lists.js";
 import { JOBS, KINDS, seriesPart } from "./series.js";
 
 const STATES = { due: t("Waiting"), running: t("Running"), failing: t("Trying again"), dead: t("Failed"), done: t("Done") };
@@ -22,6 +23,7 @@ export function jobsPage({ root, go, entitle, signal, troubles, say, me }) {
   const body = h("div", { class: "stack" }, skeleton(8));
   const mark = liveMark();
   const kinds = h("div");
+  const pages = pagesOf(signal);
   const numbers = seriesPart({ panels: JOBS, params, change, usual: "7d", signal });
   let shown = "";
   /** @type {any[]} */
@@ -29,7 +31,7 @@ export function jobsPage({ root, go, entitle, signal, troubles, say, me }) {
 
   /** @param {Record<string, string>} changes */
   function change(changes) {
-    for (const [name, value] of Object.entries({ before: "", ...changes })) value ? params.set(name, value) : params.delete(name);
+    for (const [name, value] of Object.entries({ before: "", at: "", ...changes })) value ? params.set(name, value) : params.delete(name);
     const words = params.toString();
     go(`/dashboard/jobs${words ? `?${words}` : ""}`, { quiet: true });
     load().catch(failed);
@@ -77,7 +79,7 @@ export function jobsPage({ root, go, entitle, signal, troubles, say, me }) {
   async function load(refresh = false) {
     numbers.load(refresh).catch(() => mark.tell("stale"));
     const query = new URLSearchParams([...params].filter(([name]) => ASKED.includes(name)));
-    const page = await ask(`/jobs?${query}`, { refresh, signal });
+    const page = await pages("/jobs", query, refresh);
     troubles(page.dead_lately);
     const next = JSON.stringify([page, params.toString()]);
     if (next === shown) return repaintTimes(root);
@@ -133,8 +135,8 @@ function jobsCard(page, params, change, act) {
     : filtered ? empty(t("No job fits these filters."), h("button", { type: "button", class: "line", onclick: () => change({ state: "", kind: "", session: "" }) }, t("Clear the filters")))
       : empty(t("No job yet: they come with the first long conversation."));
   return card(t("Queue"), [filters(params, change), act && forAll(page, params, act), content,
-    h("div", { class: "pager" }, params.get("before") && h("button", { type: "button", class: "line", onclick: () => change({}) }, t("Newest")),
-      page.before && h("button", { type: "button", class: "line", onclick: () => change({ before: page.before }) }, t("Older")))]);
+    h("div", { class: "pager" }, placeOf(params, page.jobs.length, page.total), params.get("before") && h("button", { type: "button", class: "line", onclick: () => change({}) }, t("Newest")),
+      page.before && h("button", { type: "button", class: "line", onclick: () => change({ before: page.before, at: beyond(params, page.jobs.length) }) }, t("Older")))]);
 }
 
 /** @param {URLSearchParams} params @param {(changes: Record<string, string>) => void} change */

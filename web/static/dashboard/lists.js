@@ -1,6 +1,33 @@
 /** A page that is a list: searched, filtered and paged with all of it in the address. */
 import { ask, keepFresh } from "./net.js";
-import { empty, h, keepFocus, liveMark, problem, repaintTimes, show, skeleton, t } from "./parts.js";
+import { empty, h, keepFocus, liveMark, number, problem, repaintTimes, show, skeleton, t } from "./parts.js";
+
+/**
+ * Asks for pages of a list. How many there are in all is asked when somebody turns to a page, not with each refresh.
+ * @param {AbortSignal} signal @returns {(path: string, query: URLSearchParams, refresh?: boolean) => Promise<any>}
+ */
+export function pagesOf(signal) {
+  /** @type {any} */
+  let total = null;
+  return async (path, query, refresh = false) => {
+    const asked = new URLSearchParams([...query, ...refresh ? [] : [["total", "true"]]]);
+    const page = await ask(`${path}?${asked}`, { refresh, signal });
+    total = page.total === undefined ? total : page.total;
+    return { ...page, total };
+  };
+}
+
+/** Which rows of how many these are; `at` in the address says how many stand before them. @param {URLSearchParams} params @param {number} rows @param {{count: number, more: boolean} | null} total */
+export function placeOf(params, rows, total) {
+  if (!total || !rows) return null;
+  const all = total.more ? t("more than {count}", { count: number(total.count) }) : number(total.count);
+  const before = Number(params.get("at")) || 0;
+  const known = before || !(params.get("cursor") || params.get("before"));
+  return h("span", { class: "muted place" }, known ? t("{from} – {to} of {all}", { from: number(before + 1), to: number(before + rows), all }) : t("{number} in all", { number: all }));
+}
+
+/** The number of rows before the next page. @param {URLSearchParams} params @param {number} rows */
+export const beyond = (params, rows) => String((Number(params.get("at")) || 0) + rows);
 
 /**
  * For admins: a name becomes a thing of its own, and its page opens.
@@ -34,13 +61,14 @@ export function listPage({ root, say, go, signal }, how) {
   const params = new URLSearchParams(location.search);
   const body = h("div", { class: "list" }, skeleton(6));
   const mark = liveMark();
+  const pages = pagesOf(signal);
   let shown = "";
   let typing = 0;
   let held = false;
 
   /** @param {Record<string, string>} changes */
   function change(changes) {
-    for (const [name, value] of Object.entries({ cursor: "", ...changes })) value ? params.set(name, value) : params.delete(name);
+    for (const [name, value] of Object.entries({ cursor: "", at: "", ...changes })) value ? params.set(name, value) : params.delete(name);
     const words = params.toString();
     go(`${how.path}${words ? `?${words}` : ""}`, { quiet: true });
     body.setAttribute("aria-busy", "true");
@@ -53,7 +81,7 @@ export function listPage({ root, say, go, signal }, how) {
     held = false;
     const asked = params.toString();
     const query = new URLSearchParams([...params].filter(([name]) => how.names.includes(name)));
-    const answer = await ask(`${how.api}?${query}`, { refresh, signal });
+    const answer = await pages(how.api, query, refresh);
     if (asked !== params.toString() || (refresh && held)) return;
     body.removeAttribute("aria-busy");
     const next = JSON.stringify([answer, asked]);
@@ -70,9 +98,9 @@ export function listPage({ root, say, go, signal }, how) {
   }
 
   /** @param {any} answer */
-  const pager = (answer) => (params.get("cursor") || answer.next) && h("div", { class: "pager" },
+  const pager = (answer) => how.count(answer) > 0 && h("div", { class: "pager" }, placeOf(params, how.count(answer), answer.total),
     params.get("cursor") && h("button", { type: "button", class: "line", onclick: () => change({}) }, t("First page")),
-    answer.next && h("button", { type: "button", class: "line", onclick: () => { change({ cursor: answer.next }); scrollTo(0, 0); } }, t("Next page")));
+    answer.next && h("button", { type: "button", class: "line", onclick: () => { change({ cursor: answer.next, at: beyond(params, how.count(answer)) }); scrollTo(0, 0); } }, t("Next page")));
 
   /** @param {any} error */
   function failed(error) {

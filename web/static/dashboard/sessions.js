@@ -1,5 +1,6 @@
 /** The list of sessions: searched, filtered, sorted and paged, with all of it in the address. */
-import { ask, keepFresh } from "./net.js";
+import { beyond, pagesOf, placeOf } from "./lists.js";
+import { keepFresh } from "./net.js";
 import { DASH, channelBadge, empty, h, keepFocus, level, liveMark, meter, money, number, pct, personOf, problem, repaintTimes, show, skeleton, stateBadge, t, table, time, tn, tokens } from "./parts.js";
 import { savedViews } from "./views.js";
 
@@ -22,12 +23,13 @@ export function sessionsPage({ root, me, say, go, entitle, signal }) {
   const mark = liveMark();
   const bar = filterBar(params, change);
   const views = savedViews({ of: `sessions:${me.name}`, path: "/dashboard/sessions", names: VIEW, params, say, signal });
+  const pages = pagesOf(signal);
   let shown = "";
   let typing = 0;
 
   /** @param {Record<string, string>} changes */
   function change(changes) {
-    for (const [name, value] of Object.entries({ cursor: "", ...changes })) value ? params.set(name, value) : params.delete(name);
+    for (const [name, value] of Object.entries({ cursor: "", at: "", ...changes })) value ? params.set(name, value) : params.delete(name);
     const words = params.toString();
     go(`/dashboard/sessions${words ? `?${words}` : ""}`, { quiet: true });
     views.draw();
@@ -39,7 +41,7 @@ export function sessionsPage({ root, me, say, go, entitle, signal }) {
   async function load(refresh = false) {
     const asked = params.toString();
     const query = new URLSearchParams([...params].filter(([name]) => FILTERS.includes(name)));
-    const page = await ask(`/sessions?${query}`, { refresh, signal });
+    const page = await pages("/sessions", query, refresh);
     if (asked !== params.toString()) return;
     body.removeAttribute("aria-busy");
     const next = JSON.stringify([page, asked]);
@@ -94,8 +96,8 @@ function list(page, params, change) {
   }
   return [
     h("div", { class: "card flush-card" }, table({ caption: t("Sessions"), className: "wide-grid", columns: COLUMNS.map((column) => header(column, params, change)), rows: page.sessions.map(cells) })),
-    h("div", { class: "pager" }, h("a", { class: "line sheet", href: `/api/v1/export/sessions.csv?${sheetQuery(params)}`, download: "evertalk-sessions.csv" }, "CSV"), params.get("cursor") && firstPage(change),
-      page.next && h("button", { type: "button", class: "line", onclick: () => { change({ cursor: page.next }); scrollTo(0, 0); } }, t("Next page"))),
+    h("div", { class: "pager" }, h("a", { class: "line sheet", href: `/api/v1/export/sessions.csv?${sheetQuery(params)}`, download: "evertalk-sessions.csv" }, "CSV"), placeOf(params, page.sessions.length, page.total), params.get("cursor") && firstPage(change),
+      page.next && h("button", { type: "button", class: "line", onclick: () => { change({ cursor: page.next, at: beyond(params, page.sessions.length) }); scrollTo(0, 0); } }, t("Next page"))),
   ];
 }
 

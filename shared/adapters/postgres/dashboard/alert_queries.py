@@ -7,7 +7,7 @@ from typing import Any
 
 from shared.adapters.postgres.dashboard.read_models import MAX_LIMIT, BadQuery, read_cursor, write_cursor
 from shared.adapters.postgres.dashboard.session_list import is_moment
-from shared.adapters.postgres.db.page_read import page_size, read_page
+from shared.adapters.postgres.db.page_read import count_rows, page_size, read_page
 from shared.adapters.postgres.db.store import PoolStore
 
 _SORT = "alerts"
@@ -56,6 +56,10 @@ class AlertInsights(PoolStore):
     async def newest_open(self) -> list[dict[str, Any]]:
         """At most ten."""
         return list(await read_page(self._pool, _OPEN))
+
+    async def count_past(self) -> dict[str, Any] | None:
+        """See `count_rows`."""
+        return await count_rows(self._pool, "SELECT FROM alerts WHERE ended_at IS NOT NULL")
 
     async def page(self, targets: Sequence[str], *, cursor: str = "", limit: int = 50) -> dict[str, Any]:
         """`{open: […], past: […], next, unseen, targets: […]}`; raises BadQuery."""

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from shared.adapters.postgres.db.named import Named
-from shared.adapters.postgres.db.page_read import read_page
+from shared.adapters.postgres.db.page_read import COUNTED_TO, count_rows, read_page
 from shared.adapters.postgres.db.store import PoolStore
 from shared.adapters.postgres.people.audit_chain import check_chain
 
@@ -39,6 +39,10 @@ class AuditInsights(PoolStore):
         found["entries"] = entries[: query.limit]
         return dict(found) | {"before": found["entries"][-1]["id"] if more else None}
 
+    async def count(self, query: AuditQuery) -> dict[str, Any] | None:
+        """How many match; see `count_rows`."""
+        return await count_rows(self._pool, *_COUNTED(**_limits(replace(query, before=None), COUNTED_TO + 1)))
+
     async def entries(self, query: AuditQuery) -> AsyncIterator[dict[str, Any]]:
         """All of them, a statement for each thousand: nothing is held open meanwhile."""
         while True:
@@ -66,6 +70,7 @@ _FOUND = """
      AND (:since::timestamptz IS NULL OR at >= :since) AND (:until::timestamptz IS NULL OR at < :until)
    ORDER BY id DESC LIMIT :limit
 """
+_COUNTED = Named(_FOUND)
 _ENTRY = """jsonb_build_object('id', f.id, 'at', f.at, 'actor', f.actor, 'action', f.action,
                                'about', f.object, 'detail', f.detail)"""
 _ROWS = Named(f"SELECT coalesce(jsonb_agg({_ENTRY} ORDER BY f.id DESC), '[]')::text FROM ({_FOUND}) f")

@@ -160,6 +160,9 @@ SELECT json_build_object(
 """
 
 _DOUBTED = "d.channel = 'telegram' AND d.state IN ('uncertain', 'dead') AND d.turn_no > s.erased_turn"
+DOUBTED = f"""SELECT FROM deliveries d JOIN sessions s ON s.id = d.session_id
+ WHERE {_DOUBTED} AND d.state IN ('uncertain', 'dead') AND ($1::text = '' OR d.state = $1)
+   AND ($2::uuid IS NULL OR s.public_id = $2)"""
 _SENDABLE = "a.unreachable_since IS NULL AND t.ended_at IS NOT NULL"
 
 DELIVERIES = f"""

@@ -10,7 +10,7 @@ from typing import Any
 
 from shared.adapters.postgres.dashboard import job_list_sql as sql
 from shared.adapters.postgres.dashboard.read_models import BadQuery, read_cursor, write_cursor
-from shared.adapters.postgres.db.page_read import page_size, read_page
+from shared.adapters.postgres.db.page_read import count_rows, page_size, read_page
 from shared.adapters.postgres.db.store import PoolStore
 from shared.core.ops.job_views import DOUBTS, JOB_KINDS, JOB_STATES, JobMatch
 
@@ -44,6 +44,16 @@ class JobInsights(PoolStore):
         statement = sql.JOBS.format(where=sql.matching(match))
         edge = (before or 2**62, page_size(limit))
         return dict(await read_page(self._pool, statement, match.kind, match.session or None, *edge))
+
+    async def count_jobs(self, match: JobMatch) -> dict[str, Any] | None:
+        """How many match; see `count_rows`. Raises BadQuery."""
+        check_match(match)
+        rows = f"SELECT FROM jobs j WHERE {sql.matching(match)}"
+        return await count_rows(self._pool, rows, match.kind, match.session or None)
+
+    async def count_deliveries(self, query: DeliveryQuery) -> dict[str, Any] | None:
+        """How many match; see `count_rows`."""
+        return await count_rows(self._pool, sql.DOUBTED, query.state, query.session or None)
 
     async def deliveries(self, query: DeliveryQuery) -> dict[str, Any]:
         """Parts of answers that may not have arrived, or never will; newest first. Raises BadQuery."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
 from shared.adapters.postgres.dashboard.read_models import BadQuery, read_cursor, write_cursor
 from shared.adapters.postgres.db.named import Arguments
-from shared.adapters.postgres.db.page_read import SECONDS, page_size, read_page
+from shared.adapters.postgres.db.page_read import SECONDS, count_rows, page_size, read_page
 from shared.adapters.postgres.db.pool import store_method
 from shared.adapters.postgres.db.search_terms import FEW_FOUND, LEAST, MOST, is_short, look_of
 from shared.adapters.postgres.db.store import PoolStore
@@ -64,6 +64,12 @@ class MemoryInsights(PoolStore):
             following = write_cursor(_ORDER, "", seen_until + 1)
         found["notes"] = [_without_row(row) for row in rows[:limit]]
         return {**found, "next": following}
+
+    async def count_notes(self, query: NoteQuery) -> dict[str, Any] | None:
+        """How many match; see `count_rows`."""
+        where, arguments = _wanted(replace(query, cursor=""))
+        rows = f"SELECT FROM notes n WHERE ($1::uuid IS NULL OR true) AND {where}"
+        return await count_rows(self._pool, rows, *arguments.values)
 
     @store_method
     async def note(self, public_id: UUID) -> FoundNote | None:

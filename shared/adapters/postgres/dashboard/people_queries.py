@@ -9,7 +9,7 @@ from uuid import UUID
 from shared.adapters.postgres.dashboard.read_models import BadQuery, read_cursor, write_cursor
 from shared.adapters.postgres.dashboard.session_list import FEW_PEOPLE, is_moment
 from shared.adapters.postgres.db.named import Arguments
-from shared.adapters.postgres.db.page_read import page_size, read_page
+from shared.adapters.postgres.db.page_read import count_rows, page_size, read_page
 from shared.adapters.postgres.db.search_terms import FEW_FOUND, LEAST, MOST, is_short, look_of
 from shared.adapters.postgres.db.store import PoolStore
 from shared.adapters.postgres.privacy.erasure_map import STEPS
@@ -50,6 +50,11 @@ class PeopleInsights(PoolStore):
         last = rows[limit - 1] if len(rows) > limit else None
         people = [{name: row[name] for name in row if name not in ("key", "row")} for row in rows[:limit]]
         return {"people": people, "next": last and write_cursor(_ORDER, last["key"], last["row"])}
+
+    async def count_people(self, query: PeopleQuery) -> dict[str, Any] | None:
+        """How many match; see `count_rows`."""
+        where, arguments = _wanted(query)
+        return await count_rows(self._pool, _COUNTED.format(where=where), *arguments)
 
     async def person(self, public_id: UUID) -> dict[str, Any] | None:
         """Facts, places, conversations; of somebody who was joined with another, those of both."""
@@ -101,6 +106,10 @@ _SAYS_NEAR = f"""(strpos(lower(r.display_name), lower($3::text)) > 0
 """Of a word that few places say, all who have one are known beforehand: nobody's places are looked at, and no
 family but of those who are found.
 """
+_COUNTED = f"""
+SELECT FROM parties r {_FAMILY}
+ WHERE r.merged_into IS NULL AND EXISTS (SELECT FROM sessions x WHERE x.party_id = ANY (f.ids))
+   AND num_nulls($1::text, $2::bigint, $3::text) = 0 AND {{where}}"""
 _NAMED = """'id', r.public_id, 'name', nullif(r.display_name, ''), 'kind', r.kind, 'anonymous', r.anonymous,
   'since', r.created_at"""
 _SUMS = """

@@ -19,10 +19,11 @@ from shared.adapters.postgres.dashboard.session_list import (
     matches_statement,
     near_page,
     read_cursor,
+    session_count,
     session_page,
     write_cursor,
 )
-from shared.adapters.postgres.db.page_read import MAX_LIMIT, SECONDS, page_size, read_page
+from shared.adapters.postgres.db.page_read import MAX_LIMIT, SECONDS, count_rows, page_size, read_page
 from shared.adapters.postgres.db.pool import store_method
 from shared.adapters.postgres.db.search_terms import is_short
 from shared.adapters.postgres.db.store import Pool
@@ -76,6 +77,11 @@ class Insights:
         last = shown[-1] if shown else {}
         following = write_cursor(query.sort, last["key"], last["row"]) if more else None
         return {"sessions": [_without(row, "key", "row") for row in shown], "next": following}
+
+    async def count_sessions(self, query: SessionQuery) -> dict[str, Any] | None:
+        """How many match; see `count_rows`."""
+        statement, arguments = session_count(query, await self._matches(query.search) or Matches())
+        return await count_rows(self._pool, statement, *arguments)
 
     async def every_session(self, query: SessionQuery) -> AsyncGenerator[list[dict[str, Any]], None]:
         """All that a list shows from its beginning, in batches of a statement each; raises BadQuery.

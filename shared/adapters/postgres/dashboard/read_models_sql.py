@@ -304,6 +304,7 @@ SELECT json_build_object(
     'redo', (SELECT public_id FROM links WHERE id = s.redo),
     'context', s.context_tokens, 'busy', s.answered_turn < s.next_turn - 1,
     'hard', (SELECT c.hard_limit FROM {newest_call} c)),
+  'total', (SELECT t.compaction_count FROM session_totals t WHERE t.session_id = s.id),
   'compactions', coalesce((SELECT json_agg(json_build_object('id', l.public_id, 'kind', l.kind, 'active', l.active,
       'trigger', l.trigger, 'from_turn', l.from_turn, 'through_turn', l.through_turn, 'summary', l.summary_text,
       'tokens', l.tokens, 'tokens_before', l.tokens_before, 'tokens_after', l.tokens_after,

@@ -7,7 +7,7 @@ import binascii
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from shared.adapters.postgres.dashboard import read_models_sql as sql
@@ -122,6 +122,14 @@ def session_page(
         if sql.SORTS[column].listed:
             page = _of_truth(page, [], falling=falling, limit=limit)
     return sql.SESSIONS.format(page=page, state=_told(column, query.state)), put.values
+
+
+def session_count(query: SessionQuery, matches: Matches) -> tuple[str, Sequence[object]]:
+    """What finds all that match, in no order."""
+    put = Arguments()
+    meant = [_searched(query.search, matches, put)] if query.search else []
+    wanted = [*meant, *_wanted(replace(query, sort="-active"), put)]
+    return f"SELECT FROM session_list s WHERE {_all(wanted)}", put.values
 
 
 def _told(column: str, only: str) -> str:

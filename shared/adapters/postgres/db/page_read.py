@@ -5,12 +5,17 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import asyncpg
+
 from shared.adapters.postgres.db.pool import store_method
 from shared.adapters.postgres.db.store import Pool
 
 SECONDS = 9.0
 MAX_LIMIT = 200
 """Rows of a page at most."""
+COUNTED_TO = 10_000
+"""So many rows are counted for the total of a list; of more it is said that there are more."""
+COUNT_SECONDS = 1.0
 
 
 @store_method
@@ -18,6 +23,16 @@ async def read_page(pool: Pool, statement: str, *arguments: object, seconds: flo
     """None where there is no row, or nothing in it. Raises StorageUnavailable."""
     text = await pool.fetchval(statement, *arguments, timeout=seconds)
     return None if text is None else json.loads(text)
+
+
+async def count_rows(pool: Pool, rows: str, *arguments: object) -> dict[str, Any] | None:
+    """`{count, more}` of what a `SELECT` finds, up to `COUNTED_TO`; None when nobody knows it in a second."""
+    statement = f"SELECT count(*) FROM (SELECT FROM ({rows}) r LIMIT {COUNTED_TO + 1}) x"
+    try:
+        found: int = await pool.fetchval(statement, *arguments, timeout=COUNT_SECONDS)
+    except (TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
+        return None
+    return {"count": min(found, COUNTED_TO), "more": found > COUNTED_TO}
 
 
 def page_size(limit: int) -> int:
