@@ -236,6 +236,7 @@ async def browser() -> AsyncIterator[Browser]:
 
     playwright = await async_playwright().start()
     options = ["--no-sandbox"] if sys.platform.startswith("linux") and os.geteuid() == 0 else []
+    options.append("--use-fake-device-for-media-stream")  # a microphone that beeps, for whoever is allowed
     opened = await playwright.chromium.launch(executable_path=program, args=options)
     yield opened
     await opened.close()

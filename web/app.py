@@ -21,6 +21,7 @@ from shared.services.admin.job_admin import JobAdmin
 from shared.services.admin.playground import Playground
 from shared.services.privacy.export import DataExporter
 from shared.services.tools.handover import HandoverService
+from shared.services.voice.hearing import HearingService
 from web import dashboard, routes
 from web.api import uploads
 from web.api.commands import RUNS, Runs
@@ -75,6 +76,8 @@ class Services(Protocol):
     @property
     def dashboard_announcer(self) -> DashboardNews | None: ...
     @property
+    def hearing(self) -> HearingService | None: ...
+    @property
     def crash_point(self) -> CrashPoint: ...
 
 
@@ -107,7 +110,7 @@ def make_parts(
         files=Files(),
         hub=hub,
         replies=replies,
-        uploads=uploads.Uploads(stores.uploads, stores.events),
+        uploads=uploads.Uploads(stores.uploads, stores.events, hearing=services.hearing),
         tasks=tasks,
         limits=usual,
         local_limits=limits or LOCAL,

@@ -13,6 +13,7 @@ from aiohttp import web
 from shared.core.values.errors import (
     BadInput,
     CannotEdit,
+    CapHeld,
     CapReached,
     ContextBudgetExceeded,
     EvertalkError,
@@ -25,6 +26,7 @@ from shared.core.values.errors import (
     UnknownMessage,
     UnknownSession,
 )
+from shared.services.voice.hearing import NotHeard, RecordingEmpty, RecordingTooLong
 from web.auth.site_tokens import BadIdentity, StillAnswering
 from web.auth.visitors import UnknownSite, UnknownToken
 from web.chat.message_intake import CidUsed
@@ -53,8 +55,12 @@ STATUS: tuple[tuple[type[EvertalkError], int], ...] = (
     (CannotEdit, 409),
     (UnknownMessage, 404),
     (wire.RateLimited, 429),
+    (RecordingTooLong, 422),
+    (RecordingEmpty, 422),
     (BadInput, 400),
     (CapReached, 429),
+    (CapHeld, 503),
+    (NotHeard, 503),
     (ContextBudgetExceeded, 422),
     (StaleView, 409),
     (OnHold, 409),

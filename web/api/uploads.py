@@ -32,6 +32,16 @@ from shared.core.values.files import (
     clean_name,
 )
 from shared.core.values.messages import Block, Text
+from shared.core.values.recordings import (
+    AUDIO_MIMES,
+    RECORDING_NOTE,
+    Recording,
+    audio_mime,
+    guess_language,
+    header_seconds,
+    heard_text,
+)
+from shared.services.voice.hearing import HearingService
 from web.auth.api_key_auth import KEY, record
 from web.auth.visitors import Known, Site
 from web.protocol.wire import RateLimited
@@ -49,6 +59,7 @@ Attachment = TypedDict("Attachment", {
     "id": str, "name": str, "mime": str, "size": int, "url": str, "width": NotRequired[int],
     "height": NotRequired[int],
     "cut": NotRequired[Annotated[bool, told("only its beginning will be read")]],
+    "heard": NotRequired[Annotated[str, told("what is said in a recording; its message will say it")]],
 })  # fmt: skip
 NAME_HEADER = "X-File-Name"
 """Percent-encoded; a header, because addresses end up in the logs of proxies."""
@@ -83,6 +94,7 @@ class Uploads:
         store: PostgresUploads,
         messages: StoredMessages,
         *,
+        hearing: HearingService | None = None,
         most_bytes: int = MOST_BYTES,
         idle_seconds: float = IDLE_SECONDS,
         body_seconds: float = BODY_SECONDS,
@@ -90,6 +102,7 @@ class Uploads:
         self.store = store
         self.most_bytes = most_bytes
         self._messages = messages
+        self._hearing = hearing
         self._idle_seconds = idle_seconds
         self._body_seconds = body_seconds
         self._openings = Openings()
@@ -108,34 +121,51 @@ class Uploads:
         said = site.config.uploads
         if not (audience == "personal" if said is None else said):
             return None
+        mimes = [*PICTURE_MIMES, PDF, *PAPER_MIMES, PLAIN]
+        if self._hearing is None:
+            return {"most": MOST_AT_ONCE, "bytes": self.most_bytes, "mimes": mimes}
+        limits = self._hearing.limits
+        voice = {"seconds": limits.minutes * 60, "bytes": limits.bytes}
         return {
-            "most": MOST_AT_ONCE,
-            "bytes": self.most_bytes,
-            "mimes": [*PICTURE_MIMES, PDF, *PAPER_MIMES, PLAIN],
-        }
+            "most": MOST_AT_ONCE, "bytes": self.most_bytes, "mimes": [*mimes, *AUDIO_MIMES], "voice": voice,
+        }  # fmt: skip
 
     @property
     def receiving(self) -> int:
         """Files that are on their way to us."""
         return self._places.open("")
 
+    async def hear(self, request: web.Request, known: Known, attached: Attached) -> str:
+        """What is said in a recording that was taken; empty for other files. Raises as `HearingService`."""
+        if self._hearing is None or attached.mime not in AUDIO_MIMES:
+            return ""
+        session_id = known.row.session_id
+        [kept] = await self.store.of_message(session_id, [attached.id])
+        served = await self.store.served(attached.id, session_id=session_id)
+        body = b"" if served is None else served.body
+        spoken = Recording(body=body, mime=attached.mime, seconds=header_seconds(body, attached.mime))
+        language = guess_language(request.headers.get("Accept-Language", ""))
+        return await self._hearing.hear(session_id, kept.attachment_id, spoken, language=language)
+
     async def of_message(
-        self, session_id: int, ids: Sequence[str], *, dedupe_key: str
-    ) -> tuple[tuple[Block, ...], tuple[Attached, ...]]:
-        """What the model gets and what screens are told; raises UnknownFile.
+        self, session_id: int, ids: Sequence[str], *, dedupe_key: str, text: str = ""
+    ) -> tuple[str, tuple[Block, ...], tuple[Attached, ...]]:
+        """The `text` with what its recordings say, what the model gets beside it, and what screens are told.
+
+        Raises UnknownFile, also for a recording that nobody has listened to.
 
         A repeated message is stored with its files already: they are not looked for again.
         """
         if not ids:
-            return (), ()
+            return text, (), ()
         try:
             kept = await self.store.of_message(session_id, list(dict.fromkeys(ids)))
         except UnknownFile:
             if await self._messages.stored_message(session_id, dedupe_key):
                 stand_in = Text(text="…")  # never stored: beside files, words may be missing
-                return (stand_in,), ()
+                return text, (stand_in,), ()
             raise
-        return _blocks(kept), tuple(one.attached for one in kept)
+        return _with_heard(text, kept), _blocks(kept), tuple(one.attached for one in kept)
 
     async def take(
         self, request: web.Request, known: Known, name: str, limits: ClientLimits, address: str
@@ -215,8 +245,15 @@ class Uploads:
 
     async def _read(
         self, content: bytes, name: str, address: str, limits: ClientLimits
-    ) -> Picture | Document:
-        """A text at once; all else where few are opened at once, and one of each address."""
+    ) -> Picture | Document | Recording:
+        """A text at once, a recording not at all; all else where few are opened at once, and one of each
+        address.
+        """
+        if self._hearing is not None and (mime := audio_mime(content)) is not None:
+            self._hearing.check_length(header_seconds(content, mime))
+            if len(content) > self._hearing.limits.bytes:
+                raise self._too_large()
+            return Recording(body=content, mime=mime)
         opened = partial(self._openings.open, sender=address, most_seconds=limits.opening_seconds)
         try:
             found = await read_file(content, name, opened=opened)
@@ -225,6 +262,17 @@ class Uploads:
         if isinstance(found, NotRead):
             raise HttpRefusal(422, found.reason, _REASONS[found.reason])
         return found
+
+
+def _with_heard(text: str, kept: Sequence[Kept]) -> str:
+    """Screens that know what was heard say it themselves."""
+    for one in kept:
+        if one.attached.mime in AUDIO_MIMES:
+            if not one.words:
+                raise UnknownFile("a recording that nobody has listened to")
+            heard = heard_text(one.words)
+            text = text if heard in text else "\n\n".join(filter(None, (text, heard)))
+    return text
 
 
 def _blocks(kept: Sequence[Kept]) -> tuple[Block, ...]:
@@ -236,6 +284,9 @@ def _blocks(kept: Sequence[Kept]) -> tuple[Block, ...]:
             blocks.append(one.picture)
             continue
         words = one.words or ""
+        if one.attached.mime in AUDIO_MIMES:
+            blocks.append(Text(text=RECORDING_NOTE, attachment_id=one.attachment_id))
+            continue
         part = words[:room] + ("\n(The rest of this file was left out.)" if len(words) > room else "")
         blocks.append(Text(text=file_words(one.attached.name, part), attachment_id=one.attachment_id))
         room = max(0, room - len(words))
@@ -255,10 +306,10 @@ async def upload(
         told("what the file is called, percent-encoded", json_schema_extra={"maxLength": 2_000}),
     ] = "",
 ) -> Reply:
-    """Send a picture, a text, a PDF, an office file or an e-book, for a message to refer to.
+    """Send a picture, a text, a PDF, an office file, an e-book or a recording, for a message to refer to.
 
     The file is the body; what it really is decides, not what it is called. The same bytes again are the same
-    file.
+    file. A recording is transcribed, where the deployment does that. If that fails, send it again.
     """
     request, parts, known = call.request, call.parts, call.person
     # A page of one site has no business with the visitors of another.
@@ -273,7 +324,8 @@ async def upload(
     name = clean_name(unquote(file_name, errors="replace"))
     attached = await parts.uploads.take(request, known, name, parts.limits_for(request), address)
     log.info("file_taken", session_id=known.row.session_id, mime=attached.mime, size=attached.size)
-    return attached.shown()
+    heard = await parts.uploads.hear(request, known, attached)
+    return {**attached.shown(), "heard": heard} if heard else attached.shown()
 
 
 @room.on(

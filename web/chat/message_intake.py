@@ -54,7 +54,9 @@ async def inbound_of(parts: Parts, known: Known, *, text: str, cid: str, files: 
     words = wire.clean(text) if text.strip() or not files else ""
     try:
         async with asyncio.timeout(ACCEPT_SECONDS):
-            more, attached = await parts.uploads.of_message(session_id, files, dedupe_key=key)
+            words, more, attached = await parts.uploads.of_message(
+                session_id, files, dedupe_key=key, text=words
+            )
     except TimeoutError:
         raise StorageUnavailable("finding the files took too long") from None
     return Inbound(

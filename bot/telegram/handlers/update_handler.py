@@ -16,7 +16,7 @@ from bot.telegram.handlers.access_requests import AccessRequests
 from bot.telegram.handlers.callback_queries import CallbackQueryHandler
 from bot.telegram.handlers.command_handler import TelegramCommandHandler
 from bot.telegram.handlers.inline_queries import InlineQueryHandler
-from bot.telegram.inbound.bot_context import BotContext, get_chat_texts, guess_spoken_language
+from bot.telegram.inbound.bot_context import BotContext, get_chat_texts
 from bot.telegram.inbound.chat_access import (
     AccessDecision,
     Allowed,
@@ -57,7 +57,13 @@ from shared.core.session.events import Accepted, Inbound, InboxReceipt
 from shared.core.values.errors import BadInput, CapHeld, CapReached, EvertalkError, SessionMoved
 from shared.core.values.files import MOST_FILE_CHARS, Document, Picture
 from shared.core.values.messages import Block, Image, Text
-from shared.core.values.recordings import RECORDING_NOTE, Recording, heard_text, name_recording
+from shared.core.values.recordings import (
+    RECORDING_NOTE,
+    Recording,
+    guess_language,
+    heard_text,
+    name_recording,
+)
 from shared.locales import Catalogue
 from shared.ports import TokenCounter
 from shared.services.voice.hearing import HearingService, NotHeard, RecordingEmpty, RecordingTooLong
@@ -372,7 +378,8 @@ class UpdateHandler:
         kept = await self._stores.attachments.store(
             place.session_id, body=recording.body, mime=recording.mime, name=name_recording(recording.mime)
         )
-        language = guess_spoken_language(place.settings)
+        told = (str(place.settings.get(name) or "") for name in ("app_language", "language"))
+        language = guess_language(*told)
         try:
             heard[message_id] = await self._hearing.hear(place.session_id, kept, recording, language=language)
         except (RecordingTooLong, RecordingEmpty) as error:

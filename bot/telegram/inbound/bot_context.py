@@ -52,10 +52,3 @@ def get_command_texts(place: ChatRow) -> Catalogue:
 
 def get_chat_language(settings: Mapping[str, object]) -> str:
     return str(settings.get("language") or settings.get("app_language") or "en")
-
-
-def guess_spoken_language(settings: Mapping[str, object]) -> str:
-    """For who transcribes, as `de`; empty where nothing tells: apps in English are used in every language."""
-    chosen = settings.get("language")
-    guess = str(chosen or settings.get("app_language") or "").partition("-")[0].lower()
-    return guess if len(guess) == 2 and (chosen or guess != "en") else ""

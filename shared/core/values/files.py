@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from shared.core.values.recordings import AUDIO_MIMES
+
 MOST_BYTES = 20 * 1024 * 1024
 """Of one file, on every channel; Telegram's own limit for bots."""
 MOST_TEXT_CHARS = 200_000
@@ -36,7 +38,7 @@ Unread = Literal["file_unknown_kind", "file_unreadable", "file_empty", "file_loc
 DocumentKind = Literal["pdf", "paper", "page"]
 """What only the opening process reads, besides pictures."""
 
-_SAVED_AS_THEY_ARE = frozenset({PDF, *PAPER_MIMES})
+_SAVED_AS_THEY_ARE = frozenset({PDF, *PAPER_MIMES, *AUDIO_MIMES})
 _MAGIC = (
     (b"\xff\xd8\xff", JPEG),
     (b"\x89PNG\r\n\x1a\n", "image/png"),

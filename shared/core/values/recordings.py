@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import struct
 from dataclasses import dataclass
 
@@ -97,6 +98,12 @@ def silence(*, seconds: int = 1) -> bytes:
 def name_recording(mime: str) -> str:
     """As services and people are told; the ending says the kind."""
     return f"recording.{_ENDINGS.get(mime, 'bin')}"
+
+
+def guess_language(app: str, chosen: str = "") -> str:
+    """For who transcribes, as `de`; empty where nothing tells: apps in English are used in every language."""
+    guess = re.split(r"[-_,;]", chosen or app)[0].strip().lower()
+    return guess if len(guess) == 2 and (chosen or guess != "en") else ""
 
 
 def heard_text(words: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 from typing import Protocol
 
@@ -13,6 +14,9 @@ from shared.core.values.recordings import Recording, RecordingLimits
 from shared.ports import Transcriber
 from shared.runtime.crash_points import CrashPoint
 from shared.services.turns.spend_tracker import SpendStore
+
+AT_ONCE = 4
+"""By one process: each holds a recording in memory."""
 
 log = structlog.get_logger(__name__)
 
@@ -74,6 +78,7 @@ class HearingService:
         self._spend = spend
         self._caps = caps
         self._crash_point = crash_point
+        self._places = asyncio.Semaphore(AT_ONCE)
 
     def check_length(self, seconds: float | None) -> None:
         """Before anything is fetched or paid; raises RecordingTooLong."""
@@ -87,6 +92,10 @@ class HearingService:
 
         Raises NotHeard, RecordingTooLong, RecordingEmpty, CapReached, CapHeld, StorageUnavailable.
         """
+        async with self._places:
+            return await self._hear(session_id, attachment_id, recording, language)
+
+    async def _hear(self, session_id: int, attachment_id: int, recording: Recording, language: str) -> str:
         self._crash_point("before_hearing")
         if (known := await self._store.heard_words(session_id, attachment_id)) is not None:
             return _not_empty(known)

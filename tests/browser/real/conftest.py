@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import asyncpg
@@ -35,7 +36,14 @@ _DOUBLED = """
 
 @pytest.fixture
 async def url(database_url: str, redis_url: str) -> AsyncIterator[str]:
-    services = await open_app(load_settings(database_url=database_url, redis_url=redis_url), role="web")
+    async with serving(database_url, redis_url) as url:
+        yield url
+
+
+@asynccontextmanager
+async def serving(database_url: str, redis_url: str, **more: Any) -> AsyncIterator[str]:
+    settings = load_settings(database_url=database_url, redis_url=redis_url, **more)
+    services = await open_app(settings, role="web")
     parts = make_parts(services, model=ModelShown(name=services.models.chat, offline=True))
     runner = web.AppRunner(make_web_app(services, parts), shutdown_timeout=1)
     await runner.setup()

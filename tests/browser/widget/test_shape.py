@@ -164,9 +164,9 @@ def test_the_whole_widget_grows_no_heavier() -> None:
     # last for formulas: 5,080 bytes that come with the first one, 1,200 that find them, footnotes and tasks,
     # 700 for choices, commands in groups, and lines where a conversation was cut, 70 for office files, and
     # 1,000 each for editing the last message and for several conversations, 400 for headings of summaries,
-    # 1,700 for the guide and the year that it shows, which come only where the demo answers, and 100 for long
-    # messages.
-    assert sum(sizes.values()) <= 68_500, sizes
+    # 1,700 for the guide and the year that it shows, which come only where the demo answers, 100 for long
+    # messages, and 2,500 for recording and playing speech, which come only where it is transcribed.
+    assert sum(sizes.values()) <= 71_000, sizes
 
 
 @pytest.mark.parametrize("language", FILES.languages)

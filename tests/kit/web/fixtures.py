@@ -39,6 +39,7 @@ from shared.services.admin.job_admin import JobAdmin
 from shared.services.admin.playground import Playground
 from shared.services.tools.handover import HandoverService
 from shared.services.turns.session_service import validate_text
+from shared.services.voice.hearing import HearingService
 from tests.kit.web.http_client import kept_in
 from tests.kit.web.inspector import inspecting_over
 from web.app import make_parts, make_web_app, start_parts, stop_parts
@@ -245,6 +246,7 @@ class Services:
     playground: Playground | None = None
     dashboard_announcer: Any = None
     crash_point: CrashPoint = ignore_crash_point
+    hearing: HearingService | None = None
 
     def list_breakers(self) -> dict[str, Any]:
         return {}

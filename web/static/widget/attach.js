@@ -34,7 +34,7 @@ const FILE_CSS = /* css */ `
 
 /**
  * @typedef {import("./chat.js").Chat} Chat
- * @typedef {{id: string, name: string, mime: string, size: number, width?: number, height?: number, cut?: boolean}} Meta
+ * @typedef {{id: string, name: string, mime: string, size: number, width?: number, height?: number, cut?: boolean, heard?: string}} Meta
  * @typedef {object} Chip
  * @property {string} name @property {number} size @property {"waiting" | "sending" | "ready" | "failed"} state @property {HTMLElement} node
  * @property {number} done @property {string} why @property {File} [file] @property {Meta} [meta] @property {XMLHttpRequest} [request] @property {HTMLCanvasElement} [look]
@@ -121,7 +121,7 @@ export function desk(chat) {
   /** @param {Chip} chip */
   function draw(chip) {
     const { name, state } = chip;
-    const words = { failed: chip.why, sending: sizeOf(chip.size), waiting: chat.net.online ? sizeOf(chip.size) : t("file_waits"), ready: chip.meta?.cut ? t("file_cut") : sizeOf(chip.size) }[state];
+    const words = { failed: chip.why, sending: chip.done === 1 && chip.file?.type.startsWith("audio/") && limit()?.voice ? t("hearing") : sizeOf(chip.size), waiting: chat.net.online ? sizeOf(chip.size) : t("file_waits"), ready: chip.meta?.cut ? t("file_cut") : sizeOf(chip.size) }[state];
     const focused = /** @type {ShadowRoot} */ (root).activeElement?.parentElement === chip.node;
     set(chip.node, { data: { state } });
     show(chip.node, chip.look ?? icon(SHEET_OF_PAPER, 22),
@@ -172,6 +172,7 @@ export function desk(chat) {
     request.timeout = UPLOAD_MS;
     for (const [name, value] of Object.entries(asker(chat))) request.setRequestHeader(name, value);
     request.setRequestHeader("X-File-Name", encodeURIComponent(chip.name.replace(/\p{Surrogate}/gu, "").slice(-200).replace(/^[\udc00-\udfff]/, "")));
+    request.upload.onload = () => { chip.done = 1; draw(chip); };
     request.upload.onprogress = (event) => { if (event.total) { chip.done = event.loaded / event.total; advance(chip); } };
     request.onload = () => answered(chip, request);
     request.onerror = request.ontimeout = () => {
@@ -236,7 +237,7 @@ export function desk(chat) {
     show(list);
     tell("");
     chat.store.put("files", "");
-    return chat.post(text, metas);
+    return chat.post([text, ...metas.filter((one) => one?.heard).map((one) => `🎤 ${one?.heard}`)].filter(Boolean).join("\n\n"), metas);
   }
 
   /** They were somebody else's. */
@@ -260,9 +261,11 @@ export function desk(chat) {
   function place(place, metas) {
     show(place, metas.map((meta) => {
       const words = meta.cut ? t("file_cut") : sizeOf(meta.size);
-      const button = h("button", { class: "file sent-file", type: "button", "aria-label": t("save_file", { name: meta.name, words }), onclick: () => void save(meta) },
+      const button = h("button", { class: "file sent-file", type: "button", "aria-label": t("save_file", { name: meta.name, words }) },
         icon(SHEET_OF_PAPER, 22), h("span", { class: "file-words" }, h("span", { class: "file-name", dir: "auto", title: meta.name }, meta.name), " ", h("span", { class: "muted" }, words)));
       // One after the other: an old conversation may hold many.
+      button.onclick = () => void save(meta);
+      if (meta.mime.startsWith("audio/")) import("./voice.js").then((one) => one.player(button, `${meta.name} ${words}`, () => load(meta), () => chat.say(t("file_gone"))), () => {});
       if (meta.mime.startsWith("image/")) loading = loading.then(() => picture(button, meta)).catch(() => {});
       return button;
     }));

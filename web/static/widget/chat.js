@@ -90,7 +90,7 @@ export class Chat {
       limit: () => Number(this.chat.settings.limits?.max_chars) || 0, store: this.store,
       attach: () => this.attach((desk) => desk.pick()), filled: () => Boolean(this.files?.count()),
     });
-    this.bar = h("div", { class: "bar", hidden: true }, (this.barText = h("span")), (this.meter = h("div", { class: "meter", role: "progressbar", "aria-label": t("organizing"), "aria-valuemin": 0, "aria-valuemax": 100 }, h("i"))));
+    this.bar = h("div", { class: "bar", hidden: true }, (this.barText = h("span")), (this.meter = h("div", { class: "meter", role: "progressbar", "aria-label": t("organizing") }, h("i"))));
     this.link = h("div", { class: "bar link", hidden: true });
     this.polite = h("div", { class: "hidden", role: "status", "aria-live": "polite", "aria-atomic": "false" });
     this.urgent = h("div", { class: "hidden", role: "alert" });
@@ -381,6 +381,7 @@ export class Chat {
     this.gauge.update(chat.ctx);
     this.composer.busy(Boolean(chat.run));
     this.composer.clip.hidden = !chat.settings.limits.files;
+    if (chat.settings.limits.files?.voice) import("./voice.js").then((one) => one.voice(this), () => {});
     this.demo.hidden = !chat.settings.model?.offline;
     if (this.options.page && !this.demo.hidden) import("./guide.js").then((one) => one.guide(this), () => {});
     const working = open ? chat.organizing : null;

@@ -13,6 +13,7 @@ from shared.adapters.postgres.db.pool import store_method
 from shared.core.values.errors import BadInput
 from shared.core.values.files import MOST_FILE_CHARS, Attached, Document, Picture, Served
 from shared.core.values.messages import Block, Image
+from shared.core.values.recordings import AUDIO_MIMES, Recording
 
 REFERABLE_HOURS = 20
 """A file of no message goes after a day: well before, a message may no longer begin to refer to it."""
@@ -34,7 +35,7 @@ class UnknownFile(BadInput):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """A stored file as a message needs it: `words` of a text, None for a picture."""
+    """A stored file as a message needs it: `words` of a text or a recording, None for a picture."""
 
     attachment_id: int
     attached: Attached
@@ -42,7 +43,7 @@ class Kept:
 
     @property
     def picture(self) -> Block | None:
-        if self.words is not None:
+        if self.words is not None or self.attached.mime in AUDIO_MIMES:
             return None
         return Image(attachment_id=self.attachment_id, mime=self.attached.mime)
 
@@ -61,12 +62,20 @@ class PostgresUploads:
 
     @store_method
     async def keep(
-        self, session_id: int, content: bytes, found: Picture | Document, *, name: str, most_per_day: int
+        self,
+        session_id: int,
+        content: bytes,
+        found: Picture | Document | Recording,
+        *,
+        name: str,
+        most_per_day: int,
     ) -> Attached:
         """Raises TooMuchKept. Of a picture only what was made anew is kept."""
         read: tuple[int | None, int | None, str | None]
         if isinstance(found, Picture):
             body, mime, read = found.bytes, found.mime, (found.width, found.height, None)
+        elif isinstance(found, Recording):
+            body, mime, read = content, found.mime, (None, None, None)
         else:
             body, mime, read = content, found.mime, (None, None, found.text)
         row = await self._pool.fetchrow(
@@ -123,7 +132,7 @@ def _attached(row: asyncpg.Record) -> Attached:
 
 
 _COLUMNS = f"""a.id, a.public_id, a.name, a.mime, a.size, a.width, a.height, a.words,
-               length(a.words) > {MOST_FILE_CHARS} AS cut"""
+               length(a.words) > {MOST_FILE_CHARS} AND a.mime NOT LIKE 'audio/%' AS cut"""
 _KNOWN = f"""
 UPDATE attachments a SET name = $3, created_at = greatest(now(), created_at)
  WHERE session_id = $1 AND arrived_sha256 = $2 AND state = 'stored' RETURNING {_COLUMNS}
