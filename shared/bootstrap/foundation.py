@@ -14,7 +14,7 @@ import asyncpg
 import structlog
 
 from shared.adapters.files.workspace_files import WorkspaceFiles
-from shared.adapters.mcp.tools import KNOWN_FILE, KnownMcpTools, McpTools, configured_servers
+from shared.adapters.mcp.tools import KNOWN_FILE, KnownMcpTools, McpTools, list_servers
 from shared.adapters.models.breaker import BreakerState
 from shared.adapters.models.routing import Models, models_of
 from shared.adapters.models.token_counter import VocabularyCounter
@@ -29,7 +29,7 @@ from shared.bootstrap.from_settings import WORKSPACES_FOLDER, build_caps, build_
 from shared.bootstrap.host_fingerprint import HostFingerprint
 from shared.bootstrap.stores import Stores, build_stores
 from shared.bootstrap.warm_up import WarmUp
-from shared.config.settings import Settings, find_mcp_file
+from shared.config.settings import Settings
 from shared.core.session.policy import ContextPolicy
 from shared.core.session.turns import Caps
 from shared.core.values.errors import StorageUnavailable
@@ -201,7 +201,7 @@ def _build_fingerprint(settings: Settings) -> Callable[[], Mapping[str, Any]]:
 
 def build_mcp_tools(settings: Settings, *, role: Role) -> McpTools | KnownMcpTools | None:
     """Whoever answers people holds connections; the worker shows models what they were shown before."""
-    servers, problems = configured_servers(find_mcp_file(settings))
+    servers, problems = list_servers(settings)
     for problem in problems:
         log.warning("mcp_file_invalid", problem=problem)
     if not servers:

@@ -27,6 +27,7 @@ from shared.core.identity.operators import Role
 from shared.core.session.overrides import parse_history_turns
 from shared.core.session.policy import Channel
 from shared.core.session.presets import PRESETS
+from shared.core.tools.mcp import servers_in
 from shared.core.tools.reminders import parse_quiet_hours
 
 PREFIX = "EVERTALK_"
@@ -168,6 +169,7 @@ class Settings(BaseSettings):
     fallback_models: Annotated[Words, Field(max_length=4)] = ()
     models_file: Path | None = None
     mcp_file: Path | None = None
+    mcp_servers: SecretStr | None = None
 
     # Who turns speech into words; without an address and a folder, nobody does.
     transcribe_url: str | None = None
@@ -388,6 +390,18 @@ class Settings(BaseSettings):
         if path is not None and not path.is_file():
             raise ValueError("there is no such file")
         return path
+
+    @field_validator("mcp_servers")
+    @classmethod
+    def _servers_by_address(cls, servers: SecretStr | None) -> SecretStr | None:
+        """What can be set in a browser starts no program, and reads no variable of this machine."""
+        if servers is None:
+            return None
+        found, problems = servers_in(servers.get_secret_value(), {})
+        programs = [f"{server.name}: a program is named in a file only" for server in found if server.command]
+        if wrong := [*problems, *programs]:
+            raise ValueError("; ".join(wrong))
+        return servers
 
     @field_validator("secret_key")
     @classmethod

@@ -22,6 +22,7 @@ STORABLE = (
     "fallback_models", "max_output",
     "transcribe_url", "transcribe_key", "transcribe_model", "transcribe_per_minute_usd",
     "transcribe_most_minutes", "transcribe_most_mb",
+    "mcp_servers",
     "telegram_bot_token", "telegram_access", "telegram_allowed", "telegram_audience", "telegram_agent",
     "telegram_drafts",
     "telegram_rich", "telegram_reactions", "telegram_channels", "telegram_inline",

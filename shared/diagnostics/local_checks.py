@@ -17,7 +17,7 @@ from shared.adapters.embedded.atomic_swap import JOURNAL
 from shared.adapters.embedded.folders import is_held
 from shared.adapters.embedded.servers import are_running
 from shared.adapters.files.pruners import check_pruners
-from shared.adapters.mcp.tools import Probed, configured_servers, probe
+from shared.adapters.mcp.tools import Probed, list_servers, probe
 from shared.adapters.models.openai_provider import OPENAI_URL
 from shared.adapters.models.provider import ANTHROPIC_URL
 from shared.cli.backup import find_last_backup, read_last_failure
@@ -127,7 +127,7 @@ async def check_pruning_plug_ins(settings: Settings, url: str = "") -> Sequence[
 async def check_mcp(settings: Settings, url: str = "") -> Sequence[Finding]:
     """Each server is started or reached once, and ended again."""
     path = find_mcp_file(settings)
-    servers, problems = configured_servers(path)
+    servers, problems = list_servers(settings)
     advice = "Correct it; docs/agents.md, MCP servers, has an example."
     findings = [Finding("warn", f"{path}: {problem}", advice) for problem in problems]
     for probed in await asyncio.gather(*(probe(server) for server in servers)):

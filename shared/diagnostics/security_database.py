@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
-from shared.adapters.mcp.tools import configured_servers
+from shared.adapters.mcp.tools import list_servers
 from shared.adapters.postgres.db.pool import open_pool
 from shared.bootstrap.dashboard_stores import build_operators
-from shared.config.settings import Settings, find_mcp_file
+from shared.config.settings import Settings
 from shared.core.identity.api_keys import SCOPES
 from shared.diagnostics.checks import Finding, grave, risk, serious, slight
 from shared.diagnostics.security_settings import is_public, review_site_origins
@@ -208,7 +208,7 @@ def _bot(bot: Mapping[str, Any]) -> Iterator[Finding]:
 
 def _agents(settings: Settings, stored: DeploymentRows) -> Iterator[Finding]:
     """What strangers can have done, and what could carry words away."""
-    servers, _ = configured_servers(find_mcp_file(settings))
+    servers, _ = list_servers(settings)
     places: dict[str, list[str]] = {}
     for row, place in (*((one, f"site {one['name']}") for one in stored.sites),
                        *((one, f"@{one['username']}") for one in stored.bots)):  # fmt: skip

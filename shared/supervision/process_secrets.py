@@ -13,6 +13,8 @@ _ALL: tuple[ProcessName, ...] = ("web", "bot", "worker")
 PROCESSES_BY_SETTING: dict[str, tuple[ProcessName, ...]] = {
     "anthropic_api_key": _ALL,
     "openai_api_key": _ALL,
+    # The worker shows a model the tools that it was shown before.
+    "mcp_servers": _ALL,
     "transcribe_key": ("web", "bot"),
     "database_url": _ALL,
     "redis_url": _ALL,

@@ -94,10 +94,13 @@ async def agent(visit: AuthedRequest, name: Name) -> Reply:
     row = await find_agent(visit, name)
     ground = await _ground(visit)
     judged = await asyncio.to_thread(_judged, row.config, ground)
-    tools = [{"name": tool.name, "description": tool.description} for tool in ground.tools]
+    known = {tool.name: tool for tool in ground.tools}
+    if visit.desk.playground is not None:
+        known = {tool.name: tool for tool in visit.desk.playground.list_tools()} | known
+    tools = [{"name": name, "description": tool.description} for name, tool in known.items()]
     others = [site.name for site in await visit.desk.stores.sites.all() if site.name not in row.sites]
-    known = {"models": sorted(ground.models), "tools": tools, "other_sites": others}
-    return {**_whole(row), **judged, **known}
+    more = {"models": sorted(ground.models), "tools": tools, "other_sites": others}
+    return {**_whole(row), **judged, **more}
 
 
 @room.on(

@@ -40,7 +40,7 @@ from web.dashboard import (
 from web.dashboard.access import AuthedRequest, DashboardContext, guarded
 from web.dashboard.live import DashboardNews, Live
 from web.dashboard.metrics import Scrape
-from web.dashboard.setup import checklist, knowledge, probes
+from web.dashboard.setup import checklist, knowledge, mcp, probes
 from web.dashboard.setup import settings as settings_page
 from web.dashboard.sign_in import login, oidc, second_factor
 from web.parts import Commanding
@@ -116,6 +116,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *pairing.room,
     *agents.room,
     *knowledge.room,
+    *mcp.room,
     *sites.room,
     *settings_page.room,
     *probes.room,

@@ -14,6 +14,7 @@ from typing import Any
 import structlog
 
 from shared.adapters.mcp.connection import CALL_SECONDS, FIRST_WAIT_SECONDS, McpLink
+from shared.config.settings import Settings, find_mcp_file
 from shared.core.tools.mcp import (
     BorrowedTool,
     LeftOutTool,
@@ -49,6 +50,17 @@ def configured_servers(path: Path | None) -> tuple[tuple[McpServer, ...], tuple[
     except (OSError, UnicodeDecodeError) as error:
         return (), (f"it cannot be read: {type(error).__name__}",)
     return servers_in(text, os.environ)
+
+
+def list_servers(settings: Settings) -> tuple[tuple[McpServer, ...], tuple[str, ...]]:
+    """Those of the file and those that are stored, and what is wrong; of two of one name the file's holds."""
+    found, problems = configured_servers(find_mcp_file(settings))
+    if settings.mcp_servers is None:
+        return found, problems
+    stored, _ = servers_in(settings.mcp_servers.get_secret_value(), {})
+    names = {server.name for server in found}
+    doubles = tuple(f"{one.name}: the file has one of this name" for one in stored if one.name in names)
+    return (*found, *(one for one in stored if one.name not in names)), (*problems, *doubles)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from shared.core.session.session import Entry, View
 from shared.core.session.turns import Caps, Spending
 from shared.core.values.errors import ModelUnavailable
 from shared.core.values.messages import Message, Text, ToolResult, ToolUse, text_of, tool_uses
-from shared.ports import Clock, ModelReply, ModelRequest, ToolContext
+from shared.ports import Clock, ModelReply, ModelRequest, ToolContext, ToolSpec
 from shared.services.compaction.one_shot_completion import CompletionTimeouts, OneShotCompletion
 from shared.services.turns.model_caller import render_runtime_facts
 from shared.services.turns.request_builder import PreparedRequest, RequestBuilder
@@ -22,6 +22,8 @@ from shared.services.turns.toolbox import Toolbox
 SECONDS = 75.0
 """For the whole answer: what is set aside for it is swept up after 90."""
 ROUNDS = 4
+MANY = 1_000
+"""Of tools of servers; more than there can be."""
 RUN_TOOLS = frozenset({"calculate", "current_time"})
 """These touch nothing; every other tool is only told of."""
 NOT_RUN = "This is a rehearsal: the tool was not carried out. Go on as if it had worked; invent no result."
@@ -61,6 +63,10 @@ class Playground:
         self._ledger = ledger
         self._caps = replace(caps, person=None, visitor=None, session=None, network=None, visitors_hour=None)
         self._clock = clock
+
+    def list_tools(self) -> tuple[ToolSpec, ...]:
+        """All that an agent could have, each by its own name."""
+        return self._toolbox.for_agent({"tools": {"search_above": MANY}}).specs
 
     async def answer(self, config: Mapping[str, Any], said: Sequence[Said]) -> PlaygroundAnswer:
         """Raises ModelErrors, CapReached and ContextBudgetExceeded."""

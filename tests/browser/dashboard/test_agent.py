@@ -21,7 +21,9 @@ pytestmark = pytest.mark.browser
 
 @pytest.fixture
 async def house(database_url: str, redis_url: str, browser: Browser, tmp_path: Path) -> AsyncIterator[House]:
-    settings = load_settings(database_url=database_url, redis_url=redis_url, data_dir=tmp_path)
+    settings = load_settings(
+        database_url=database_url, redis_url=redis_url, data_dir=tmp_path, secret_key="k" * 40
+    )
     async with open_house(settings, browser) as opened:
         opened.tolerated = ("status of 409", "status of 422", "status of 502")
         yield opened
@@ -133,6 +135,25 @@ async def test_a_knowledge_file_is_added_searched_and_removed(house: House) -> N
     await card.get_by_role("button", name="Remove plants.md").press("Enter")
     await expect(card.get_by_text("No file yet.")).to_be_visible()
     assert await house.one("SELECT count(*) FROM knowledge") == 0
+
+
+async def test_a_server_of_tools_is_added_tested_and_removed(house: House) -> None:
+    page = await house.operator("anna", "admin", "/dashboard/agents/default")
+    card = page.get_by_label("MCP servers", exact=True)
+    await card.get_by_text("Add a server").click()
+    await card.get_by_label("Name", exact=True).fill("files")
+    await card.get_by_label("Address").fill("http://127.0.0.1:1/mcp")
+    await card.get_by_label("Headers").fill("Authorization: Bearer canary")
+    await card.get_by_role("button", name="Test").press("Enter")
+    await expect(card.get_by_text("The server cannot be used.")).to_be_visible()
+    await card.get_by_role("button", name="Add", exact=True).press("Enter")
+    await expect(card.get_by_text("Authorization", exact=True)).to_be_visible()
+    await expect(card.get_by_label("Headers")).to_have_value("")
+    await looks_well(page, "agent-servers")
+    await card.get_by_role("button", name="Edit: files").press("Enter")
+    await expect(card.get_by_label("Address")).to_have_value("http://127.0.0.1:1/mcp")
+    await card.get_by_role("button", name="Remove files").press("Enter")
+    await expect(card.get_by_text("No server yet.")).to_be_visible()
 
 
 async def test_an_agent_is_given_a_site(house: House) -> None:

@@ -5,6 +5,7 @@ import { DASH, card, h, missing, number, problem, set, show, skeleton, t, tabbed
 import { agentForm } from "./agent_form.js";
 import { knowledgeCard } from "./knowledge.js";
 import { versionsCard } from "./agent_versions.js";
+import { mcpCard } from "./mcp.js";
 import { playground } from "./playground.js";
 import { conflict, problemList, watchTyping } from "./editing.js";
 
@@ -24,7 +25,7 @@ export function agentPage({ root, id: name, me, say, entitle, signal }) {
 
   let draft = () => null;
   /** @type {any} */
-  let knowledge = null;
+  let beside = null;
   const play = me.role === "admin" && playground({ path, draft: () => draft(), signal });
 
   async function load() {
@@ -39,7 +40,7 @@ export function agentPage({ root, id: name, me, say, entitle, signal }) {
   /** @param {any} agent @param {any} [typed] @param {any} [note] @param {number} [first] the tab */
   function draw(agent, typed = agent.config, note = null, first = 0) {
     const may = me.role === "admin";
-    knowledge ??= knowledgeCard({ path, may, say, signal });
+    beside ??= [knowledgeCard({ path, may, say, signal }), mcpCard({ may, say, signal })];
     const numbers = h("div", { class: "stack" });
     const judge = h("div", { role: "status" });
     const reply = h("div", null, note);
@@ -47,7 +48,7 @@ export function agentPage({ root, id: name, me, say, entitle, signal }) {
     const where = h("div", { class: "stack" }, places(agent), may && assigner());
     const form = h("form", { class: "site-form", onsubmit: save }, editor.node, judge, reply,
       may ? h("p", { class: "actions" }, h("button", { type: "submit", class: "solid" }, t("Save")), h("span", { class: "muted small" }, t("version {number}", { number: agent.version }))) : h("p", { class: "muted small" }, t("Only an admin changes them.")));
-    show(body, h("div", { class: "columns even" }, h("div", { class: "stack" }, card(t("Settings"), [form]), knowledge, versionsCard({ agent, path, may, signal, stale,
+    show(body, h("div", { class: "columns even" }, h("div", { class: "stack" }, card(t("Settings"), [form]), beside, versionsCard({ agent, path, may, signal, stale,
       back: (saved, former) => { say(t("Saved.")); draw({ ...agent, ...saved }, undefined, done(t("Version {former} is in force again, as version {number}.", { former, number: saved.version })), editor.tab()); } })), h("div", { class: "stack" }, where, play, numbers)));
     draft = read;
     judged(agent);

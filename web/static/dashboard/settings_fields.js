@@ -33,6 +33,8 @@ export const SECTIONS = [
     ["EVERTALK_TELEGRAM_INLINE", t("Answer inline queries")]] },
   { id: "web", name: t("Website"), help: t("Pages of these origins may show the chat. A site has its own agent, look and uploads."), more: ["/dashboard/sites", t("Sites")], fields: [
     ["EVERTALK_ALLOWED_ORIGINS", t("Allowed origins")]] },
+  { id: "tools", name: t("Tools"), help: t("Servers of tools by their addresses; an agent’s page adds, tests and removes them one by one."), more: ["/dashboard/agents", t("Agents")], fields: [
+    ["EVERTALK_MCP_SERVERS", t("MCP servers")]] },
   { id: "context", name: t("Context"), help: t("How much of a conversation the model gets. Numbers here override the preset; an agent can have its own."), more: ["/dashboard/agents", t("Agents")], fields: [
     ["EVERTALK_PRESET", t("Preset")],
     ["EVERTALK_CONTEXT_WINDOW", t("Context window")],

@@ -1,0 +1,149 @@
+"""Servers of tools on the dashboard: added by an address, tested by a real connection, no secret told."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from shared.adapters.mcp.tools import list_servers
+from shared.bootstrap.stored_settings import build_stored_settings
+from shared.config.settings import BadSettings, load_settings
+from shared.config.stored import load_with_stored
+from tests.kit.dashboard.fixtures import SAME_ORIGIN
+from tests.kit.dashboard.serve import served
+from tests.kit.free_ports import free_port
+from tests.kit.web.callers import make_operator
+
+ROOT = Path(__file__).resolve().parents[4]
+SECRET = "Bearer canary-of-a-key"
+FILES = {"url": "https://tools.example/mcp", "headers": {"Authorization": SECRET}}
+
+
+class Desk:
+    def __init__(self, url: str, http: aiohttp.ClientSession, pool: Any, folder: Path) -> None:
+        self._url, self._http, self.pool, self.folder = url, http, pool, folder
+        self._known: dict[str, Any] = {}
+
+    async def ask(
+        self, method: str, path: str = "", *, role: str = "admin", match: int | None = None, body: Any = None
+    ) -> tuple[int, Any]:
+        if role not in self._known:
+            self._known[role] = await make_operator(self.pool, role)
+        headers = {**SAME_ORIGIN, **self._known[role]}
+        headers |= {} if match is None else {"If-Match": f'"{match}"'}
+        url = f"{self._url}/api/v1/mcp-servers{path}"
+        async with self._http.request(method, url, headers=headers, json=body) as response:
+            text = await response.text()
+            assert "canary" not in text
+            return response.status, json.loads(text)
+
+    async def stored(self) -> dict[str, str]:
+        settings = load_settings(data_dir=self.folder, secret_key="k" * 40)
+        return (await build_stored_settings(self.pool, settings).load()).values
+
+
+@pytest.fixture
+async def desk(pool: Any, tmp_path: Path) -> AsyncIterator[Desk]:
+    settings = load_settings(data_dir=tmp_path, secret_key="k" * 40)
+    async with (
+        served(web.Application(), pool=pool, settings=settings, commands=None) as url,
+        aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=60)) as http,
+    ):
+        yield Desk(url, http, pool, tmp_path)
+
+
+async def test_a_server_is_added_changed_and_removed_and_its_key_stays_sealed(desk: Desk) -> None:
+    status, told = await desk.ask("PUT", "/files", match=0, body=FILES)
+    assert status == 200
+    (shown,) = told["servers"]
+    assert (shown["name"], shown["where"], shown["headers"]) == ("files", FILES["url"], ["Authorization"])
+    assert (shown["from"], shown["running"]) == ("stored", False)
+    held = load_with_stored(await desk.stored(), data_dir=desk.folder)
+    (server,), problems = list_servers(held)
+    assert (server.url, server.headers, problems) == (FILES["url"], FILES["headers"], ())
+    assert SECRET not in str(await desk.pool.fetch("SELECT * FROM stored_settings"))
+
+    assert (await desk.ask("PUT", "/files", match=0, body=FILES))[0] == 409
+    assert (await desk.ask("PUT", "/files", body=FILES))[0] == 428
+    elsewhere = {"url": "https://elsewhere.example/mcp"}
+    assert (await desk.ask("PUT", "/files", match=1, body=elsewhere))[1]["code"] == "headers_needed"
+    tested = await desk.ask("POST", "/test", body={"server": "files", **elsewhere})
+    assert tested[1]["code"] == "headers_needed"
+    status, told = await desk.ask("PUT", "/files", match=1, body={"url": "https://tools.example/v2"})
+    assert (status, told["servers"][0]["headers"]) == (200, ["Authorization"])
+    assert (await desk.ask("DELETE", "/nobody", match=2))[0] == 404
+    status, told = await desk.ask("DELETE", "/files", match=2)
+    assert (status, told["servers"], await desk.stored()) == (200, [], {})
+
+
+@pytest.mark.parametrize(
+    ("name", "url"), [("bad name", "https://x.example"), ("x", "ftp://x.example"), ("x", "http://${HOME}")]
+)
+async def test_what_is_no_server_is_refused_with_a_reason(desk: Desk, name: str, url: str) -> None:
+    status, told = await desk.ask("PUT", f"/{name}", match=0, body={"url": url})
+    assert (status, told["details"]["problems"][0]["name"]) == (422, "EVERTALK_MCP_SERVERS")
+    assert (await desk.ask("POST", "/test", body={"server": name, "url": url}))[0] == 422
+    assert await desk.stored() == {}
+
+
+def test_no_program_is_started_by_what_is_stored() -> None:
+    text = json.dumps({"mcpServers": {"shell": {"command": "/bin/sh"}}})
+    with pytest.raises(BadSettings, match="a program is named in a file only"):
+        load_settings(mcp_servers=text)
+
+
+async def test_a_test_connects_and_lists_the_tools(desk: Desk) -> None:
+    port = free_port()
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "tests.kit.fakes.mcp_server", str(port), cwd=ROOT,
+        stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        async with asyncio.timeout(60):
+            while not _listens(port):
+                await asyncio.sleep(0.05)
+        body = {"server": "ours", "url": f"http://127.0.0.1:{port}/mcp"}
+        status, told = await desk.ask("POST", "/test", body=body)
+        assert (status, told["ok"]) == (200, True)
+        assert "mcp_ours_add" in told["tools"]
+        assert await desk.stored() == {}
+    finally:
+        process.kill()
+        await process.wait()
+    status, told = await desk.ask("POST", "/test", body={"server": "gone", "url": "http://127.0.0.1:1/mcp"})
+    assert (status, told["ok"], told["tools"]) == (200, False, [])
+    assert told["problem"]
+
+
+async def test_the_servers_of_the_file_are_shown_and_win(desk: Desk) -> None:
+    servers = {"time": {"command": "mcp-server-time"}, "files": {"url": "https://file.example/mcp"}}
+    (desk.folder / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
+    await desk.ask("PUT", "/files", match=0, body=FILES)
+    _, told = await desk.ask("GET", role="viewer")
+    assert [(one["name"], one["from"]) for one in told["servers"]] == [
+        ("files", "file"), ("time", "file"), ("files", "stored"),
+    ]  # fmt: skip
+    found, problems = list_servers(load_with_stored(await desk.stored(), data_dir=desk.folder))
+    assert {server.name: server.url for server in found} == {"files": "https://file.example/mcp", "time": ""}
+    assert problems == ("files: the file has one of this name",)
+
+
+async def test_only_admins_change_servers(desk: Desk) -> None:
+    for role in ("viewer", "operator"):
+        assert (await desk.ask("PUT", "/files", role=role, match=0, body=FILES))[0] == 403
+        assert (await desk.ask("DELETE", "/files", role=role, match=0))[0] == 403
+        assert (await desk.ask("POST", "/test", role=role, body={"server": "x", **FILES}))[0] == 403
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0

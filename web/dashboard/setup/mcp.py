@@ -1,0 +1,162 @@
+"""Servers of the Model Context Protocol, for operators: added by their addresses, tested, removed."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
+
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from shared.adapters.mcp.tools import configured_servers, probe
+from shared.config.settings import ORIGINS_NAME, find_mcp_file
+from shared.config.stored import StoredSettings
+from shared.core.tools.mcp import McpServer, servers_in
+from web.dashboard.access import AuthedRequest
+from web.dashboard.requests import Seen, stale, version_of
+from web.dashboard.setup.settings import checked, load_stored
+from web.rest.kinds import told
+from web.rest.operation import Reply, Room
+from web.security import HttpRefusal
+
+room = Room()
+SETTING = "EVERTALK_MCP_SERVERS"
+ServerName = Annotated[str, told("of the server", json_schema_extra={"minLength": 1, "maxLength": 32})]
+Url = Annotated[str, Field(min_length=1, max_length=500)]
+Headers = Annotated[
+    dict[Annotated[str, Field(max_length=100)], Annotated[str, Field(max_length=2_000)]] | None,
+    Field(max_length=10, description="null leaves those of this address as they are"),
+]
+
+McpServerShown = TypedDict("McpServerShown", {
+    "name": str, "from": Literal["file", "stored"],
+    "where": Annotated[str, told("address without what may be secret, or the program")],
+    "headers": Annotated[list[str], told("names only")],
+    "running": Annotated[bool, told("whether this process works with it as it is stored")],
+})  # fmt: skip
+McpServers = TypedDict("McpServers", {
+    "servers": list[McpServerShown], "problems": list[str], "version": int, "followed": bool,
+})  # fmt: skip
+McpTested = TypedDict("McpTested", {
+    "ok": bool, "problem": str, "tools": list[str],
+    "left_out": Annotated[list[str], told("tools that no model can be offered, and why")],
+})  # fmt: skip
+
+
+@room.on("GET /mcp-servers", McpServers, role="viewer", refusals=(503,))
+async def list_mcp_servers(visit: AuthedRequest) -> Reply:
+    """All servers of tools, by file and by what is stored; no secret is told."""
+    return _whole(visit, await load_stored(visit))
+
+
+@room.on(
+    "PUT /mcp-servers/{server}", McpServers, role="admin", body="McpServerSettings", strict=True,
+    refusals=(409, 422, 428, 503),
+)  # fmt: skip
+async def keep_mcp_server(
+    visit: AuthedRequest, server: ServerName, *, url: Url, headers: Headers = None, if_match: Seen = ""
+) -> Reply:
+    """Add a server, or change it; an Evertalk that `up` runs follows within ten seconds."""
+    found = await load_stored(visit)
+    stored = _stored(found)
+    return await _keep(visit, found, {**stored, server: _settings(stored, server, url, headers)}, if_match)
+
+
+@room.on(
+    "DELETE /mcp-servers/{server}", McpServers, role="admin", refusals=(404, 409, 428, 503),
+    missing="There is no such thing here.",
+)  # fmt: skip
+async def remove_mcp_server(visit: AuthedRequest, server: ServerName, *, if_match: Seen = "") -> Reply:
+    """Remove a stored server; those of the file stay."""
+    found = await load_stored(visit)
+    stored = _stored(found)
+    if stored.pop(server, None) is None:
+        return None
+    return await _keep(visit, found, stored, if_match)
+
+
+@room.on(
+    "POST /mcp-servers/test", McpTested, role="admin", body="McpServerTest", strict=True, refusals=(422, 503)
+)  # fmt: skip
+async def try_mcp_server(
+    visit: AuthedRequest, *, server: Annotated[str, Field(min_length=1, max_length=32)], url: Url,
+    headers: Headers = None,
+) -> Reply:  # fmt: skip
+    """Connect once, within 15 seconds, and list the tools; nothing is stored."""
+    settings = _settings(_stored(await load_stored(visit)), server, url, headers)
+    found, problems = servers_in(json.dumps({"mcpServers": {server: settings}}), {})
+    if problems:
+        raise HttpRefusal(422, "bad_server", "This cannot be used; nothing was changed.", problems=problems)
+    await visit.record("mcp.tested", server)
+    probed = await probe(found[0])
+    left_out = [f"{tool.name}: {tool.reason}" for tool in probed.left_out]
+    return {
+        "ok": probed.reached, "problem": probed.problem, "tools": list(probed.tools), "left_out": left_out,
+    }  # fmt: skip
+
+
+def _settings(
+    stored: Mapping[str, Any], server: str, url: str, headers: Mapping[str, str] | None
+) -> dict[str, Any]:
+    """A secret that is stored goes to the address that it was given for, and nowhere else."""
+    former = stored.get(server, {})
+    if headers is None and former.get("headers"):
+        if _origin(former["url"]) != _origin(url):
+            words = "Give the headers again with a new address: they are sent nowhere else."
+            raise HttpRefusal(422, "headers_needed", words)
+        headers = former["headers"]
+    return {"url": url.strip(), **({"headers": dict(headers)} if headers else {})}
+
+
+def _origin(url: str) -> tuple[str, str]:
+    try:
+        parts = urlsplit(url.strip())
+    except ValueError:
+        return "", url
+    return parts.scheme, parts.netloc
+
+
+def _stored(found: StoredSettings) -> dict[str, Any]:
+    text = found.values.get(SETTING)
+    return dict(json.loads(text)["mcpServers"]) if text else {}
+
+
+async def _keep(
+    visit: AuthedRequest, found: StoredSettings, servers: Mapping[str, Any], if_match: str
+) -> Reply:
+    seen = version_of(if_match)
+    text = json.dumps({"mcpServers": servers}, sort_keys=True) if servers else None
+    if found.version == seen:
+        await checked(found, {SETTING: text})
+        store = visit.desk.admin.stored_settings
+        if await store.change({SETTING: text}, seen=seen, by=visit.operator.name) is not None:
+            return _whole(visit, await load_stored(visit))
+    raise stale(yours=sorted(servers), theirs=_whole(visit, await load_stored(visit)))
+
+
+def _whole(visit: AuthedRequest, found: StoredSettings) -> dict[str, Any]:
+    settings = visit.desk.settings
+    of_file, problems = configured_servers(find_mcp_file(settings))
+    text, running = found.values.get(SETTING), settings.mcp_servers
+    stored, _ = servers_in(text, {}) if text else ((), ())
+    held = {one.name: one for one in servers_in(running.get_secret_value(), {})[0]} if running else {}
+    return {
+        "servers": [
+            *(_shown(one, origin="file", running=True) for one in of_file),
+            *(_shown(one, origin="stored", running=held.get(one.name) == one) for one in stored),
+        ],
+        "problems": list(problems), "version": found.version, "followed": ORIGINS_NAME in os.environ,
+    }  # fmt: skip
+
+
+def _shown(server: McpServer, *, origin: str, running: bool) -> dict[str, Any]:
+    parts = urlsplit(server.url)
+    address = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+    return {
+        "name": server.name, "from": origin, "where": address if server.url else server.command,
+        "headers": sorted(server.headers),
+        "running": running,
+    }  # fmt: skip

@@ -1,0 +1,83 @@
+/** Servers of tools: which there are, one more by its address, and a real connection as a test. */
+import { ask } from "./net.js";
+import { card, dotted, h, problem, show, t, tn } from "./parts.js";
+
+const TEST_SECONDS = 60;
+
+/** @param {{may: boolean, say: (words: string) => void, signal: AbortSignal}} of */
+export function mcpCard({ may, say, signal }) {
+  const list = h("div");
+  const reply = h("div", { role: "status" });
+  /** @type {any} */
+  let now = null;
+  const name = h("input", { name: "server", required: true, maxlength: 32, pattern: "[A-Za-z0-9_\\-]+", autocomplete: "off", autocapitalize: "none", spellcheck: "false", dir: "ltr" });
+  const url = h("input", { type: "url", name: "url", required: true, maxlength: 500, placeholder: "https://", autocomplete: "off", dir: "ltr" });
+  const headers = h("textarea", { name: "headers", rows: 2, maxlength: 8000, spellcheck: "false", autocomplete: "off", dir: "ltr", placeholder: "Authorization: Bearer …" });
+  const test = h("button", { type: "button", class: "line", onclick: () => { if (form.reportValidity()) tried({ server: name.value.trim(), ...typed() }); } }, t("Test"));
+  const form = h("form", { class: "site-form", onsubmit: save },
+    h("div", { class: "pair" }, h("label", null, h("span", null, t("Name")), name), h("label", null, h("span", null, t("Address")), url)),
+    h("label", null, h("span", null, t("Headers, one a line; they are stored encrypted and never shown")), headers),
+    h("p", { class: "actions" }, h("button", { type: "submit", class: "line" }, t("Add")), test));
+
+  const adding = h("details", { class: "server-add" }, h("summary", null, t("Add a server")), form);
+
+  /** Without headers those that are stored for this address stay. */
+  function typed() {
+    const lines = headers.value.split("\n").map((/** @type {string} */ one) => one.trim()).filter(Boolean);
+    return { url: url.value.trim(), headers: lines.length ? Object.fromEntries(lines.map((/** @type {string} */ one) => { const [key, ...rest] = one.split(":"); return [key.trim(), rest.join(":").trim()]; })) : null };
+  }
+
+  /** @param {any} error */
+  function failed(error) {
+    if (signal.aborted) return;
+    if (error.code === "stale") draw(error.details.theirs);
+    const reasons = (error.details?.problems ?? []).map((/** @type {any} */ one) => one.reason ?? one);
+    show(reply, problem(error), reasons.length > 0 && h("ul", { class: "findings crit-text" }, reasons.map((/** @type {string} */ one) => h("li", { dir: "auto" }, one))));
+  }
+
+  /** @param {any} answer */
+  function draw(answer) {
+    now = answer;
+    show(list, answer.servers.length ? h("ul", { class: "plain-list" }, answer.servers.map(row)) : h("p", { class: "muted" }, t("No server yet.")),
+      answer.problems.length > 0 && h("ul", { class: "findings warn-text" }, answer.problems.map((/** @type {string} */ one) => h("li", { dir: "auto" }, one))));
+  }
+
+  /** @param {any} one */
+  const row = (one) => h("li", { class: "split" }, h("span", null, h("b", { translate: "no" }, one.name), " ", h("code", { class: "small" }, one.where), " ", h("span", { class: "muted small" }, dotted([one.from === "file" && t("from a file"), one.headers.length > 0 && h("code", null, one.headers.join(", ")), !one.running && t("waits for a restart")]))),
+    may && one.from === "stored" && h("span", { class: "actions tight" }, h("button", { type: "button", class: "line", "aria-label": t("Edit: {note}", { note: one.name }), onclick: () => { name.value = one.name; url.value = one.where; headers.value = ""; adding.open = true; url.focus(); } }, t("Edit")),
+      h("button", { type: "button", class: "line", "aria-label": t("Remove {name}", { name: one.name }), onclick: () => keep("DELETE", one.name) }, t("Remove"))));
+
+  /** @param {string} method @param {string} server @param {any} [body] */
+  async function keep(method, server, body) {
+    try {
+      draw(await ask(`/mcp-servers/${encodeURIComponent(server)}`, { method, body, match: `"${now.version}"`, signal }));
+      show(reply, h("p", { class: "done" }, now.followed ? t("Saved. A running Evertalk follows within ten seconds.") : t("Saved.")));
+      say(t("Saved."));
+      return true;
+    } catch (error) { failed(error); }
+    return false;
+  }
+
+  /** @param {Event} event */
+  async function save(event) {
+    event.preventDefault();
+    if (now && await keep("PUT", name.value.trim(), typed())) form.reset();
+    name.focus();
+  }
+
+  /** @param {any} body */
+  async function tried(body) {
+    test.disabled = true;
+    show(reply, h("p", { class: "muted" }, t("Testing…")));
+    try {
+      const found = await ask("/mcp-servers/test", { method: "POST", body, signal, seconds: TEST_SECONDS });
+      show(reply, found.ok ? [h("p", { class: "done" }, tn("It works: {count} tool", "It works: {count} tools", found.tools.length)), h("p", { class: "words small" }, h("code", null, found.tools.join(", ")))] : [h("p", { class: "crit-text" }, t("The server cannot be used.")), h("p", { class: "words small", dir: "auto" }, found.problem)],
+        found.left_out.length > 0 && h("ul", { class: "findings warn-text" }, found.left_out.map((/** @type {string} */ one) => h("li", { dir: "auto" }, one))));
+    } catch (error) { failed(error); }
+    test.disabled = false;
+  }
+
+  const load = () => ask("/mcp-servers", { signal }).then(draw, (error) => { if (!signal.aborted) show(list, problem(error, load)); });
+  load();
+  return card(t("MCP servers"), [h("p", { class: "muted small" }, t("For all agents. Each allows or denies their tools by name: mcp_NAME_*.")), list, may && adding, reply]);
+}
