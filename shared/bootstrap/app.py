@@ -84,7 +84,7 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
         job_runner=build_job_runner(base, turns, indexer=recall_indexer),
         recall_indexer=recall_indexer,
         pictures=turns.pictures,
-        hearing=build_hearing(base) if role != "worker" else None,
+        hearing=build_hearing(base),
         erasure=erasure,
         erasure_file=ErasureFile(settings.backups / ERASURES),
         exporter=exporter,

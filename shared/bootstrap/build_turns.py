@@ -10,7 +10,7 @@ from shared.adapters.files.pruners import load_pruners
 from shared.adapters.files.sandbox_client import opened_elsewhere
 from shared.adapters.files.web_pages import FetchUrl
 from shared.bootstrap.foundation import CHANNELS, Foundation
-from shared.bootstrap.from_settings import build_handover_limits, build_transcriber
+from shared.bootstrap.from_settings import build_handover_limits
 from shared.config.settings import load_policy_overrides
 from shared.core.tools.reminders import parse_quiet_hours
 from shared.core.values.recordings import RecordingLimits
@@ -81,8 +81,7 @@ def build_turns(base: Foundation, *, tools: Sequence[Tool] = ()) -> TurnServices
 
 def build_hearing(base: Foundation) -> HearingService | None:
     """None where nothing transcribes, and nothing of it is loaded there."""
-    settings = base.settings
-    transcriber = build_transcriber(settings)
+    settings, transcriber = base.settings, base.transcriber
     if transcriber is None:
         return None
     price = settings.transcribe_per_minute_usd

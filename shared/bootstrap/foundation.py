@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import asyncpg
 import structlog
@@ -25,7 +25,13 @@ from shared.adapters.redis.arq_queue import ArqDoorbell
 from shared.adapters.telemetry.health import Health
 from shared.adapters.telemetry.heart import Heart
 from shared.adapters.telemetry.otlp_traces import traces_to
-from shared.bootstrap.from_settings import WORKSPACES_FOLDER, build_caps, build_policy, resolve_server_urls
+from shared.bootstrap.from_settings import (
+    WORKSPACES_FOLDER,
+    build_caps,
+    build_policy,
+    build_transcriber,
+    resolve_server_urls,
+)
 from shared.bootstrap.host_fingerprint import HostFingerprint
 from shared.bootstrap.stores import Stores, build_stores
 from shared.bootstrap.warm_up import WarmUp
@@ -40,6 +46,10 @@ from shared.runtime.tracing import Tracer
 from shared.services.turns.database_promotion import PromotionWatcher
 from shared.supervision.liveness import touch_process_file
 from shared.supervision.process_handoff import clear_process_file, take_over_process
+
+if TYPE_CHECKING:
+    from shared.adapters.voice.local import LocalTranscriber
+    from shared.adapters.voice.transcriptions import HttpTranscriber
 
 log = structlog.get_logger(__name__)
 
@@ -69,6 +79,7 @@ class Foundation:
     """For what operators' pages follow; connected while one does."""
     doorbell: ArqDoorbell
     models: Models
+    transcriber: HttpTranscriber | LocalTranscriber | None
     counter: VocabularyCounter
     warm_up: WarmUp
     mcp_tools: McpTools | KnownMcpTools | None
@@ -88,7 +99,7 @@ class Foundation:
 
     def list_breakers(self) -> Mapping[str, BreakerState]:
         """Which providers this process asks just now."""
-        return self.models.states()
+        return _states(self.models, self.transcriber)
 
     async def close(self) -> None:
         if isinstance(self.mcp_tools, McpTools):
@@ -123,7 +134,8 @@ async def open_foundation(settings: Settings, *, role: Role) -> Foundation:
     pool = await open_pool(database_url)
     stores = build_stores(pool, timezone=settings.timezone, crash_point=crash_point)
     await stores.readiness.refuse_unknown()
-    health = build_health(settings, models)
+    transcriber = build_transcriber(settings) if role != "worker" else None
+    health = build_health(settings, models, transcriber)
     worker_id = await take_over_process(stores.workers, role, settings.process_file)
     heart = Heart(
         partial(open_pool, database_url, size=1),
@@ -157,6 +169,7 @@ async def open_foundation(settings: Settings, *, role: Role) -> Foundation:
         dashboard_announcer=dashboard_announcer,
         doorbell=doorbell,
         models=models,
+        transcriber=transcriber,
         counter=counter,
         warm_up=WarmUp(models, counter),
         mcp_tools=build_mcp_tools(settings, role=role),
@@ -181,12 +194,24 @@ async def _has_waiting_work(stores: Stores, role: Role) -> bool:
     return bool(await stores.turns.list_unanswered(CHANNELS[role]))
 
 
-def build_health(settings: Settings, models: Models) -> Health:
+def _states(
+    models: Models, transcriber: HttpTranscriber | LocalTranscriber | None
+) -> Mapping[str, BreakerState]:
+    return {**models.states(), **(transcriber.states() if transcriber else {})}
+
+
+def build_health(
+    settings: Settings, models: Models, transcriber: HttpTranscriber | LocalTranscriber | None = None
+) -> Health:
     """A file tells of a backup that failed, whoever makes them: `up`, or a process for that alone."""
     failed = settings.backups / FAILED_BACKUP_FILE if settings.backup_keep else None
     marks = _build_fingerprint(settings)
     return Health(
-        models.states, settings.data_dir, narrowed=models.narrowed, failed_backup=failed, marks=marks
+        partial(_states, models, transcriber),
+        settings.data_dir,
+        narrowed=models.narrowed,
+        failed_backup=failed,
+        marks=marks,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from typing import TYPE_CHECKING
 
 from shared.adapters.alerts.mail import AlertMail
 from shared.adapters.alerts.webhook import AlertWebhook
@@ -21,7 +22,6 @@ from shared.core.session.overrides import deployment_policy
 from shared.core.session.policy import ContextPolicy
 from shared.core.session.presets import preset
 from shared.core.session.turns import Caps
-from shared.ports import Transcriber
 from shared.services.admin.alert_sender import AlertChannel
 from shared.services.tools.calculator import CALCULATE
 from shared.services.tools.current_time import CURRENT_TIME
@@ -29,6 +29,10 @@ from shared.services.tools.handover import ASK_HUMAN
 from shared.services.tools.reminders import REMIND_ME
 from shared.services.tools.send_file import SEND_FILE
 from shared.services.turns.delegate_tool import DELEGATE
+
+if TYPE_CHECKING:
+    from shared.adapters.voice.local import LocalTranscriber
+    from shared.adapters.voice.transcriptions import HttpTranscriber
 
 WORKSPACES_FOLDER = "workspaces"
 """In the data folder: where agents' folders lie unless their rows say otherwise."""
@@ -117,7 +121,7 @@ def build_alert_channels(settings: Settings) -> dict[str, AlertChannel]:
     return carriers
 
 
-def build_transcriber(settings: Settings) -> Transcriber | None:
+def build_transcriber(settings: Settings) -> HttpTranscriber | LocalTranscriber | None:
     """Loaded only where one is set up."""
     if settings.transcribe_folder is not None:
         from shared.adapters.voice.local import LocalTranscriber

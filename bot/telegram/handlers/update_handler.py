@@ -77,6 +77,7 @@ MAX_FILES = 10
 STICKER_REACTION = "👍"
 LATE_LOOKS = 50
 LATE_LOOK_SECONDS = 0.1
+MIB = 1024 * 1024
 MOST_UNHEARD = 20
 """Updates that wait for `/retry`."""
 SHOWN_CHARS = 1_000
@@ -399,7 +400,8 @@ class UpdateHandler:
             case "recording_empty":
                 return texts.say(reason)
         key = reason if reason in ("file_too_large", "file_locked") else "file_unreadable"
-        return texts.say(key, name=escape_markdown(name), megabytes=20)
+        most = self._files.most_bytes(kind) / MIB
+        return texts.say(key, name=escape_markdown(name), megabytes=f"{most:g}")
 
     async def _picture(self, place: ChatRow, body: bytes, mime: str) -> Image:
         attachment_id = await self._stores.attachments.store(place.session_id, body=body, mime=mime)

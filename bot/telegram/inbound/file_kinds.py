@@ -39,13 +39,13 @@ class ReadMethod:
     refusal: UnsupportedReason | None = None
 
 
-_SPOKEN = frozenset({"voice", "audio", "video_note"})
+SPOKEN = frozenset({"voice", "audio", "video_note"})
 
 
 def choose_read_method(media: Media, *, listens: bool = False) -> ReadMethod:
     """`listens`: something here turns speech into words."""
     mime, ending = media.mime.lower().partition(";")[0], media.name.lower().rpartition(".")[2]
-    spoken = media.kind in _SPOKEN or (media.kind == "document" and mime.startswith("audio/"))
+    spoken = media.kind in SPOKEN or (media.kind == "document" and mime.startswith("audio/"))
     if listens and spoken and media.file_id:
         return ReadMethod(kind="listen")
     if media.kind in _UNSUPPORTED:

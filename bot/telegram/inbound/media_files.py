@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol
 import structlog
 
 from bot.telegram.client.bot_api import CallRefused, FileTooLarge, InvalidBotToken, TelegramUnavailable
-from bot.telegram.inbound.file_kinds import ReadMethod, choose_read_method
+from bot.telegram.inbound.file_kinds import SPOKEN, ReadMethod, choose_read_method
 from bot.telegram.inbound.updates import Media
 from shared.adapters.files.file_reading import read_file
 from shared.adapters.files.sandbox_client import OPEN_SECONDS, Openings
@@ -104,13 +104,14 @@ class FileReader:
 
     def _reason_to_leave(self, media: Media, way: ReadMethod) -> UnreadableReason | None:
         """By what Telegram says of it, before anything is fetched."""
-        most_bytes, most_seconds = self._most_bytes, float("inf")
-        if way.kind == "listen" and self._listens is not None:
-            most_bytes = min(most_bytes, self._listens.bytes)
-            most_seconds = self._listens.minutes * 60
-        if (media.seconds or 0) > most_seconds and way.kind == "listen":
+        if way.kind == "listen" and self._listens and (media.seconds or 0) > self._listens.minutes * 60:
             return "recording_too_long"
-        return "file_too_large" if (media.size or 0) > most_bytes else None
+        return "file_too_large" if (media.size or 0) > self.most_bytes(media.kind) else None
+
+    def most_bytes(self, kind: str) -> int:
+        """Of one file of this kind."""
+        heard = self._listens is not None and kind in SPOKEN
+        return min(self._most_bytes, self._listens.bytes) if heard and self._listens else self._most_bytes
 
     async def _fetched(self, media: Media, name: str) -> bytes | CannotRead:
         """A file is asked for again only when nobody answered."""

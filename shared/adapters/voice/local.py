@@ -6,10 +6,12 @@ import asyncio
 import json
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import structlog
 
+from shared.adapters.models.breaker import BreakerState
 from shared.core.values.errors import ModelRejectedRequest, ModelUnavailable
 from shared.core.values.recordings import Recording
 from shared.core.values.storable import storable
@@ -33,6 +35,10 @@ class LocalTranscriber:
         self._folder = folder
         self._seconds = seconds
         self._place = asyncio.Semaphore(1)
+
+    def states(self) -> Mapping[str, BreakerState]:
+        """Nobody else is asked."""
+        return {}
 
     async def transcribe(self, recording: Recording, *, language: str = "") -> Transcript:
         try:

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
-from shared.adapters.models.breaker import Breaker
+from shared.adapters.models.breaker import Breaker, BreakerState
 from shared.adapters.models.error_mapping import error_of, read_refusal
 from shared.core.values.errors import (
     ModelBusy,
@@ -47,6 +47,10 @@ class HttpTranscriber:
         self._breaker = Breaker()
         self._refused: set[str] = set()
         """Fields that this server does not take."""
+
+    def states(self) -> Mapping[str, BreakerState]:
+        """As those of models, for the dashboard and alerts."""
+        return {self._url: self._breaker.state()}
 
     async def transcribe(self, recording: Recording, *, language: str = "") -> Transcript:
         """`language` is a guess, as `de`; empty where there is none."""

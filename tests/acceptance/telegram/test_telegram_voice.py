@@ -140,7 +140,7 @@ async def test_what_was_not_heard_no_longer_waits_behind_a_newer_message(
             0,
         ),
         (opus("ages", header_seconds=2**40), 3, None, TOO_LONG, 0),
-        (recording("large"), 3, 2_000_000, "voice is too large", 0),
+        (recording("large"), 3, 2_000_000, "voice is too large: I can read files of up to 1 MB.", 0),
         (recording("three hours", seconds=10_800), 3, None, TOO_LONG, 1),
         (recording(""), 3, None, "I could not hear any words in this.", 1),
     ],

@@ -245,6 +245,11 @@ _LOG = {
          WHERE v.kind = 'msg' AND v.payload ? 'attachments' AND NOT EXISTS (
                SELECT FROM attachments a WHERE a.session_id = v.session_id
                   AND a.public_id = (f ->> 'id')::uuid AND a.body IS NOT NULL)""",
+    "I1: a message holds a recording that nobody has listened to": f"""
+        SELECT {_at("session=e.session_id", "seq=e.seq", "file=a.id")} FROM attachments a
+          JOIN entries e ON e.session_id = a.session_id AND e.author = 'person'
+                        AND e.blocks @> jsonb_build_array(jsonb_build_object('attachment_id', a.id))
+         WHERE a.mime LIKE 'audio/%' AND coalesce(a.words, '') = ''""",
     "I4: a result that was shortened is shown longer again": f"""
         SELECT {_at("session=session_id", "seq=seq")} FROM (
           SELECT session_id, seq, strength,

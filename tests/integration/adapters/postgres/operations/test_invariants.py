@@ -109,6 +109,15 @@ async def connection(
 
 BROKEN = [
     (
+        "I1",
+        "a recording that nobody has listened to",
+        """INSERT INTO attachments (session_id, sha256, mime, size, state, body)
+           VALUES (1, 'x', 'audio/ogg', 1, 'stored', 'x');
+           INSERT INTO entries (session_id, seq, role, author, blocks, tokens)
+           SELECT 1, 9999, 'user', 'person', jsonb_build_array(jsonb_build_object(
+                    'type', 'text', 'text', 'x', 'attachment_id', id)), 1 FROM attachments""",
+    ),
+    (
         "I2",
         "on its way although a worker",
         """UPDATE deliveries SET state = 'queued' WHERE (session_id, turn_no) = (1, 3);
