@@ -117,6 +117,14 @@ class Transcriber(Protocol):
         ...
 
 
+class Reranker(Protocol):
+    async def rank(self, question: str, passages: Sequence[str]) -> Sequence[int] | None:
+        """Places of passages, the best first; None when nobody said so in time. Never raises."""
+        ...
+
+    async def close(self) -> None: ...
+
+
 class Clock(Protocol):
     def now(self) -> datetime:
         """The time, aware, for things that no promise hangs on; promises use Postgres' clock."""

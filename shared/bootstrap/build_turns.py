@@ -71,7 +71,7 @@ def build_turns(base: Foundation, *, tools: Sequence[Tool] = ()) -> TurnServices
         pictures=pictures,
         clock=base.clock,
         crash_point=base.crash_point,
-        retriever=Retriever(store=base.stores.recall, requests=requests),
+        retriever=Retriever(store=base.stores.recall, requests=requests, reranker=base.reranker),
         tracer=base.tracer,
     )
     sessions = _build_session_service(base, agent_loop)
@@ -124,7 +124,7 @@ def _build_toolbox(base: Foundation, requests: RequestBuilder, more: Sequence[To
     handover = AskHumanTool(stores.handovers, base.announcer, crash_point=base.crash_point)
     plain: list[Tool] = [
         *build_memory_tools(stores.notes, base.crash_point, home=settings.timezone),
-        RecallTool(stores.recall, artifacts, base.counter, home=settings.timezone),
+        RecallTool(stores.recall, artifacts, base.counter, home=settings.timezone, reranker=base.reranker),
         CurrentTimeTool(base.clock, home=settings.timezone),
         CalculatorTool(),
         FetchUrl(),

@@ -29,6 +29,7 @@ from shared.bootstrap.from_settings import (
     WORKSPACES_FOLDER,
     build_caps,
     build_policy,
+    build_reranker,
     build_transcriber,
     resolve_server_urls,
 )
@@ -39,7 +40,7 @@ from shared.config.settings import Settings
 from shared.core.session.policy import ContextPolicy
 from shared.core.session.turns import Caps
 from shared.core.values.errors import StorageUnavailable
-from shared.ports import StorageLimiter
+from shared.ports import Reranker, StorageLimiter
 from shared.runtime.crash_points import CrashPoint, build_crash_point
 from shared.runtime.tasks import BackgroundTasks
 from shared.runtime.tracing import Tracer
@@ -80,6 +81,7 @@ class Foundation:
     doorbell: ArqDoorbell
     models: Models
     transcriber: HttpTranscriber | LocalTranscriber | None
+    reranker: Reranker | None
     counter: VocabularyCounter
     warm_up: WarmUp
     mcp_tools: McpTools | KnownMcpTools | None
@@ -117,6 +119,8 @@ class Foundation:
         await self.dashboard_announcer.close()
         await self.doorbell.close()
         await self.models.close()
+        if self.reranker is not None:
+            await self.reranker.close()
         await asyncio.to_thread(self.tracer.close)
         async with asyncio.timeout(10):
             await self.pool.close()
@@ -170,6 +174,7 @@ async def open_foundation(settings: Settings, *, role: Role) -> Foundation:
         doorbell=doorbell,
         models=models,
         transcriber=transcriber,
+        reranker=build_reranker(settings),
         counter=counter,
         warm_up=WarmUp(models, counter),
         mcp_tools=build_mcp_tools(settings, role=role),

@@ -31,6 +31,7 @@ from shared.services.tools.send_file import SEND_FILE
 from shared.services.turns.delegate_tool import DELEGATE
 
 if TYPE_CHECKING:
+    from shared.adapters.models.reranker import HttpReranker
     from shared.adapters.voice.local import LocalTranscriber
     from shared.adapters.voice.transcriptions import HttpTranscriber
 
@@ -136,6 +137,18 @@ def build_transcriber(settings: Settings) -> HttpTranscriber | LocalTranscriber 
         url=settings.transcribe_url,
         key=key.get_secret_value() if key else "",
         model=settings.transcribe_model,
+    )
+
+
+def build_reranker(settings: Settings) -> HttpReranker | None:
+    """Loaded only where one is set up; it connects when it is asked first."""
+    if settings.rerank_url is None:
+        return None
+    from shared.adapters.models.reranker import HttpReranker
+
+    key = settings.rerank_key
+    return HttpReranker(
+        url=settings.rerank_url, key=key.get_secret_value() if key else "", model=settings.rerank_model
     )
 
 

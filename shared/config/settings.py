@@ -180,6 +180,11 @@ class Settings(BaseSettings):
     transcribe_most_mb: float = Field(default=20, gt=0, le=20)
     transcribe_folder: Path | None = None
 
+    # Who orders what recall finds: any server with /rerank.
+    rerank_url: str | None = None
+    rerank_key: SecretStr | None = None
+    rerank_model: str = ""
+
     # Agents' folders: how often their files are looked at beside the watcher.
     workspace_poll_seconds: int = Field(default=60, ge=0, le=86_400)
 
@@ -341,7 +346,12 @@ class Settings(BaseSettings):
         return text.strip()
 
     @field_validator(
-        "public_url", "anthropic_base_url", "openai_base_url", "telegram_api_url", "transcribe_url"
+        "public_url",
+        "anthropic_base_url",
+        "openai_base_url",
+        "telegram_api_url",
+        "transcribe_url",
+        "rerank_url",
     )
     @classmethod
     def _web_address(cls, url: str | None) -> str | None:

@@ -186,6 +186,13 @@ def ranked(search: Search, question: Question) -> tuple[Ranked, ...]:
     return tuple(kept)
 
 
+def reordered(items: Sequence[Ranked], places: Sequence[int]) -> tuple[Ranked, ...]:
+    """Those at these places first; all others behind them, in the order they had."""
+    named = set(places)
+    rest = (item for at, item in enumerate(items) if at not in named)
+    return (*(items[at] for at in places), *rest)
+
+
 def asks(search: Search, question: Question) -> bool:
     """Whether something is asked, in words enough to look for it: behind a story, "Why?" asks nothing."""
     alone = search.asked < len(search.words)

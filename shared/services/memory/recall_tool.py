@@ -16,8 +16,9 @@ from shared.core.context.recall_query import (
 )
 from shared.core.memory.recall import Found, Search, packed, ranked, rendered
 from shared.core.values.local_time import resolve_zone
-from shared.ports import TokenCounter, ToolContext, ToolFailed, ToolSpec
+from shared.ports import Reranker, TokenCounter, ToolContext, ToolFailed, ToolSpec
 from shared.services.turns.artifacts import ArtifactReader
+from shared.services.turns.retrieval import rerank
 
 QUERY_CHARS = 500
 
@@ -36,13 +37,15 @@ class RecallTool:
     timeout_seconds = 10.0
 
     def __init__(
-        self, store: RecallToolStore, artifacts: ArtifactReader, counter: TokenCounter, *, home: str
-    ) -> None:
+        self, store: RecallToolStore, artifacts: ArtifactReader, counter: TokenCounter, *, home: str,
+        reranker: Reranker | None = None,
+    ) -> None:  # fmt: skip
         """`home` is the deployment's zone, for people whose own is not known."""
         self._store = store
         self._artifacts = artifacts
         self._counter = counter
         self._home = home
+        self._reranker = reranker
 
     async def run(self, arguments: Mapping[str, Any], *, context: ToolContext) -> str:
         last_seq, asked = await self._store.count_earlier_calls(
@@ -70,7 +73,8 @@ class RecallTool:
     async def _found(self, query: RecallQuery, question: Question, context: ToolContext) -> tuple[Found, ...]:
         count = self._counter.count_tokens
         if query.words:
-            items = ranked(await self._store.search(query), question)
+            found = ranked(await self._store.search(query), question)
+            items = await rerank(self._reranker, found, question.text)
             return packed(items, limit_tokens=RESULT_TOKENS, count=count, session_id=context.session_id)
         taken: list[Found] = []
         left = RESULT_TOKENS

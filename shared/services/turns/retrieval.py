@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 import structlog
@@ -12,11 +13,13 @@ from shared.core.context.recall_query import RecallQuery
 from shared.core.memory.recall import (
     NOTHING_RECALLED,
     SHORT_TOKENS,
+    Ranked,
     Recalled,
     Search,
     packed,
     ranked,
     rendered,
+    reordered,
     room,
 )
 from shared.core.session.session import View
@@ -24,9 +27,16 @@ from shared.core.session.turns import Claim
 from shared.core.values.errors import StorageUnavailable
 from shared.core.values.local_time import resolve_zone
 from shared.core.values.messages import text_of
+from shared.core.values.secrets_filter import redact
+from shared.ports import Reranker
 from shared.services.turns.request_builder import RequestBuilder
 
 log = structlog.get_logger(__name__)
+
+RERANKED = 40
+"""So many of the first passages are put in another order, where there is somebody to ask for one."""
+QUESTION_CHARS = 1_000
+"""Of a long message the end, where it asks."""
 
 
 class RecallStore(Protocol):
@@ -36,9 +46,12 @@ class RecallStore(Protocol):
 class Retriever:
     """Searches with the person's newest words; one statement, and none where nothing could be found."""
 
-    def __init__(self, *, store: RecallStore, requests: RequestBuilder) -> None:
+    def __init__(
+        self, *, store: RecallStore, requests: RequestBuilder, reranker: Reranker | None = None
+    ) -> None:
         self._store = store
         self._requests = requests
+        self._reranker = reranker
 
     async def recall_for_turn(self, claim: Claim, view: View, *, window: int) -> Recalled:
         """What the open turn is reminded of: the same at every attempt, as far as the past is."""
@@ -69,11 +82,13 @@ class Retriever:
         except StorageUnavailable as error:
             log.warning("turn_recall_failed", session_id=claim.session_id, reason=str(error))
             return NOTHING_RECALLED
-        return self._recalled(search, question, limit, claim.session_id)
+        items = await rerank(self._reranker, ranked(search, question), question.text)
+        return self._recalled(items, search, question, limit, claim.session_id)
 
-    def _recalled(self, search: Search, question: Question, limit: int, session_id: int) -> Recalled:
+    def _recalled(
+        self, items: Sequence[Ranked], search: Search, question: Question, limit: int, session_id: int
+    ) -> Recalled:
         count = self._requests.counter.count_tokens
-        items = ranked(search, question)
 
         def text(tokens: int) -> str:
             chosen = packed(items, limit_tokens=tokens, count=count, session_id=session_id)
@@ -87,3 +102,12 @@ class Retriever:
 def _newest_words(view: View) -> str:
     mine = [entry for entry in view.entries if entry.turn == view.open_turn and entry.author == "person"]
     return "\n".join(text_of(entry.blocks) for entry in mine)
+
+
+async def rerank(reranker: Reranker | None, items: Sequence[Ranked], question: str) -> Sequence[Ranked]:
+    """As they were where nobody is asked, or nobody answers in time."""
+    if reranker is None or len(items) < 2:
+        return items
+    passages = [redact(item.passage.text) for item in items[:RERANKED]]
+    places = await reranker.rank(redact(question[-QUESTION_CHARS:]), passages)
+    return items if places is None else reordered(items, places)

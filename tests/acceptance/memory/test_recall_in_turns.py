@@ -18,6 +18,7 @@ from shared.services.turns.request_replay import rebuild_request
 from tests.acceptance.compaction.test_flush_compact_undo import WINDOW, talk
 from tests.kit.app_driver import Visit, running_app, settings_for, visit
 from tests.kit.fakes.messages_api.harness import RunningFake
+from tests.kit.fakes.rerank.harness import RunningReranker
 
 PARROT = "The parrot Zanzibarine eats papaya" + ", mango" * 60 + "."
 QUESTION = "What is the invoice number of the piano?"
@@ -162,3 +163,26 @@ async def forget_a_recalled_note(guest: Visit, provider: RunningFake) -> None:
     assert await guest.one(shown) == 1
     assert await guest.app.stores.notes.erase(whose, [kept.note.id]) == 1
     assert await guest.one(shown) == 0
+
+
+async def test_a_server_orders_what_is_recalled_and_is_not_waited_for(
+    database_url: str, redis_url: str, provider: RunningFake
+) -> None:
+    await provider.reset()
+    async with RunningReranker() as reranker:
+        settings = settings_for(
+            database_url, redis_url, anthropic_api_key="test-key", anthropic_base_url=provider.base_url,
+            context_window=WINDOW, max_output=1_000, cap_total_per_day_usd="100", **reranker.settings,
+        )  # fmt: skip
+        async with running_app(settings) as app:
+            guest = await visit(app)
+            await talk(guest, 10)
+            await reranker.requests()
+            await guest.ask(QUESTION)
+            [asked] = await reranker.requests()
+            assert asked["query"] == QUESTION
+            assert any("PX-4471" in passage for passage in asked["documents"])
+            assert "PX-4471" in recalled((await chats(provider))[-1])
+            await reranker.next({"latency": 60})
+            await guest.ask(f"{QUESTION} I ask again.")
+            assert "PX-4471" in recalled((await chats(provider))[-1])

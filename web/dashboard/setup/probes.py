@@ -1,4 +1,4 @@
-"""Real calls with settings as they were typed: do the model and the transcriber answer, is the bot known?"""
+"""Real calls with settings as they were typed: do models and servers answer, is the bot known?"""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Literal
+from urllib.parse import urlsplit
 
 from typing_extensions import TypedDict
 
+from shared.adapters.models.reranker import SECONDS as RERANK_SECONDS
 from shared.adapters.models.routing import Models, models_of
 from shared.adapters.models.token_counter import VocabularyCounter
 from shared.adapters.telegram_probe import TelegramSilent, TokenRefused, look_at_bot
-from shared.bootstrap.from_settings import build_transcriber
+from shared.bootstrap.from_settings import build_reranker, build_transcriber
 from shared.config.settings import Settings
 from shared.core.values.errors import EvertalkError, ModelError, ModelRefusedAccount
 from shared.core.values.messages import text_message
@@ -35,7 +37,10 @@ SettingsTested = TypedDict("SettingsTested", {"ok": bool, "message": str, "reaso
     "POST /settings/test", SettingsTested, role="admin", body="SettingsTest", strict=True, refusals=(422, 503)
 )
 async def try_settings(
-    visit: AuthedRequest, *, what: Literal["model", "voice", "telegram"], changes: Changes | None = None
+    visit: AuthedRequest,
+    *,
+    what: Literal["model", "voice", "recall", "telegram"],
+    changes: Changes | None = None,
 ) -> Reply:
     """Ask the provider or Telegram with these changes to what is stored; nothing is stored.
 
@@ -102,6 +107,26 @@ async def _ask_voice(settings: Settings) -> tuple[bool, str, str]:
     return True, f"It works: {transcriber.model} answered in {time.monotonic() - began:.1f} s.", ""
 
 
+async def _ask_reranker(settings: Settings) -> tuple[bool, str, str]:
+    """With more patience than recall has."""
+    reranker = build_reranker(settings)
+    if reranker is None:
+        return False, "There is no address here to be tested.", ""
+    began = time.monotonic()
+    try:
+        async with asyncio.timeout(SECONDS):
+            await reranker.ask("Where is the boat?", ("It rains.", "The boat is in the harbour."))
+    except TimeoutError:
+        return False, f"The model has not answered in {SECONDS:.0f} seconds.", ""
+    except ModelError as error:
+        return False, "The model did not answer.", str(error)
+    finally:
+        await reranker.close()
+    if (seconds := time.monotonic() - began) > RERANK_SECONDS:
+        return False, f"It answered after {seconds:.1f} s; recall waits for 0.3 s.", ""
+    return True, f"It works: {urlsplit(settings.rerank_url or '').hostname} answered in {seconds:.1f} s.", ""
+
+
 async def _ask_telegram(settings: Settings) -> tuple[bool, str, str]:
     token = settings.telegram_bot_token
     if token is None:
@@ -115,14 +140,14 @@ async def _ask_telegram(settings: Settings) -> tuple[bool, str, str]:
     return True, f"It works: the bot is @{seen.username}.", ""
 
 
-_PROBES = {"model": _ask_models, "voice": _ask_voice, "telegram": _ask_telegram}
+_PROBES = {"model": _ask_models, "voice": _ask_voice, "recall": _ask_reranker, "telegram": _ask_telegram}
 
 
 def _without_secrets(reason: str, settings: Settings) -> str:
     """A server may repeat what it was sent."""
     for secret in (
         settings.anthropic_api_key, settings.openai_api_key, settings.telegram_bot_token,
-        settings.transcribe_key,
+        settings.transcribe_key, settings.rerank_key,
     ):  # fmt: skip
         if secret is not None and secret.get_secret_value():
             reason = reason.replace(secret.get_secret_value(), "…")

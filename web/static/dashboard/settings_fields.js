@@ -1,7 +1,7 @@
 /** What can be set in the browser: by subject, with a name for people; how each is asked for says the server. */
 import { t } from "./i18n.js";
 
-/** @typedef {{id: string, name: string, help: string, fields: [string, string][], test?: "model" | "voice" | "telegram" | "alerts", more?: [string, string]}} Section `more` is an address and where it leads */
+/** @typedef {{id: string, name: string, help: string, fields: [string, string][], test?: "model" | "voice" | "recall" | "telegram" | "alerts", more?: [string, string]}} Section `more` is an address and where it leads */
 /** @type {Section[]} */
 export const SECTIONS = [
   { id: "model", name: t("Model"), help: t("Who answers. A key is enough; without a key or an address, the built-in demo answers."), test: "model", fields: [
@@ -46,6 +46,10 @@ export const SECTIONS = [
     ["EVERTALK_HISTORY_TURNS", t("Turns of history by channel")],
     ["EVERTALK_WINDOW_MESSAGES", t("Newest messages sent")],
     ["EVERTALK_TRIM_TOKENS", t("Old messages left out above")]] },
+  { id: "recall", name: t("Recall"), help: t("A server with /rerank puts what is recalled in a better order. Without an address, or when it takes more than 0.3 s, the order stays as it is."), test: "recall", fields: [
+    ["EVERTALK_RERANK_URL", t("{provider}: address", { provider: t("Recall") })],
+    ["EVERTALK_RERANK_KEY", t("{provider}: key", { provider: t("Recall") })],
+    ["EVERTALK_RERANK_MODEL", t("Model that orders")]] },
   { id: "caps", name: t("Spending"), help: t("Spending limits in US dollars. Whoever reaches one waits for an answer until the next day."), more: ["/dashboard/costs", t("Costs")], fields: [
     ["EVERTALK_CAP_TOTAL_PER_DAY_USD", t("Per day")],
     ["EVERTALK_CAP_PERSON_PER_DAY_USD", t("Per person and day")],

@@ -22,6 +22,7 @@ from tests.kit.dashboard.serve import served
 from tests.kit.fakes.bot_api import TOKEN, USERNAME, running_bot_api
 from tests.kit.fakes.messages_api import running_fake
 from tests.kit.fakes.messages_api.server import BAD_KEY
+from tests.kit.fakes.rerank.harness import RunningReranker
 from tests.kit.fakes.transcriptions.harness import RunningTranscriptions
 
 KEY = "sk-typed-in-a-form"
@@ -195,6 +196,24 @@ async def test_who_transcribes_is_tried_with_a_second_of_silence(house: Dashboar
     body = {"what": "voice", "changes": {"EVERTALK_TRANSCRIBE_URL": "http://127.0.0.1:9"}}
     status, told = await ask(house, "POST", "/settings/test", json=body)
     assert (status, told["details"]["problems"][0]["name"]) == (422, "EVERTALK_TRANSCRIBE_KEY")
+
+
+async def test_who_orders_what_is_recalled_is_tried_with_two_passages(house: Dashboard) -> None:
+    assert (await tried(house, "recall"))["message"] == "There is no address here to be tested."
+    async with RunningReranker() as server:
+        typed = {f"EVERTALK_{name.upper()}": text for name, text in server.settings.items()}
+        told = await tried(house, "recall", **typed)
+        assert (told["ok"], told["message"].startswith("It works: 127.0.0.1 answered in ")) == (True, True)
+        await server.next({"latency": 0.5})
+        told = await tried(house, "recall", **typed)
+        assert (told["ok"], told["message"].startswith("It answered after 0.")) == (False, True)
+        told = await tried(house, "recall", **typed | {"EVERTALK_RERANK_KEY": BAD_KEY})
+        assert (told["ok"], told["reason"]) == (False, "status 401")
+        assert (await put(house, 0, **typed))[0] == 200
+    assert (await tried(house, "recall"))["message"] == "The model did not answer."
+    body = {"what": "recall", "changes": {"EVERTALK_RERANK_URL": "http://127.0.0.1:9"}}
+    status, told = await ask(house, "POST", "/settings/test", json=body)
+    assert (status, told["details"]["problems"][0]["name"]) == (422, "EVERTALK_RERANK_KEY")
 
 
 async def test_a_stored_key_is_not_sent_to_another_address_by_a_test(house: Dashboard) -> None:

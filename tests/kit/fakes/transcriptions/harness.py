@@ -22,6 +22,8 @@ STOP_SECONDS = 20.0
 class RunningTranscriptions:
     """`async with RunningTranscriptions() as service`."""
 
+    module = "tests.kit.fakes.transcriptions"
+
     def __init__(self) -> None:
         self._process: asyncio.subprocess.Process | None = None
         self.url = ""
@@ -36,7 +38,7 @@ class RunningTranscriptions:
         }
 
     async def __aenter__(self) -> Self:
-        command = [sys.executable, "-m", "tests.kit.fakes.transcriptions", "--parent-pid", str(os.getpid())]
+        command = [sys.executable, "-m", self.module, "--parent-pid", str(os.getpid())]
         self._process = await asyncio.create_subprocess_exec(
             *command, cwd=ROOT, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
@@ -69,3 +70,24 @@ async def test_a_long_message_that_asks_gets_a_part() -> None:
 
 async def test_what_merely_tells_gets_a_little() -> None:
     assert 0 < await recalled("Today I saw the old harbour again.") <= SHORT_TOKENS
+
+
+class LikesThirty:
+    async def rank(self, question: str, passages: Sequence[str]) -> Sequence[int]:
+        return [at for at, passage in enumerate(passages) if "harbour 30 " in passage]
+
+    async def close(self) -> None: ...
+
+
+async def test_what_a_server_prefers_is_told_where_there_is_room_for_one() -> None:
+    """A statement is reminded of little: of the newest, unless somebody knows better."""
+    words = "Today I saw the old harbour again."
+    past = view([entry(1, 1, words)], open_turn=1)
+    told = []
+    for reranker in (None, LikesThirty()):
+        retriever = Retriever(
+            store=Harbours(), requests=cast("RequestBuilder", Requests()), reranker=reranker
+        )
+        found = await retriever.recall_for_turn(claim_of(view=past, recallable=True), past, window=200_000)
+        told.append("harbour 30 " in found.text)
+    assert told == [False, True]
