@@ -24,6 +24,8 @@ from shared.adapters.embedded import EmbeddedServers
 from shared.bootstrap.app import open_app
 from shared.config.bots import load_bots
 from shared.config.settings import Settings
+from shared.core.session.backoff import MANUAL
+from shared.core.session.turns import JobOrder
 from tests.bench.ground import ground, run, settings_of
 from tests.kit.fakes.bot_api import TOKEN, local_bot_api
 from web.app import make_parts, make_web_app, start_parts, stop_parts
@@ -99,6 +101,9 @@ def traced(within: str = "") -> Iterator[Trip]:
         sys.setprofile(None)
 
 
+FLUSH = JobOrder(kind="flush", key="flush:bench", trigger=MANUAL, payload={"threshold": MANUAL, "cycle": 1})
+
+
 async def measure(*, list: int) -> dict[str, Any]:  # noqa: A002  the option's name
     async with ground(durable=False) as (servers, folder):
         trips = {
@@ -169,13 +174,16 @@ async def _telegram_message(servers: EmbeddedServers, folder: Path) -> Trip:
 
 
 async def _jobs(settings: Settings) -> dict[str, Trip]:
-    """The first flush and the first compaction of a talk that outgrows a small window."""
+    """A flush that was asked for, and the first compaction of a talk that outgrows a small window."""
     worker = await open_app(settings, role="worker")
     found: dict[str, Trip] = {}
     try:
         async with _web(settings) as socket:
             for number in range(LONG_TALK_TURNS):
                 await _said(socket, f"j{number}", f"The invoice number {number} is PX-44{number}. {WALK}")
+                if "flush" not in found:
+                    session_id = await worker.pool.fetchval("SELECT max(id) FROM sessions")
+                    await worker.stores.jobs.request_job(session_id, FLUSH)
                 for job_id, _ in await worker.stores.jobs.due_jobs():
                     kind = await worker.pool.fetchval("SELECT kind FROM jobs WHERE id = $1", job_id)
                     with traced(RUNS_A_JOB) as trip:
