@@ -1,8 +1,9 @@
 """How long a reply takes and what it costs, beside the SDK alone: `python -m tests.bench.replies [--json]`.
 
 People on WebSockets talk with web and worker as processes. The same number of loops ask the same provider by
-the SDK, send their whole history each time, and store nothing. Blocks of one conversation and of several
-take turns.
+the SDK, send their whole history each time, and store nothing; and as many people talk with a bare server
+of sockets that does the same and stores question and answer. Blocks of one conversation and of several take
+turns.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import os
 import random
 import statistics
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,11 +24,13 @@ from aiohttp import ClientSession, TCPConnector
 from anthropic import AsyncAnthropic, DefaultAioHttpClient
 from anthropic.types import MessageParam
 
+from shared.adapters.postgres.db.urls import driver_url
 from tests.bench.ground import environment_of, ground, run, share
 from tests.bench.provider import WORDS, running_provider
 from tests.bench.rate import DELTAS, Talker
 from tests.kit.deployment.processes import Process
 from tests.kit.free_ports import free_port
+from tests.kit.telegram.bot_process import Program
 
 SYLLABLES = ("ba", "den", "fir", "go", "lun", "mar", "ni", "os", "pel", "ra", "sto", "ti", "ulm", "ve", "wik")
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -51,6 +54,15 @@ class Loop:
         self.history.append({"role": "assistant", "content": "".join(heard)})
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """Milliseconds of the replies of some people, by who answered them."""
+
+    ours: list[float]
+    storing: list[float]
+    bare: list[float]
+
+
 async def measure(*, several: int, turns: int, blocks: int) -> dict[str, Any]:
     words = _sentences(random.Random(7))
     async with AsyncExitStack() as stack:
@@ -70,22 +82,43 @@ async def measure(*, several: int, turns: int, blocks: int) -> dict[str, Any]:
             api_key="sk-ant-bench", base_url=provider.url, http_client=DefaultAioHttpClient()
         )
         stack.push_async_callback(sdk.close)
-        talkers = [await Talker.arrive(http, f"http://127.0.0.1:{port}") for _ in range(several + 1)]
-        ours: list[Say] = [one.say for one in talkers]
-        floor: list[Say] = [Loop(sdk).say for _ in talkers]
-        await asyncio.gather(*(_talk(say, words, 10) for say in (*ours, *floor)))
+        storing = await _storing_server(stack, servers.database_url, provider.url)
+        ours, stored = [
+            [(await Talker.arrive(http, url)).say for _ in range(several + 1)]
+            for url in (f"http://127.0.0.1:{port}", storing)
+        ]
+        floor: list[Say] = [Loop(sdk).say for _ in ours]
+        await asyncio.gather(*(_talk(say, words, 10) for say in (*ours, *stored, *floor)))
         before = _cpu(processes)
-        rounds: dict[str, list[tuple[list[float], list[float]]]] = {"one": [], "several": []}
+        rounds: dict[str, list[Block]] = {"one": [], "several": []}
         alone_cpu: list[float] = []
         for _ in range(blocks):
             for name, which in (("one", slice(1)), ("several", slice(1, None))):
                 own = time.process_time()
                 bare = await _waits(floor[which], words, turns)
                 alone_cpu.append((time.process_time() - own) * 1_000 / len(bare))
-                rounds[name].append((await _waits(ours[which], words, turns), bare))
+                rounds[name].append(
+                    Block(
+                        ours=await _waits(ours[which], words, turns),
+                        storing=await _waits(stored[which], words, turns),
+                        bare=bare,
+                    )
+                )
         spent = {name: seconds - before[name] for name, seconds in _cpu(processes).items()}
-    count = sum(len(mine) for pairs in rounds.values() for mine, _ in pairs)
+    count = sum(len(block.ours) for blocks_ in rounds.values() for block in blocks_)
     return {**_told(rounds, several), **_costs(spent, count, statistics.median(alone_cpu))}
+
+
+async def _storing_server(stack: AsyncExitStack, database_url: str, model_url: str) -> str:
+    port = free_port()
+    more = {"STORING_DATABASE_URL": driver_url(database_url), "STORING_MODEL_URL": model_url}
+    server = Program(
+        "tests.bench.storing_socket", {"PATH": os.environ["PATH"], "STORING_PORT": str(port), **more}
+    )
+    await server.start()
+    stack.push_async_callback(server.terminate)
+    await server.said("storing_serves")
+    return f"http://127.0.0.1:{port}"
 
 
 def _sentences(rng: random.Random) -> Iterator[str]:
@@ -104,7 +137,7 @@ async def _talk(say: Say, words: Iterator[str], turns: int) -> list[float]:
     return waits
 
 
-async def _waits(people: list[Say], words: Iterator[str], turns: int) -> list[float]:
+async def _waits(people: Sequence[Say], words: Iterator[str], turns: int) -> list[float]:
     return [
         one for each in await asyncio.gather(*(_talk(say, words, turns) for say in people)) for one in each
     ]
@@ -131,17 +164,19 @@ def _read_stat(pid: int) -> tuple[str, int, float]:
     return head.partition("(")[2], int(fields[1]), sum(map(int, fields[11:15])) / TICKS
 
 
-def _told(rounds: dict[str, list[tuple[list[float], list[float]]]], several: int) -> dict[str, Any]:
+def _told(rounds: dict[str, list[Block]], several: int) -> dict[str, Any]:
+    p50 = statistics.median
     found: dict[str, Any] = {"several": several}
-    for name, pairs in rounds.items():
-        mine = [wait for ours, _ in pairs for wait in ours]
-        bare = [wait for _, floor in pairs for wait in floor]
-        ratios = [statistics.median(ours) / statistics.median(floor) for ours, floor in pairs]
+    for name, blocks in rounds.items():
+        mine = [wait for block in blocks for wait in block.ours]
+        beside_storing = [p50(one.ours) / p50(one.storing) for one in blocks]
         found |= {
-            f"reply_ratio_{name}": round(statistics.median(ratios), 2),
-            f"reply_p50_ms_{name}": round(statistics.median(mine), 1),
+            f"reply_ratio_{name}": round(p50(p50(one.ours) / p50(one.bare) for one in blocks), 2),
+            f"reply_ratio_{name}_to_storing": round(p50(beside_storing), 2),
+            f"reply_p50_ms_{name}": round(p50(mine), 1),
             f"reply_p95_ms_{name}": round(share(mine, 0.95), 1),
-            f"sdk_p50_ms_{name}": round(statistics.median(bare), 1),
+            f"sdk_p50_ms_{name}": round(p50(wait for block in blocks for wait in block.bare), 1),
+            f"storing_p50_ms_{name}": round(p50(wait for block in blocks for wait in block.storing), 1),
             f"replies_{name}": len(mine),
         }
     return found
