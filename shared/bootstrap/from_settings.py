@@ -9,7 +9,7 @@ from shared.adapters.alerts.mail import AlertMail
 from shared.adapters.alerts.webhook import AlertWebhook
 from shared.adapters.files.web_pages import FETCH_URL
 from shared.adapters.files.workspace_files import read_workspace, workspace_path
-from shared.adapters.models.catalog import TABLE, read_entries
+from shared.adapters.models.catalog import TABLE, list_entries
 from shared.adapters.models.offline import OFFLINE_MODEL
 from shared.adapters.postgres.dashboard.alerts import Rules as AlertRules
 from shared.config.agents import AgentDefaults
@@ -161,7 +161,7 @@ def build_handover_limits(settings: Settings) -> HandoverLimits:
 
 def build_agent_defaults(settings: Settings) -> AgentDefaults:
     """What agents' rows are checked against; raises ContradictoryPolicy, ModelsFileBroken."""
-    entries = read_entries(settings.models_file) if settings.models_file else ()
+    entries = list_entries(settings)
     named = {settings.model, settings.summary_model, *settings.fallback_models} - {""}
     return AgentDefaults(
         policy=build_policy(settings),

@@ -8,10 +8,18 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from shared.adapters.models.catalog import ModelsFileBroken, list_stored_entries
 from shared.adapters.postgres.people.stored_settings import PostgresStoredSettings
 from shared.bootstrap.stored_settings import open_stored_settings
 from shared.config.settings import BadSettings, Settings
-from shared.config.stored import apply_changes, find_locked, is_sealed, list_storable
+from shared.config.stored import (
+    apply_changes,
+    find_locked,
+    is_sealed,
+    list_storable,
+    load_with_stored,
+    merge_secrets,
+)
 from shared.core.values.errors import BadInput
 
 _BY = "cli"
@@ -103,7 +111,11 @@ async def _change(
         return 0
     found = await store.load()
     try:
-        apply_changes(found.values, changes)
+        changes = merge_secrets(found.values, changes)
+        list_stored_entries(load_with_stored(apply_changes(found.values, changes)))
+    except ModelsFileBroken as error:
+        tell(f"evertalk: {error}")
+        return 1
     except BadSettings as error:
         for problem in error.problems:
             tell(f"evertalk: {problem}")

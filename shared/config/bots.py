@@ -1,10 +1,11 @@
-"""Which Telegram bots this deployment has: the one of TELEGRAM_BOT_TOKEN, and those of the bots file."""
+"""Which Telegram bots this deployment has: the one of TELEGRAM_BOT_TOKEN, those of the bots file, and those
+of EVERTALK_TELEGRAM_BOTS, whose tokens are settings, too."""
 
 from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, get_args
 
@@ -19,13 +20,15 @@ from shared.config.settings import (
     TelegramMode,
     load_environment,
     parse_chat_ids,
+    parse_json,
+    read_secrets,
     validate_bot_token,
 )
 
 FIRST_TOKEN = "TELEGRAM_BOT_TOKEN"  # noqa: S105 - the name of a variable
 DEFAULT_AGENT = "default"
 MOST_BOTS = 50
-_FILE = "EVERTALK_TELEGRAM_BOTS_FILE"
+_FILE, _SETTING = "EVERTALK_TELEGRAM_BOTS_FILE", "EVERTALK_TELEGRAM_BOTS"
 _KEYS = ("token_env", "agent", "audience", "access", "allowed")
 
 
@@ -63,10 +66,32 @@ def load_bots(settings: Settings, environ: Mapping[str, str] | None = None) -> t
             bots.append(_bot(entry, settings, load_environment() if environ is None else environ))
         except ValueError as error:
             problems.append(_problem(settings, f"entry {number}: {error}"))
+    bots += _stored_bots(settings, problems)
     problems += _doubles(settings, bots)
     if problems:
         raise BadSettings(tuple(problems))
     return tuple(bots)
+
+
+def check_stored_bots(settings: Settings) -> None:
+    """Those of EVERTALK_TELEGRAM_BOTS; raises BadSettings."""
+    problems: list[SettingsProblem] = []
+    _stored_bots(settings, problems)
+    if problems:
+        raise BadSettings(tuple(problems))
+
+
+def _stored_bots(settings: Settings, problems: list[SettingsProblem]) -> list[BotConfig]:
+    """Their tokens are those of EVERTALK_TELEGRAM_TOKENS alone."""
+    bots, tokens = [], read_secrets(settings.telegram_tokens)
+    for number, entry in enumerate(parse_json(settings.telegram_bots or "[]"), start=1):
+        try:
+            bots.append(_bot(entry, settings, tokens))
+        except ValueError as error:
+            problems.append(SettingsProblem(name=_SETTING, value="", reason=f"entry {number}: {error}"))
+    if len(bots) > MOST_BOTS:
+        problems.append(SettingsProblem(name=_SETTING, value="", reason=f"{MOST_BOTS} bots are the most"))
+    return bots
 
 
 def find_remarks(bots: tuple[BotConfig, ...], settings: Settings) -> tuple[str, ...]:
@@ -177,7 +202,7 @@ def _chat_ids(entry: Mapping[str, Any], settings: Settings) -> tuple[int, ...]:
         raise ValueError(f"allowed: {error}") from None
 
 
-def _doubles(settings: Settings, bots: list[BotConfig]) -> Iterator[SettingsProblem]:
+def _doubles(settings: Settings, bots: Sequence[BotConfig]) -> Iterator[SettingsProblem]:
     seen: dict[int, str] = {}
     for bot in bots:
         if bot.bot_id in seen:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import importlib.util
 import ipaddress
+import json
 import os
 import re
 import secrets
@@ -141,6 +142,8 @@ class Settings(BaseSettings):
     telegram_audience: TelegramAudience | None = None
     telegram_agent: str = "default"
     telegram_mode: TelegramMode = "polling"
+    telegram_bots: str = ""
+    telegram_tokens: SecretStr | None = None
     telegram_webhook_secret: SecretStr | None = None
     telegram_port: int = Field(default=8081, ge=0, le=65535)
     telegram_api_url: str = TELEGRAM_API_URL
@@ -167,6 +170,8 @@ class Settings(BaseSettings):
     model: str = ""
     summary_model: str = ""
     fallback_models: Annotated[Words, Field(max_length=4)] = ()
+    models: str = ""
+    model_keys: SecretStr | None = None
     models_file: Path | None = None
     mcp_file: Path | None = None
     mcp_servers: SecretStr | None = None
@@ -238,6 +243,20 @@ class Settings(BaseSettings):
     @classmethod
     def _split_words(cls, value: object) -> object:
         return tuple(value.replace(",", " ").split()) if isinstance(value, str) else value
+
+    @field_validator("models", "telegram_bots")
+    @classmethod
+    def _list_of_objects(cls, text: str) -> str:
+        found = parse_json(text) if text.strip() else []
+        if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
+            raise ValueError("must be a JSON list of objects")
+        return text.strip()
+
+    @field_validator("model_keys", "telegram_tokens")
+    @classmethod
+    def _map_of_secrets(cls, secret: SecretStr | None) -> SecretStr | None:
+        read_secrets(secret)
+        return secret
 
     @field_validator("history_turns", mode="before")
     @classmethod
@@ -574,6 +593,23 @@ def parse_chat_ids(words: Sequence[object]) -> tuple[int, ...]:
         if isinstance(word, bool) or not _CHAT_ID.fullmatch(str(word)) or not int(str(word)):
             raise ValueError(f"{word!r} is not the number of a person or a group; names cannot be used")
     return tuple(dict.fromkeys(int(str(word)) for word in words))
+
+
+def parse_json(text: str) -> Any:
+    """Raises ValueError, which shows nothing of the text."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        raise ValueError("is not JSON") from None
+
+
+def read_secrets(secret: SecretStr | str | None) -> dict[str, str]:
+    """By name, of a setting that holds several. Raises ValueError, which never shows one."""
+    text = secret.get_secret_value() if isinstance(secret, SecretStr) else secret
+    found = parse_json(text) if text else {}
+    if not isinstance(found, dict) or not all(isinstance(one, str) for one in found.values()):
+        raise ValueError("must be a JSON object of names and texts")
+    return found
 
 
 def validate_bot_token(token: SecretStr) -> SecretStr:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from shared.config.bots import check_stored_bots
 from shared.config.settings import (
     BadSettings,
     Settings,
@@ -15,27 +17,31 @@ from shared.config.settings import (
     is_secret,
     list_setting_names,
     load_settings,
+    parse_json,
+    read_secrets,
 )
 
 STORABLE = (
     "anthropic_api_key", "anthropic_base_url", "openai_api_key", "openai_base_url", "model", "summary_model",
-    "fallback_models", "max_output",
+    "fallback_models", "models", "model_keys", "max_output",
     "transcribe_url", "transcribe_key", "transcribe_model", "transcribe_per_minute_usd",
     "transcribe_most_minutes", "transcribe_most_mb", "rerank_url", "rerank_key", "rerank_model",
     "mcp_servers",
     "telegram_bot_token", "telegram_access", "telegram_allowed", "telegram_audience", "telegram_agent",
+    "telegram_bots", "telegram_tokens",
     "telegram_drafts",
     "telegram_rich", "telegram_reactions", "telegram_channels", "telegram_inline",
     "allowed_origins", "timezone", "quiet_hours",
     "preset", "context_window", "soft_budget", "reserve", "flush_threshold", "keep_turns", "max_rounds",
     "history_turns", "window_messages", "trim_tokens",
     "cap_total_per_day_usd", "cap_person_per_day_usd", "cap_session_usd", "cap_visitor_per_day_usd",
-    "cap_network_per_day_usd", "cap_visitors_per_hour_percent",
-    "handover", "handover_minutes", "handover_silence_minutes", "retention_days",
-    "alert_telegram_chats", "alert_webhook_url", "alert_webhook_secret", "alert_smtp_url",
-    "alert_email_from", "alert_email_to",
+    "cap_network_per_day_usd", "cap_visitors_per_hour_percent", "handover", "handover_minutes",
+    "handover_silence_minutes", "retention_days", "alert_telegram_chats", "alert_webhook_url",
+    "alert_webhook_secret", "alert_smtp_url", "alert_email_from", "alert_email_to",
 )  # fmt: skip
 """By field: nothing that opens a way in (addresses, ports, files, keys of the installation, who logs in)."""
+SEVERAL_SECRETS = ("model_keys", "telegram_tokens")
+"""A JSON object each: keys by the address of their server, tokens by the number of their bot."""
 MOST_CHARS = 8000
 _ADDRESS_OF = {
     "ANTHROPIC_API_KEY": "ANTHROPIC_BASE_URL",
@@ -96,13 +102,35 @@ def load_with_stored(values: Mapping[str, str], **overrides: Any) -> Settings:
     return load_settings(**{**given, **overrides})
 
 
+def merge_secrets(stored: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str | None]:
+    """The changes; of a setting with several secrets one names those that change, null takes one away.
+
+    Nobody who changes one is shown the others. Raises BadSettings.
+    """
+    names = {name for name, field in list_storable().items() if field in SEVERAL_SECRETS}
+    merged = dict(changes)
+    for name in names & changes.keys():
+        if (text := changes[name]) is None:
+            continue
+        try:
+            change = parse_json(text)
+            if not isinstance(change, dict):
+                raise ValueError("must be a JSON object")
+            former = read_secrets(stored.get(name))
+        except ValueError as error:
+            raise BadSettings((SettingsProblem(name=name, value="", reason=str(error)),)) from None
+        kept = {key: secret for key, secret in {**former, **change}.items() if secret}
+        merged[name] = json.dumps(kept) if kept else None
+    return merged
+
+
 def apply_changes(stored: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:
     """The values after a change; raises BadSettings with every field that cannot be so."""
     if problems := tuple(_refusals(stored, changes)):
         raise BadSettings(problems)
     wanted = {**stored, **changes}
     kept = {name: text for name, text in wanted.items() if text}
-    load_with_stored(kept)
+    check_stored_bots(load_with_stored(kept))
     return kept
 
 

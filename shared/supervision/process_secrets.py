@@ -17,11 +17,13 @@ PROCESSES_BY_SETTING: dict[str, tuple[ProcessName, ...]] = {
     "mcp_servers": _ALL,
     "transcribe_key": ("web", "bot"),
     "rerank_key": _ALL,
+    "model_keys": _ALL,
     "database_url": _ALL,
     "redis_url": _ALL,
     # For migrations, dumps and the doctor, which are no process of these.
     "direct_database_url": (),
     "telegram_bot_token": ("bot",),
+    "telegram_tokens": ("bot",),
     "telegram_webhook_secret": ("bot",),
     # Who opens an alert writes down whom it goes to; the worker opens none, the bot brings those to Telegram.
     "alert_webhook_url": ("web", "bot"),

@@ -1,8 +1,9 @@
 """What is known of each model before anyone asks its provider: windows, prices, abilities.
 
-The table repeats the provider's public price list as read in November 2026 (and the model list of its SDK
-2.11). Haiku 5.5 costs five times as much for prompts above 100,000 tokens. Cache writes are those of the
-five-minute cache, 1.25 × input. What is not listed is None, never 0.
+`known_models.json` holds figures that the providers published, as read in November 2026; prices without
+discounts that end. Above some length a prompt costs more as a whole, by the larger of the two factors where
+input and output differ. Cache writes of Anthropic are those of the five-minute cache. What is not listed is
+None, never 0.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 
 from shared.config.agents import ConfigSection, describe_problem
+from shared.config.settings import Settings, read_secrets
 from shared.core.values.money import price_on
 from shared.ports import ModelCard, Prices
 
@@ -35,10 +37,9 @@ CACHE_WRITE_FACTOR = 1.25
 MOST_FALLBACKS = 4
 """Of one model: each that fails is waited for."""
 
-_DATED = "2026-11"
-_OLDER_TOKENS = 1.10
-_NEWER_TOKENS = 1.43
-"""Opus 4.7 and later count about 1.3 times as many tokens as the bundled vocabulary's generation."""
+_USUAL_TOKENS = 1.10
+"""Of a model whose own count is not known. The table has what was measured: Opus 4.7 and later count about
+1.3 times as many tokens as the bundled vocabulary's generation."""
 _SNAPSHOT = re.compile(r"-20\d{6}$")
 _ADDRESS, _ADDRESS_IN_WORDS = r"^https?://", "must begin with http:// or https://"
 Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -60,7 +61,8 @@ class ModelEntry:
     """Which API its server speaks: Anthropic's Messages or OpenAI's Chat Completions."""
     base_url: str | None = None
     key_env: str | None = None
-    """The environment variable that holds its key. A foreign base URL never gets the usual key."""
+    """The environment variable that holds its key, or the address of which EVERTALK_MODEL_KEYS has one. A
+    foreign base URL never gets the usual key."""
     prices: Prices | None = None
     later_prices: tuple[Prices, ...] = ()
     """Each from its day on; what a call has cost was stored when it was made and stays."""
@@ -81,43 +83,36 @@ def _as_list(raw: object) -> object:
     return [raw] if isinstance(raw, dict | str) else raw
 
 
-def _prices(
-    input_: float, output: float, cache_read: float, above: int | None = None, factor: float = 1.0
-) -> Prices:
-    return Prices(
-        input=input_, output=output, cache_read=cache_read, cache_write=round(input_ * CACHE_WRITE_FACTOR, 6),
-        dated=_DATED, above=above, above_factor=factor,
+def _read_hosts() -> dict[str, dict[str, ModelCard]]:
+    raw = json.loads(Path(__file__).with_name("known_models.json").read_text(encoding="utf-8"))
+    return {
+        host: {name: _known(name, row, raw["dated"]) for name, row in rows.items()}
+        for host, rows in raw["hosts"].items()
+    }
+
+
+def _known(name: str, row: Mapping[str, Any], dated: str) -> ModelCard:
+    input_, output, cache_read, cache_write = row["dollars"]
+    prices = Prices(
+        input=input_, output=output, cache_read=cache_read, cache_write=cache_write, dated=dated,
+        above=row.get("above"), above_factor=row.get("above_factor", 1.0),
+    )  # fmt: skip
+    return ModelCard(
+        name=name, window=row["window"], max_output=row["max_output"], window_known=True, prices=prices,
+        capabilities=frozenset(row["can"].split()), token_factor=row.get("token_factor", _USUAL_TOKENS),
     )  # fmt: skip
 
 
-_ROWS: tuple[tuple[str, int, int, Any, float], ...] = (
-    # name, window, longest output, (input, output, cache read) in dollars per million, token factor;
-    # behind them the tokens of a prompt from which on all of a call costs so many times as much
-    ("claude-fable-5-1", 1_000_000, 128_000, (10.0, 50.0, 0.25), _NEWER_TOKENS),
-    ("claude-fable-5", 1_000_000, 128_000, (10.0, 50.0, 1.0), _NEWER_TOKENS),
-    ("claude-opus-5-5", 1_000_000, 128_000, (4.0, 20.0, 0.20), _NEWER_TOKENS),
-    ("claude-opus-5", 1_000_000, 128_000, (5.0, 25.0, 0.50), _NEWER_TOKENS),
-    ("claude-opus-4-8", 1_000_000, 128_000, (5.0, 25.0, 0.50), _NEWER_TOKENS),
-    ("claude-opus-4-7", 1_000_000, 128_000, (5.0, 25.0, 0.50), _NEWER_TOKENS),
-    ("claude-opus-4-6", 1_000_000, 128_000, (5.0, 25.0, 0.50), _OLDER_TOKENS),
-    ("claude-sonnet-5-5", 1_000_000, 128_000, (2.0, 10.0, 0.10), _NEWER_TOKENS),
-    ("claude-sonnet-5", 1_000_000, 128_000, (2.0, 10.0, 0.20), _NEWER_TOKENS),
-    ("claude-sonnet-4-6", 1_000_000, 64_000, (3.0, 15.0, 0.30), _OLDER_TOKENS),
-    ("claude-haiku-5-5", 1_000_000, 128_000, (0.10, 0.50, 0.01, 100_000, 5.0), _NEWER_TOKENS),
-    ("claude-haiku-4-5", 200_000, 64_000, (1.0, 5.0, 0.10), _OLDER_TOKENS),
-)
-TABLE: Mapping[str, ModelCard] = {
-    name: ModelCard(
-        name=name, window=window, max_output=output, window_known=True, prices=_prices(*dollars),
-        capabilities=ALL_CAPABILITIES, token_factor=factor,
-    )
-    for name, window, output, dollars, factor in _ROWS
-}  # fmt: skip
+MAKER, OPENAI_HOST = "api.anthropic.com", "api.openai.com"
+HOSTS: Mapping[str, Mapping[str, ModelCard]] = _read_hosts()
+"""By the host of each provider's own API, the models that it is known to serve."""
+TABLE = HOSTS[MAKER]
 
 
-def known_card(name: str) -> ModelCard | None:
+def known_card(name: str, host: str = MAKER) -> ModelCard | None:
     """The table's row, under the asked name; a dated snapshot counts as its model."""
-    row = TABLE.get(name) or TABLE.get(_SNAPSHOT.sub("", name))
+    rows = HOSTS.get(host, {})
+    row = rows.get(name) or rows.get(_SNAPSHOT.sub("", name))
     return None if row is None else replace(row, name=name)
 
 
@@ -127,18 +122,21 @@ def card_of(
     window: int | None = None,
     max_output: int | None = None,
     foreign: bool = False,
+    host: str = "",
     today: date | None = None,
 ) -> ModelCard:
     """What the operator said, else what the provider said (`window`, `max_output`), else the table.
 
-    A foreign server may serve anything under a known name, so the table's prices are not believed there.
+    A foreign server may serve anything under a known name, so the table's prices are not believed there,
+    but for those of the `host`'s own models.
     """
-    row = known_card(entry.wire_name)
+    foreign = foreign and host not in HOSTS
+    row = known_card(entry.wire_name, MAKER if host not in HOSTS else host)
     told = entry.window or window or (row.window if row else None)
     given = (entry.prices, *entry.later_prices) if entry.prices else ()
     prices = price_on(today or datetime.now(UTC).date(), given)
     prices = prices or (row.prices if row and not foreign else None)
-    usual = ALL_CAPABILITIES if row and not foreign else MODEST_CAPABILITIES[entry.wire]
+    usual = row.capabilities if row and not foreign else MODEST_CAPABILITIES[entry.wire]
     longest = entry.max_output or max_output or (row.max_output if row else UNKNOWN_MAX_OUTPUT)
     return ModelCard(
         name=entry.name,
@@ -147,33 +145,63 @@ def card_of(
         window_known=told is not None,
         prices=prices,
         capabilities=usual if entry.capabilities is None else entry.capabilities,
-        token_factor=entry.token_factor or (row.token_factor if row else _OLDER_TOKENS),
+        token_factor=entry.token_factor or (row.token_factor if row else _USUAL_TOKENS),
+    )
+
+
+def list_entries(settings: Settings) -> tuple[ModelEntry, ...]:
+    """The operator's models: those of the models file, and those of the setting that it does not name.
+
+    Raises ModelsFileBroken.
+    """
+    in_file = read_entries(settings.models_file) if settings.models_file else ()
+    named = {entry.name for entry in in_file}
+    return (*in_file, *(entry for entry in list_stored_entries(settings) if entry.name not in named))
+
+
+def list_stored_entries(settings: Settings) -> tuple[ModelEntry, ...]:
+    """Those of EVERTALK_MODELS, each with the key of its server; raises ModelsFileBroken.
+
+    A dashboard may write them: no variable of the environment goes to an address that is typed there.
+    """
+    entries = parse_entries(settings.models, "EVERTALK_MODELS") if settings.models else ()
+    keys = read_secrets(settings.model_keys)
+    for entry in entries:
+        if entry.key_env:
+            raise ModelsFileBroken(
+                f"EVERTALK_MODELS: {entry.name!r} cannot have key_env; EVERTALK_MODEL_KEYS holds its key"
+            )
+    return tuple(
+        replace(entry, key_env=entry.base_url) if entry.base_url in keys else entry for entry in entries
     )
 
 
 def read_entries(path: Path) -> tuple[ModelEntry, ...]:
-    """The operator's models: a JSON list of objects with the fields of `ModelEntry`."""
+    """Of a models file; raises ModelsFileBroken."""
     try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        return parse_entries(path.read_text(encoding="utf-8"), str(path))
+    except (OSError, UnicodeError) as error:
         raise ModelsFileBroken(f"{path}: {error}") from error
+
+
+def parse_entries(text: str, source: str) -> tuple[ModelEntry, ...]:
+    """A JSON list of objects with the fields of `ModelEntry`; raises ModelsFileBroken, with `source`."""
+    try:
+        raw = json.loads(text)
+    except ValueError as error:
+        raise ModelsFileBroken(f"{source}: {error}") from error
     if isinstance(raw, dict) and set(raw) == {"models"}:
         raw = raw["models"]
     if not isinstance(raw, list):
-        raise ModelsFileBroken(f"{path}: expected a list of models")
-    entries = tuple(_entry(item, f"{path}: model {number}") for number, item in enumerate(raw, start=1))
-    _check_names(entries, path)
-    return entries
-
-
-def _check_names(entries: tuple[ModelEntry, ...], path: Path) -> None:
+        raise ModelsFileBroken(f"{source}: expected a list of models")
+    entries = tuple(_entry(item, f"{source}: model {number}") for number, item in enumerate(raw, start=1))
     names = [entry.name for entry in entries]
-    for name in names:
-        if names.count(name) > 1:
-            raise ModelsFileBroken(f"{path}: {name!r} is named twice")
     for entry in entries:
+        if names.count(entry.name) > 1:
+            raise ModelsFileBroken(f"{source}: {entry.name!r} is named twice")
         if entry.name in entry.fallbacks:
-            raise ModelsFileBroken(f"{path}: {entry.name!r} cannot be its own fallback")
+            raise ModelsFileBroken(f"{source}: {entry.name!r} cannot be its own fallback")
+    return entries
 
 
 class PriceForm(ConfigSection):

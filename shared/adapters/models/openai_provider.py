@@ -35,14 +35,17 @@ OPENAI_KEY_NAME = "OPENAI_API_KEY"
 _DONE = "[DONE]"
 
 
+def with_usual_path(base_url: str) -> str:
+    """An address without a path gets `/v1`."""
+    return base_url if urlsplit(base_url).path.strip("/") else f"{base_url.rstrip('/')}/v1"
+
+
 class OpenAIProvider(Provider):
     sdk = "openai"
     version: Mapping[str, str] = {}
 
     def __init__(self, *, base_url: str = OPENAI_URL, **account: Any) -> None:
-        """An address without a path gets the usual `/v1`; the rest is as every provider's."""
-        has_path = urlsplit(base_url).path.strip("/")
-        super().__init__(base_url=base_url if has_path else f"{base_url.rstrip('/')}/v1", **account)
+        super().__init__(base_url=with_usual_path(base_url), **account)
         self._refused: dict[str, set[str]] = {}
         """By model: what the server has said that it does not take."""
 

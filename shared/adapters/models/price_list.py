@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import date
 from typing import Any
+from urllib.parse import urlsplit
 
-from shared.adapters.models.catalog import ModelEntry, known_card, read_entries
+from shared.adapters.models.catalog import MAKER, OPENAI_HOST, ModelEntry, known_card, list_entries
+from shared.adapters.models.openai_provider import OPENAI_URL
 from shared.adapters.models.provider import ANTHROPIC_URL
 from shared.config.settings import Settings
 from shared.core.values.model import Prices
@@ -16,20 +18,24 @@ from shared.core.values.money import are_old, price_on
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriceList:
-    """`entries` are the operator's own models. At servers other than `usual` anything may answer to a known
-    name, so the table's prices are not believed there."""
+    """`entries` are the operator's own models. At servers other than `usual` and the providers' own anything
+    may answer to a known name, so the table's prices are not believed there."""
 
     entries: Mapping[str, ModelEntry]
     usual: frozenset[str]
+    openai_host: str = OPENAI_HOST
+    """Who is asked for a model of the other API."""
 
     def of(self, model: str) -> tuple[Prices, ...]:
         """Every price of a model, each from its day on; none when nobody knows."""
         entry = self.entries.get(model)
         if entry is not None and entry.prices is not None:
             return (entry.prices, *entry.later_prices)
-        if entry is not None and entry.base_url is not None and entry.base_url not in self.usual:
-            return ()
-        row = known_card(entry.wire_name if entry else model)
+        row = known_card(model) or known_card(model, self.openai_host)
+        if entry is not None:
+            usual = self.openai_host if entry.wire == "openai" else MAKER
+            foreign = entry.base_url is not None and entry.base_url not in self.usual
+            row = known_card(entry.wire_name, host_of(entry.base_url) if foreign else usual)
         return (row.prices,) if row is not None and row.prices is not None else ()
 
     def on(self, model: str, day: date) -> Prices | None:
@@ -48,9 +54,17 @@ class PriceList:
 
 def price_list(settings: Settings) -> PriceList:
     """Reads the models file. Raises ModelsFileBroken."""
-    entries = read_entries(settings.models_file) if settings.models_file else ()
+    entries = list_entries(settings)
     usual = {ANTHROPIC_URL, (settings.anthropic_base_url or ANTHROPIC_URL).rstrip("/")}
-    return PriceList(entries={entry.name: entry for entry in entries}, usual=frozenset(usual))
+    return PriceList(
+        entries={entry.name: entry for entry in entries},
+        usual=frozenset(usual),
+        openai_host=host_of(settings.openai_base_url or OPENAI_URL),
+    )
+
+
+def host_of(address: str | None) -> str:
+    return urlsplit(address or "").hostname or ""
 
 
 def _row(

@@ -123,8 +123,9 @@ class RemoteModel:
     def _card(self, *, believed: bool = True) -> ModelCard:
         told = self._provider.told_windows(self._entry.wire_name)
         card = card_of(
-            self._entry, window=told.window, max_output=told.max_output, foreign=self._provider.foreign
-        )
+            self._entry, window=told.window, max_output=told.max_output, foreign=self._provider.foreign,
+            host=self._provider.host,
+        )  # fmt: skip
         if not believed:
             return card
         met = self._limits.believed()

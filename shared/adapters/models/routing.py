@@ -18,7 +18,7 @@ from shared.adapters.models.catalog import (
     ModelEntry,
     Wire,
     known_card,
-    read_entries,
+    list_entries,
 )
 from shared.adapters.models.limits import NarrowedWindow
 from shared.adapters.models.offline import OFFLINE_MODEL, PIECE_SECONDS, WINDOW, OfflineModel
@@ -27,7 +27,7 @@ from shared.adapters.models.provider import ANTHROPIC_URL, Provider
 from shared.adapters.models.remote import RemoteModel
 from shared.adapters.models.timeouts import Patience
 from shared.adapters.models.wire import request_body
-from shared.config.settings import Settings
+from shared.config.settings import Settings, read_secrets
 from shared.core.values.errors import ModelRefusedAccount
 from shared.ports import ChatModel, ModelCard, ModelReply, ModelRequest, OnText, TokenCounter
 from shared.runtime.tracing import NULL_TRACER, Tracer
@@ -236,7 +236,8 @@ def models_of(settings: Settings, counter: TokenCounter) -> Models:
         base_url=settings.anthropic_base_url,
         openai_key=openai_key.get_secret_value() if openai_key else None,
         openai_url=settings.openai_base_url,
-        entries=read_entries(settings.models_file) if settings.models_file else (),
+        entries=list_entries(settings),
+        environ={**os.environ, **read_secrets(settings.model_keys)},
         counter=counter,
         chat_model=settings.model,
         summary_model=settings.summary_model,

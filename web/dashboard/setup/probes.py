@@ -4,25 +4,34 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Literal
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
+from pydantic import Field, SecretStr
 from typing_extensions import TypedDict
 
+from shared.adapters.models.model_lists import (
+    KeyRefused,
+    ListSilent,
+    LocalServer,
+    find_local_servers,
+    list_models,
+)
+from shared.adapters.models.openai_provider import OPENAI_URL, with_usual_path
 from shared.adapters.models.reranker import SECONDS as RERANK_SECONDS
 from shared.adapters.models.routing import Models, models_of
 from shared.adapters.models.token_counter import VocabularyCounter
 from shared.adapters.telegram_probe import TelegramSilent, TokenRefused, look_at_bot
 from shared.bootstrap.from_settings import build_reranker, build_transcriber
-from shared.config.settings import Settings
+from shared.config.settings import Settings, read_secrets
 from shared.core.values.errors import EvertalkError, ModelError, ModelRefusedAccount
 from shared.core.values.messages import text_message
 from shared.core.values.recordings import Recording, silence
 from shared.ports import ModelRequest
 from web.dashboard.access import AuthedRequest
-from web.dashboard.setup.settings import Changes, checked, load_stored
+from web.dashboard.setup.settings import Changes, checked, load_stored, merged
 from web.rest.operation import Reply, Room
 
 room = Room()
@@ -33,6 +42,46 @@ _TOKENS = 64
 SettingsTested = TypedDict("SettingsTested", {"ok": bool, "message": str, "reason": str})
 
 
+ModelServer = TypedDict("ModelServer", {"name": str, "base_url": str, "wire": str, "models": list[str]})
+ModelServers = TypedDict("ModelServers", {"servers": list[ModelServer], "message": str})
+
+
+@room.on(
+    "POST /settings/models", ModelServers, role="admin", body="ModelSearch", strict=True, refusals=(422, 503)
+)
+async def look_for_models(
+    visit: AuthedRequest,
+    *,
+    base_url: Annotated[str, Field(max_length=500)] = "",
+    key: Annotated[str, Field(max_length=500)] = "",
+) -> Reply:
+    """The models that a server lists, asked with `key` or the one that is stored for it; without an address,
+    the servers that run on this machine. `message` says why there are none."""
+    if not base_url:
+        found = await find_local_servers()
+        none = "" if found else "No model server was found on this machine."
+        return {"servers": [_told_server(one) for one in found], "message": none}
+    await visit.record("models.listed", "settings", base_url=base_url)
+    settings = await checked(await load_stored(visit), {})
+    try:
+        models = await list_models(with_usual_path(base_url), key or _key_for(base_url, settings))
+    except KeyRefused:
+        return {"servers": [], "message": "The server knows no such key."}
+    except (ListSilent, ValueError):
+        return {"servers": [], "message": "The server has no list of models, or cannot be reached."}
+    return {"servers": [_told_server(LocalServer(name="", base_url=base_url, models=models))], "message": ""}
+
+
+def _told_server(server: LocalServer) -> dict[str, Any]:
+    return {"name": server.name, "base_url": server.base_url, "wire": server.wire, "models": [*server.models]}
+
+
+def _key_for(base_url: str, settings: Settings) -> str:
+    """A key goes nowhere but to the address that it was stored for."""
+    own = settings.openai_api_key if base_url == (settings.openai_base_url or OPENAI_URL) else None
+    return read_secrets(settings.model_keys).get(base_url) or (own.get_secret_value() if own else "")
+
+
 @room.on(
     "POST /settings/test", SettingsTested, role="admin", body="SettingsTest", strict=True, refusals=(422, 503)
 )
@@ -41,25 +90,30 @@ async def try_settings(
     *,
     what: Literal["model", "voice", "recall", "telegram"],
     changes: Changes | None = None,
+    name: Annotated[str, Field(max_length=200)] = "",
 ) -> Reply:
     """Ask the provider or Telegram with these changes to what is stored; nothing is stored.
 
-    `reason` has their own words, where they refuse.
+    `name` is a model, or the number of a bot, other than those that the settings choose. `reason` has their
+    own words, where they refuse.
     """
-    wanted = {name: text.strip() if text else None for name, text in (changes or {}).items()}
-    settings = await checked(await load_stored(visit), wanted)
+    found = await load_stored(visit)
+    wanted = merged(found, changes)
+    settings = await checked(found, wanted)
     await visit.record("settings.tested", "settings", what=what, names=sorted(wanted))
-    ok, message, reason = await _PROBES[what](settings)
+    ok, message, reason = await _PROBES[what](settings, name)
     return {"ok": ok, "message": message, "reason": _without_secrets(reason, settings)}
 
 
-async def _ask_models(settings: Settings) -> tuple[bool, str, str]:
-    """The one that answers, and the one that summarises if it is another."""
+async def _ask_models(settings: Settings, name: str) -> tuple[bool, str, str]:
+    """The one that is named; else the one that answers, and the one that summarises if it is another."""
     try:
         async with _opened(settings) as models, asyncio.timeout(SECONDS):
+            if name:
+                return await _ask_each(models, (name,))
             if models.offline:
                 return False, "No model is set: the built-in demo answers.", " ".join(models.remarks)
-            return await _ask_each(models)
+            return await _ask_each(models, tuple(dict.fromkeys((models.chat, models.summary))))
     except TimeoutError:
         return False, f"The model has not answered in {SECONDS:.0f} seconds.", ""
     except ModelRefusedAccount as error:
@@ -79,8 +133,7 @@ async def _opened(settings: Settings) -> AsyncIterator[Models]:
         await models.close()
 
 
-async def _ask_each(models: Models) -> tuple[bool, str, str]:
-    names = tuple(dict.fromkeys((models.chat, models.summary)))
+async def _ask_each(models: Models, names: Sequence[str]) -> tuple[bool, str, str]:
     began = time.monotonic()
     for name in names:
         words = (text_message("user", "Say OK"),)
@@ -89,7 +142,7 @@ async def _ask_each(models: Models) -> tuple[bool, str, str]:
     return True, f"It works: {' and '.join(names)} answered in {seconds:.1f} s.", ""
 
 
-async def _ask_voice(settings: Settings) -> tuple[bool, str, str]:
+async def _ask_voice(settings: Settings, _name: str) -> tuple[bool, str, str]:
     """With a second of silence."""
     transcriber = build_transcriber(settings)
     if transcriber is None:
@@ -107,7 +160,7 @@ async def _ask_voice(settings: Settings) -> tuple[bool, str, str]:
     return True, f"It works: {transcriber.model} answered in {time.monotonic() - began:.1f} s.", ""
 
 
-async def _ask_reranker(settings: Settings) -> tuple[bool, str, str]:
+async def _ask_reranker(settings: Settings, _name: str) -> tuple[bool, str, str]:
     """With more patience than recall has."""
     reranker = build_reranker(settings)
     if reranker is None:
@@ -127,8 +180,9 @@ async def _ask_reranker(settings: Settings) -> tuple[bool, str, str]:
     return True, f"It works: {urlsplit(settings.rerank_url or '').hostname} answered in {seconds:.1f} s.", ""
 
 
-async def _ask_telegram(settings: Settings) -> tuple[bool, str, str]:
-    token = settings.telegram_bot_token
+async def _ask_telegram(settings: Settings, name: str) -> tuple[bool, str, str]:
+    stored = read_secrets(settings.telegram_tokens).get(name)
+    token = SecretStr(stored) if stored else None if name else settings.telegram_bot_token
     if token is None:
         return False, "There is no token here to be tested.", ""
     try:
@@ -145,10 +199,12 @@ _PROBES = {"model": _ask_models, "voice": _ask_voice, "recall": _ask_reranker, "
 
 def _without_secrets(reason: str, settings: Settings) -> str:
     """A server may repeat what it was sent."""
-    for secret in (
+    single = (
         settings.anthropic_api_key, settings.openai_api_key, settings.telegram_bot_token,
         settings.transcribe_key, settings.rerank_key,
-    ):  # fmt: skip
-        if secret is not None and secret.get_secret_value():
-            reason = reason.replace(secret.get_secret_value(), "…")
+    )  # fmt: skip
+    several = (settings.model_keys, settings.telegram_tokens)
+    secrets = [secret.get_secret_value() for secret in single if secret is not None]
+    for secret in (*secrets, *(one for some in several for one in read_secrets(some).values())):
+        reason = reason.replace(secret, "…") if secret else reason
     return reason

@@ -16,22 +16,28 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from shared.adapters.encryption import CannotUnseal
+from shared.adapters.models.catalog import ModelsFileBroken, list_stored_entries
 from shared.config.settings import (
     ORIGINS_NAME,
     BadSettings,
     Settings,
+    SettingsProblem,
     find_setting_sources,
     is_secret,
     list_setting_names,
+    read_secrets,
 )
 from shared.config.stored import (
+    SEVERAL_SECRETS,
     STORABLE,
     StoredSetting,
     StoredSettings,
     apply_changes,
     find_locked,
     is_sealed,
+    list_storable,
     load_with_stored,
+    merge_secrets,
 )
 from shared.core.session.client_payloads import iso
 from shared.core.session.presets import PRESETS
@@ -42,6 +48,8 @@ from web.rest.operation import Reply, Room
 from web.security import HttpRefusal
 
 room = Room()
+_MODELS = "EVERTALK_MODELS"
+_ROWS = {"models": "models", "telegram_bots": "bots"}
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "settings.md"
 _ROW = re.compile(r"^\| `([A-Z_]+)` \| (.*?) \| (.*) \|$", re.MULTILINE)
 _LINK = re.compile(r"\[([^\]]+)\]\([^)\s]*\)")
@@ -53,7 +61,7 @@ Changes = Annotated[
 Setting = TypedDict("Setting", {
     "name": str, "secret": bool, "meaning": str, "default": str, "value": NotRequired[str | None],
     "from": NotRequired[Literal["environment", "file", "stored", "start", "default"]],
-    "kind": NotRequired[Literal["secret", "switch", "choice", "number", "text"]],
+    "kind": NotRequired[Literal["secret", "switch", "choice", "number", "text", "models", "bots"]],
     "choices": NotRequired[list[str]], "editable": NotRequired[bool], "stored": NotRequired[str | None],
     "changed_by": NotRequired[str], "changed_at": NotRequired[str],
 })  # fmt: skip
@@ -84,9 +92,9 @@ async def change_settings(
 ) -> Reply:
     """Store settings; an Evertalk that `up` runs follows within ten seconds."""
     store, seen = visit.desk.admin.stored_settings, version_of(if_match)
-    wanted = {name: text.strip() if text else None for name, text in changes.items()}
     found = await load_stored(visit)
     if found.version == seen:
+        wanted = merged(found, changes)
         await checked(found, wanted)
         if await store.change(wanted, seen=seen, by=visit.operator.name) is not None:
             return await _whole(visit)
@@ -104,14 +112,32 @@ async def load_stored(visit: AuthedRequest) -> StoredSettings:
         raise HttpRefusal(503, error.code, error.advice) from error
 
 
+def merged(found: StoredSettings, changes: Changes | None) -> dict[str, str | None]:
+    """The changes as they are to be stored; raises HttpRefusal."""
+    given = {name: text.strip() if text else None for name, text in (changes or {}).items()}
+    try:
+        return merge_secrets(found.values, given)
+    except BadSettings as error:
+        raise _refusal(error) from None
+
+
 async def checked(found: StoredSettings, changes: Mapping[str, str | None]) -> Settings:
     """What would hold after a change; raises HttpRefusal with a reason for each field that cannot be so."""
     try:
         values = await asyncio.to_thread(apply_changes, found.values, changes)
-        return await asyncio.to_thread(load_with_stored, values)
+        settings = await asyncio.to_thread(load_with_stored, values)
+        list_stored_entries(settings)
+    except ModelsFileBroken as error:
+        reason = str(error).removeprefix(f"{_MODELS}: ")
+        raise _refusal(BadSettings((SettingsProblem(name=_MODELS, value="", reason=reason),))) from None
     except BadSettings as error:
-        words = "This cannot be used; nothing was changed."
-        raise HttpRefusal(422, "bad_settings", words, problems=_told_problems(error)) from None
+        raise _refusal(error) from None
+    return settings
+
+
+def _refusal(error: BadSettings) -> HttpRefusal:
+    words = "This cannot be used; nothing was changed."
+    return HttpRefusal(422, "bad_settings", words, problems=_told_problems(error))
 
 
 def _told_problems(error: BadSettings) -> list[dict[str, str]]:
@@ -123,7 +149,9 @@ def _told_change(row: StoredSetting) -> dict[str, str | None]:
 
 
 def _text_of(row: StoredSetting) -> str | None:
-    """Of a secret only that it is there."""
+    """Of a secret only that it is there; of several, what they are for."""
+    if row.text and list_storable().get(row.name) in SEVERAL_SECRETS:
+        return " ".join(sorted(read_secrets(row.text)))
     return "set" if row.text and is_sealed(row.name) else row.text and _without_password(row.text)
 
 
@@ -191,6 +219,8 @@ def _shown_stored(field: str, row: StoredSetting | None, locked: bool) -> dict[s
 @functools.cache
 def _kind(field: str) -> tuple[str, list[str]]:
     """How a form asks for it, and what can be chosen; an empty choice is the default."""
+    if field in _ROWS:
+        return _ROWS[field], []
     if is_secret(field):
         return "secret", []
     if field == "preset":

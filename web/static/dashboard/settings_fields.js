@@ -12,7 +12,8 @@ export const SECTIONS = [
     ["EVERTALK_MODEL", t("Model that answers")],
     ["EVERTALK_SUMMARY_MODEL", t("Model that writes summaries")],
     ["EVERTALK_FALLBACK_MODELS", t("Models that answer instead while it cannot")],
-    ["CONTEXT_MAX_OUTPUT_TOKENS", t("Longest answer")]] },
+    ["CONTEXT_MAX_OUTPUT_TOKENS", t("Longest answer")],
+    ["EVERTALK_MODELS", t("More models")]] },
   { id: "voice", name: t("Voice"), help: t("Turns voice messages into words, by any server with OpenAI’s transcription API. Without an address, they are declined."), test: "voice", fields: [
     ["EVERTALK_TRANSCRIBE_URL", t("{provider}: address", { provider: t("Voice") })],
     ["EVERTALK_TRANSCRIBE_KEY", t("{provider}: key", { provider: t("Voice") })],
@@ -30,7 +31,8 @@ export const SECTIONS = [
     ["EVERTALK_TELEGRAM_RICH", t("Tables and formulas")],
     ["EVERTALK_TELEGRAM_REACTIONS", t("Show a reaction while working")],
     ["EVERTALK_TELEGRAM_CHANNELS", t("Answer posts of channels")],
-    ["EVERTALK_TELEGRAM_INLINE", t("Answer inline queries")]] },
+    ["EVERTALK_TELEGRAM_INLINE", t("Answer inline queries")],
+    ["EVERTALK_TELEGRAM_BOTS", t("More bots")]] },
   { id: "web", name: t("Website"), help: t("Pages of these origins may show the chat. A site has its own agent, look and uploads."), more: ["/dashboard/sites", t("Sites")], fields: [
     ["EVERTALK_ALLOWED_ORIGINS", t("Allowed origins")]] },
   { id: "tools", name: t("Tools"), help: t("Servers of tools by their addresses; an agent’s page adds, tests and removes them one by one."), more: ["/dashboard/agents", t("Agents")], fields: [

@@ -2,6 +2,7 @@
 import { targetsCard } from "./alerts.js";
 import { ask } from "./net.js";
 import { card, h, problem, set, show, t, time, ts } from "./parts.js";
+import { rowsField, secretsOf } from "./settings_rows.js";
 
 /** By name, of all forms; null takes a setting away. @type {Map<string, string | null>} */
 const typed = new Map();
@@ -26,12 +27,12 @@ export function settingsForm(section, { now, took, may, who, say, signal }) {
   if (!recalled) recall(who, now().settings);
   recalled = true;
   const rowOf = (/** @type {string} */ name) => now().settings.find((/** @type {any} */ one) => one.name === name);
-  const fields = section.fields.map(([name, label]) => field(rowOf(name), label, may));
-  const names = new Set(section.fields.map(([name]) => name));
+  const changes = () => Object.fromEntries([...typed].filter(([name]) => names.has(name)));
+  const fields = section.fields.map(([name, label]) => ["models", "bots"].includes(rowOf(name).kind) ? rowsField(rowOf(name), label, may, { typed, rowOf, changes, signal }) : field(rowOf(name), label, may));
+  const names = new Set(section.fields.flatMap(([name]) => [name, secretsOf(rowOf(name).kind)]));
   const reply = h("div", { class: "stack", role: "status" });
   const tested = h("div", { class: "stack", role: "status" });
   const save = h("button", { type: "submit", class: "solid" }, t("Save"));
-  const changes = () => Object.fromEntries([...typed].filter(([name]) => names.has(name)));
 
   /** Nothing that somebody types is touched. */
   function sync() {

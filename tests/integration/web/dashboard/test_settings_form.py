@@ -71,7 +71,7 @@ async def test_a_form_is_told_how_to_ask_and_who_set_what(house: Dashboard) -> N
     names = list_setting_names()
     assert {name for name, one in rows.items() if "kind" in one} == {names[field] for field in STORABLE}
     kinds = {rows[names[field]]["kind"]: field for field in STORABLE}
-    assert kinds.keys() == {"secret", "switch", "choice", "number", "text"}
+    assert kinds.keys() == {"secret", "switch", "choice", "number", "text", "models", "bots"}
     assert rows["EVERTALK_HANDOVER"]["choices"] == ["off", "on"]
     assert rows["EVERTALK_RETENTION_DAYS"]["kind"] == rows["EVERTALK_HANDOVER_MINUTES"]["kind"] == "number"
     assert rows["EVERTALK_TELEGRAM_ALLOWED"]["kind"] == "text"

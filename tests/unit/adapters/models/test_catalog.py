@@ -10,7 +10,15 @@ from typing import Any
 import pytest
 
 from shared.adapters.models import ModelEntry, ModelsFileBroken, read_entries
-from shared.adapters.models.catalog import TABLE, UNKNOWN_WINDOW, card_of, known_card
+from shared.adapters.models.catalog import (
+    ALL_CAPABILITIES,
+    HOSTS,
+    OPENAI_HOST,
+    TABLE,
+    UNKNOWN_WINDOW,
+    card_of,
+    known_card,
+)
 from shared.ports import Prices
 
 
@@ -151,3 +159,29 @@ def test_the_dearer_band_of_long_prompts_is_in_the_table() -> None:
     assert haiku is not None
     assert haiku.prices is not None
     assert (haiku.prices.above, haiku.prices.above_factor) == (100_000, 5.0)
+
+
+def test_each_row_is_complete_and_no_model_of_one_provider_is_named_by_another() -> None:
+    names = [name for rows in HOSTS.values() for name in rows]
+    assert len(names) == len(set(names)) >= 60
+    for card in (card for rows in HOSTS.values() for card in rows.values()):
+        assert card.prices is not None
+        assert 0 < card.prices.cache_read <= card.prices.input <= card.prices.cache_write
+        assert card.prices.input <= card.prices.output
+        assert 8_192 <= card.max_output <= card.window
+        assert card.capabilities <= ALL_CAPABILITIES
+        assert "tools" in card.capabilities
+        assert (card.prices.above is None) == (card.prices.above_factor == 1.0)
+
+
+def test_the_table_is_believed_at_the_providers_own_address() -> None:
+    entry = ModelEntry(name="fast", model="gpt-6-luna", wire="openai")
+    card = card_of(entry, foreign=True, host=OPENAI_HOST)
+    assert (card.name, card.window, card.window_known) == ("fast", 922_000, True)
+    assert card.prices is not None
+    assert "images" in card.capabilities
+    elsewhere = card_of(entry, foreign=True, host="router.example")
+    assert (elsewhere.window_known, elsewhere.prices) == (False, None)
+    unknown = card_of(ModelEntry(name="gpt-9", wire="openai"), foreign=True, host=OPENAI_HOST)
+    assert (unknown.window, unknown.prices) == (8_192, None)
+    assert unknown.capabilities == {"tools", "json"}

@@ -1,0 +1,133 @@
+"""Models and bots beside the first ones: typed in rows, tried, refused in the row, kept and taken away."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Browser, Page, expect
+
+from shared.config.settings import ORIGINS_NAME, load_settings
+from tests.browser.axe import look_for_faults
+from tests.browser.dashboard.house import House, open_house
+from tests.browser.dashboard.place import fits
+from tests.browser.dashboard.test_settings import settings_of, stored
+from tests.kit.fakes.bot_api import TOKEN, USERNAME, running_bot_api
+from tests.kit.fakes.messages_api import RunningFake, running_fake
+
+pytestmark = pytest.mark.browser
+SAVED = "Saved. A running Evertalk follows within ten seconds."
+
+
+@pytest.fixture
+async def house(
+    database_url: str, redis_url: str, browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[House]:
+    monkeypatch.setenv(ORIGINS_NAME, "EVERTALK_PRESET=environment")
+    settings = load_settings(
+        database_url=database_url, redis_url=redis_url, data_dir=tmp_path, secret_key="k" * 40
+    )
+    async with open_house(settings, browser) as opened:
+        opened.tolerated = ("422",)
+        yield opened
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[RunningFake]:
+    async with running_fake(wire="chat_completions") as fake:
+        yield fake
+
+
+async def add_model(page: Page, server: RunningFake, name: str, key: str) -> None:
+    await page.get_by_role("button", name="Add a model").click()
+    row = page.locator("fieldset").last
+    await row.get_by_label("Name", exact=True).fill(name)
+    await row.get_by_label("Provider").select_option(label="Another server")
+    await page.locator("fieldset").last.get_by_label("Address").fill(server.base_url)
+    # The key is asked for as soon as the address says whose it is.
+    await page.locator("fieldset").last.get_by_label("Key", exact=True).fill(key)
+
+
+async def test_a_model_of_another_server_is_added_tried_and_stored(house: House, server: RunningFake) -> None:
+    page = await settings_of(house, "anna", "model")
+    await add_model(page, server, "mine", "good-key")
+    row = page.locator("fieldset").last
+    await row.get_by_role("button", name="List its models").click()
+    await expect(row.get_by_role("status")).to_contain_text("The models are listed")
+    await row.get_by_label("Its name there").fill("claude-haiku-5-5")
+    await row.get_by_label("Context window").fill("90000")
+    await row.get_by_role("button", name="Test").click()
+    await expect(row.get_by_role("status")).to_contain_text("It works: mine answered")
+    await page.get_by_role("button", name="Save", exact=True).click()
+    await expect(page.get_by_text(SAVED)).to_be_visible()
+    assert json.loads(await stored(house, "EVERTALK_MODELS") or "") == [
+        {
+            "name": "mine",
+            "wire": "openai",
+            "base_url": server.base_url,
+            "model": "claude-haiku-5-5",
+            "window": 90000,
+        }
+    ]
+    assert "good-key" not in (await stored(house, "EVERTALK_MODEL_KEYS") or "")
+    key = page.locator("fieldset").last.get_by_label("Key", exact=True)
+    await expect(key).to_have_value("")
+    await expect(key).to_have_attribute("placeholder", "set, never shown")
+    await page.reload()
+    row = page.locator("fieldset").last
+    await expect(row.get_by_label("Address")).to_have_value(server.base_url)
+    await row.get_by_role("button", name="Test").click()
+    await expect(row.get_by_role("status")).to_contain_text("It works: mine answered")
+    await row.get_by_role("button", name="Remove").click()
+    await page.get_by_role("button", name="Save", exact=True).click()
+    await expect(page.get_by_text("No other model is set.")).to_be_visible()
+    await expect(page.get_by_text(SAVED)).to_be_visible()
+    assert [await stored(house, one) for one in ("EVERTALK_MODELS", "EVERTALK_MODEL_KEYS")] == [None, None]
+
+
+async def test_what_cannot_be_used_is_told_in_its_row_and_stays(house: House, server: RunningFake) -> None:
+    page = await settings_of(house, "anna", "model")
+    await add_model(page, server, "one", "good-key")
+    await add_model(page, server, "two", "good-key")
+    await page.locator("fieldset").last.get_by_label("Context window").fill("many")
+    await page.get_by_role("button", name="Save", exact=True).click()
+    row = page.locator("fieldset").last
+    await expect(row).to_have_attribute("aria-invalid", "true")
+    await expect(row.get_by_role("status")).to_contain_text("window: must be a whole number")
+    await expect(row.get_by_label("Name", exact=True)).to_be_focused()
+    await expect(row.get_by_label("Key", exact=True)).to_have_value("good-key")
+    assert await house.one("SELECT count(*) FROM stored_settings") == 0
+
+
+async def test_a_second_bot_is_added_and_tried(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with running_bot_api() as api:
+        monkeypatch.setenv("EVERTALK_TELEGRAM_API_URL", api.base_url)
+        page = await settings_of(house, "anna", "telegram")
+        await page.get_by_role("button", name="Add a bot").click()
+        row = page.locator("fieldset").last
+        await row.get_by_label("Token of the bot").fill(TOKEN)
+        await row.get_by_label("Agent").fill("shop")
+        await row.get_by_label("Who may write").select_option("allowlist")
+        await row.get_by_label("Allowed people and groups").fill("17, 18")
+        await row.get_by_role("button", name="Test").click()
+        await expect(row.get_by_role("status")).to_contain_text(f"@{USERNAME}")
+    await page.get_by_role("button", name="Save", exact=True).click()
+    await expect(page.get_by_text(SAVED)).to_be_visible()
+    assert json.loads(await stored(house, "EVERTALK_TELEGRAM_BOTS") or "") == [
+        {"token_env": TOKEN.partition(":")[0], "agent": "shop", "access": "allowlist", "allowed": [17, 18]}
+    ]
+    await expect(page.locator("fieldset legend").last).to_have_text(f"Bot {TOKEN.partition(':')[0]}")
+
+
+@pytest.mark.parametrize("how", ["light", "dark", "narrow"])
+async def test_rows_are_read_by_everybody_at_every_width(house: House, server: RunningFake, how: str) -> None:
+    size = {"width": 390, "height": 844} if how == "narrow" else {"width": 1360, "height": 900}
+    page = await house.operator(
+        "anna", "admin", "/dashboard/settings?section=model", viewport=size,
+        color_scheme="dark" if how == "dark" else "light",
+    )  # fmt: skip
+    await add_model(page, server, "mine", "good-key")
+    await fits(page)
+    assert await look_for_faults(page) == []
