@@ -9,7 +9,7 @@ from aiohttp import web
 
 from shared.core.identity.api_keys import Scope
 from web import dashboard
-from web.api import commands, conversations, export, memory, messages, recovery, rest, uploads
+from web.api import commands, conversations, desk, export, memory, messages, recovery, rest, uploads
 from web.chat import event_stream_chat
 from web.rest.calls import Call
 from web.rest.kinds import to_json
@@ -43,6 +43,7 @@ FOR_VISITORS: tuple[Operation, ...] = (
     *description,
     *event_stream_chat.room,
     *recovery.room,
+    *desk.room,
     *uploads.room,
 )
 """And for programs; at an address that they share with operators these come first."""

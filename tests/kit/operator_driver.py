@@ -54,8 +54,8 @@ class AtTheDesk:
     async def say_typing(self) -> None:
         await self._desk.say_typing(self._session_id, operator_id=self._operator_id)
 
-    async def release(self) -> Moved:
-        return await self._desk.release(self._session_id, operator_id=self._operator_id)
+    async def release(self, *, resolved: bool = False) -> Moved:
+        return await self._desk.release(self._session_id, operator_id=self._operator_id, resolved=resolved)
 
 
 @asynccontextmanager

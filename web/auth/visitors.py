@@ -71,7 +71,14 @@ class VisitorStore(Protocol):
 
 class IdentityStore(Protocol):
     async def identify(
-        self, *, site: str, place: str, name: str, timezone: str | None, former: str | None
+        self,
+        *,
+        site: str,
+        place: str,
+        name: str,
+        timezone: str | None,
+        former: str | None,
+        contact: Mapping[str, Any] | None = None,
     ) -> tuple[VisitorRow, str] | Literal["busy", "later", "no_site"]: ...
 
 
@@ -277,8 +284,9 @@ class Visitors:
     async def _signed_in(self, site: Site, identity: Identity, *, key: str | None, tz: str) -> Known:
         former = key if key is not None and wire.is_token(key) else None
         done = await self._identities.identify(
-            site=site.name, place=identity.place, name=identity.name, timezone=_zone(tz), former=former
-        )
+            site=site.name, place=identity.place, name=identity.name, timezone=_zone(tz), former=former,
+            contact=identity.contact,
+        )  # fmt: skip
         if done == "later" and former is not None:
             return await self._as_they_are(site, identity, former, tz)
         if done == "busy":

@@ -186,6 +186,8 @@ class CallbackQueryHandler:
                 await self._forget_all(place, pressed)
             case ButtonAction.KEEP_ALL:
                 await self._keep_all(place, pressed)
+            case ButtonAction.RATE:
+                await self._rate(place, press, pressed)
             case _:
                 await self._out_of_date(place, pressed)
 
@@ -284,6 +286,17 @@ class CallbackQueryHandler:
         await self._forgetting.take_confirmation(place.session_id)
         await self._voice.answer_callback(pressed.callback_id)
         await self._put(place, pressed, get_chat_texts(place).say("nothing_erased"))
+
+    async def _rate(self, place: ChatRow, press: ButtonPress, pressed: CallbackQuery) -> None:
+        """The first counts; pressed again, that one is shown."""
+        rating = int(press.word) if press.word in ("1", "2", "3", "4", "5") else 0
+        stored = rating and await self._desk.stores.inbox.rate(place.session_id, press.subject, rating)
+        if not stored:
+            await self._out_of_date(place, pressed)
+            return
+        await self._voice.answer_callback(pressed.callback_id)
+        stars = "★" * stored + "☆" * (5 - stored)
+        await self._put(place, pressed, get_chat_texts(place).say("rated", stars=stars))
 
     async def _out_of_date(self, place: ChatRow, pressed: CallbackQuery) -> None:
         await self._voice.answer_callback(pressed.callback_id, get_chat_texts(place).say("unknown_button"))

@@ -44,6 +44,21 @@ def build_answer_buttons(place: ChatRow, turn: int, state: str) -> InlineKeyboar
     return _row(place, turn, ("regenerate", ButtonAction.REGENERATE))
 
 
+def build_rating_buttons(place: ChatRow, handover_id: int) -> InlineKeyboardMarkup | None:
+    """Of the help of an operator; a group is of several minds."""
+    if place.chat_id < 0:
+        return None
+    return build_keyboard([[
+        Button(
+            label=f"{stars} ★",
+            press=ButtonPress(
+                action=ButtonAction.RATE, address_id=place.address_id, subject=handover_id, word=str(stars)
+            ),
+        )
+        for stars in range(1, 6)
+    ]])  # fmt: skip
+
+
 def build_summary_buttons(place: ChatRow, link_id: int) -> InlineKeyboardMarkup | None:
     return _row(
         place,

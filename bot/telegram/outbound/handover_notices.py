@@ -20,12 +20,13 @@ from bot.telegram.client.outcomes import (
 from bot.telegram.client.sender import Sender
 from bot.telegram.inbound.bot_context import BotContext, get_chat_texts
 from bot.telegram.markup import render, split
+from bot.telegram.outbound.buttons import build_rating_buttons
 from bot.telegram.outbound.delivery_attempts import SendClaimedElsewhere
 from bot.telegram.outbound.notifier import get_chat_target
 from bot.telegram.texts import explain_failure
 from shared.adapters.postgres.handover.handovers import PostgresHandovers
 from shared.adapters.postgres.telegram.chats import ChatRow, PostgresTelegramChats
-from shared.core.identity.handover import ADVICE, Told, Untold
+from shared.core.identity.handover import ADVICE, RESOLVED, Told, Untold
 from shared.core.values.errors import StorageUnavailable
 from shared.runtime.crash_points import CrashPoint
 
@@ -82,6 +83,7 @@ class HandoverNotices:
         try:
             outcome = await sender.send_text(
                 get_chat_target(place), split(render(words))[0], priority=Priority.NOTICE,
+                keyboard=build_rating_buttons(place, one.handover_id) if one.code == RESOLVED else None,
                 patience=0.0, tries=1,
                 attempt=_HandoverNoticeAttempt(self, one.handover_id),
             )  # fmt: skip

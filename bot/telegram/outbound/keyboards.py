@@ -42,12 +42,13 @@ class ButtonAction(StrEnum):
     CHOOSE = "choose"
     LET_IN = "letin"
     KEEP_OUT = "keepout"
+    RATE = "rate"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ButtonPress:
     """`address_id` is the place the button was made for, 0 for a question to an owner; `subject` a turn,
-    summary, note, page, notice, chat, reminder, message, or the time of one."""
+    summary, note, page, notice, chat, reminder, message, handover, or the time of one."""
 
     action: ButtonAction
     address_id: int

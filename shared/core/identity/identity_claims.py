@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import unicodedata
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeGuard
 
 MOST_SECONDS_AHEAD = 3600
@@ -13,6 +13,10 @@ LEEWAY_SECONDS = 30
 """How far the clocks of two machines may be apart."""
 SUBJECT_CHARS = 200
 NAME_CHARS = 80
+EMAIL_CHARS = 254
+ATTRIBUTES_AT_MOST = 20
+ATTRIBUTE_CHARS = 40, 200
+"""Of its name, and of its value."""
 _OUT_OF_SIGHT = frozenset({"Cc", "Cf", "Co", "Cs", "Cn", "Zl", "Zp"})
 _LOCALE_CHARS = 35
 
@@ -27,6 +31,14 @@ class Identity:
     subject: str
     name: str = ""
     locale: str = ""
+    email: str = ""
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    """What else operators are to see of this person; no model reads it."""
+
+    @property
+    def contact(self) -> dict[str, Any]:
+        said = {"email": self.email, "attributes": dict(self.attributes), "language": self.locale}
+        return {name: value for name, value in said.items() if value}
 
     @property
     def place(self) -> str:
@@ -52,17 +64,37 @@ def identity_of(claims: Mapping[str, Any], *, site: str, now: float) -> Identity
     email = claims.get("email", "")
     if not _is_subject(subject) or not all(isinstance(one, str) for one in (name, locale, email)):
         return "invalid"
+    attributes = _attributes_of(claims.get("attributes", {}))
+    if attributes is None:
+        return "invalid"
     if expires <= now - LEEWAY_SECONDS:
         return "expired"
-    return Identity(site=site, subject=subject, name=clean_name(name), locale=_clean_locale(locale))
+    return Identity(
+        site=site, subject=subject, name=clean_name(name), locale=_clean_locale(locale),
+        email=clean_name(email, EMAIL_CHARS), attributes=attributes,
+    )  # fmt: skip
 
 
-def clean_name(name: str) -> str:
+def _attributes_of(claim: object) -> Mapping[str, str] | None:
+    """Few and short, numbers and switches as words; None for anything else."""
+    if not isinstance(claim, dict) or len(claim) > ATTRIBUTES_AT_MOST:
+        return None
+    if not all(isinstance(value, str | int | float) for value in claim.values()):
+        return None
+    most_name, most_value = ATTRIBUTE_CHARS
+    return {
+        plain: clean_name(str(value), most_value)
+        for name, value in claim.items()
+        if (plain := clean_name(name, most_name))
+    }
+
+
+def clean_name(name: str, most: int = NAME_CHARS) -> str:
     """One line that shows as it is: no control, direction or invisible marks, no half characters."""
-    plain = unicodedata.normalize("NFC", name[: 4 * NAME_CHARS].encode(errors="ignore").decode())
+    plain = unicodedata.normalize("NFC", name[: 4 * most].encode(errors="ignore").decode())
     visible = "".join(" " if unicodedata.category(char) in _OUT_OF_SIGHT else char for char in plain)
     harmless = visible.translate(str.maketrans("[]<>{}", "()()()"))
-    return " ".join(harmless.split())[:NAME_CHARS].rstrip()
+    return " ".join(harmless.split())[:most].rstrip()
 
 
 def _is_moment(value: object) -> TypeGuard[float]:

@@ -82,6 +82,23 @@ async def test_the_operator_writes_and_the_assistant_goes_on_afterwards(
     assert sum("answers here again" in text for text in texts) == 1
 
 
+async def test_the_help_is_rated_once_by_a_button(house: TelegramHouse, number: int) -> None:
+    ada = await talks(house, number)
+    async with at_the_desk(house.database_url, ada.id) as desk:
+        await desk.take_over()
+        await desk.record_reply("It arrives tomorrow.", cid="r1")
+        await ada.sees("It arrives tomorrow.")
+        await desk.release(resolved=True)
+    screen = await ada.sees("How was our help?")
+    asked = screen.answers[-1]
+    assert asked.buttons == ["1 ★", "2 ★", "3 ★", "4 ★", "5 ★"]
+    await ada.tap("4 ★", message_id=asked.message_id)
+    await ada.sees("★★★★☆")
+    rating = """SELECT h.rating FROM handovers h JOIN addresses a ON a.id = h.address_id WHERE a.chat = $1"""
+    assert await house.one(rating, str(ada.id)) == 4
+    assert (await ada.screen()).answers[-1].buttons == []
+
+
 async def test_the_chat_shows_that_the_operator_writes(house: TelegramHouse, number: int) -> None:
     ada = await talks(house, number)
     announcer = RedisAnnouncer(house.redis_url)

@@ -244,6 +244,8 @@ class Stub:
         """What else is answered to these words."""
         self.release = threading.Event()
         self.requests: list[str] = []
+        self.told: list[tuple[str, dict[str, Any]]] = []
+        """What pages told operators."""
         self._ids = itertools.count(1)
         self._tasks: set[asyncio.Task[None]] = set()
         self._loop = asyncio.new_event_loop()
@@ -282,6 +284,8 @@ class Stub:
         bot.router.add_get("/api/v1/export", self._export)
         for path in ("/api/v1/memory", "/api/v1/memory/{id}", "/api/v1/memory/{id}/restore"):
             bot.router.add_route("*", path, self._memory)
+        for path in ("/api/v1/contact", "/api/v1/ratings"):
+            bot.router.add_route("*", path, self._desk)
         bot.router.add_route("*", "/api/v1/uploads", self._upload)
         bot.router.add_route("*", "/api/v1/attachments/{id}", self._attachment)
         bot.router.add_get("/api/v1/sites/{name}", self._site)
@@ -432,6 +436,14 @@ class Stub:
             return session
         told, content = session.files[request.match_info["id"]]
         return web.Response(body=content, content_type=told["mime"], headers=CROSS)
+
+    async def _desk(self, request: web.Request) -> web.Response:
+        """Takes what a page tells operators."""
+        session = self._caller(request)
+        if isinstance(session, web.Response):
+            return session
+        self.told.append((request.path.rsplit("/", 1)[-1], await request.json()))
+        return web.json_response({"success": True}, headers=CROSS)
 
     async def _memory(self, request: web.Request) -> web.Response:
         session = self._caller(request)
@@ -931,9 +943,10 @@ class Stub:
             )
             await self.result(session, cid, "forget", words)
 
-    async def hand_over(self, session: Session, state: str, name: str = "") -> None:
+    async def hand_over(self, session: Session, state: str, name: str = "", *, rate: int = 0) -> None:
         """The conversation changes hands."""
-        event = {"t": "handover", "state": state, "at": _now()} | ({"name": name} if name else {})
+        event: dict[str, Any] = {"t": "handover", "state": state, "at": _now()}
+        event |= ({"name": name} if name else {}) | ({"rate": rate} if rate else {})
         session.handover = None if state == "bot" else event
         await self.durable(session, event)
 

@@ -8,6 +8,7 @@ import pytest
 from playwright.sync_api import Locator, Page, Route, expect
 
 from shared.core.identity.handover import ADVICE
+from tests.browser.axe import find_faults
 from tests.browser.patience import WAIT_MS
 from tests.browser.widget.conftest import Desk
 from tests.browser.widget.stub import Stub, ctx
@@ -415,6 +416,24 @@ def test_a_person_takes_over_writes_under_their_name_and_leaves(desk: Desk, stub
     expect(page.locator(".bars").get_by_text("You are talking with Ann.")).to_be_hidden()
     expect(announcer).to_contain_text("The assistant answers again.")
     expect(page.get_by_role("article", name="Ann")).to_have_count(1)
+
+
+def test_the_help_of_a_person_is_rated(desk: Desk, stub: Stub) -> None:
+    page = desk.chat()
+    asked(page)
+    session = stub.only()
+    stub.call(stub.hand_over(session, "human", "Ann"))
+    expect(page.locator(".bars").get_by_text("You are talking with Ann.")).to_be_visible()
+    stub.call(stub.hand_over(session, "bot", rate=7))
+    card = page.get_by_role("group", name="How was our help?")
+    expect(card).to_be_visible()
+    assert find_faults(page) == []
+    card.get_by_role("button", name="4 of 5 stars").click()
+    expect(page.locator(".rate")).to_have_text("Thank you!")
+    assert stub.told[0][0] == "contact"
+    assert stub.told[0][1]["page"].startswith("http")
+    assert stub.told[-1] == ("ratings", {"handover": 7, "rating": 4})
+    expect(page.locator(".rate")).to_have_count(0)
 
 
 def test_waiting_can_be_taken_back(desk: Desk, stub: Stub) -> None:

@@ -86,7 +86,7 @@ function needsAnEye(now) {
     kpi(t("Active"), number(now.active), h("span", null, t("in the last hour"), " · ", to("/dashboard/sessions", t("all sessions")))),
     kpi(t("Near the limit"), number(now.near_limit), to("/dashboard/sessions?min_pct=90&sort=-context", t("{percent} and more, last day", { percent: pct(90) }))),
     kpi(t("Waiting for a human"), h("span", { class: now.handovers_waiting ? "warn-text" : null }, number(now.handovers_waiting)),
-      now.oldest_waiting ? h("span", null, t("oldest {time}", { time: time(now.oldest_waiting) }), " · ", to("/dashboard/inbox", t("see"))) : to("/dashboard/inbox", t("nobody waits"))),
+      now.oldest_waiting ? h("span", null, t("oldest {time}", { time: time(now.oldest_waiting) }), " · ", to("/dashboard/inbox", t("see"))) : to("/dashboard/inbox", t("nobody waits")), now.rating.count > 0 && [" · ", t("Rated {rating} of 5", { rating: number(now.rating.average) })]),
     kpi(t("Failed jobs"), h("span", { class: now.jobs_dead ? "crit-text" : null }, number(now.jobs_dead)),
       h("span", null, to("/dashboard/jobs?state=dead", t("last day")), now.jobs_retrying > 0 && [" · ", tn("{count} retrying", "{count} retrying", now.jobs_retrying)])),
     kpi(t("Workers"), h("span", { class: now.workers ? null : "crit-text" }, number(now.workers)), now.workers ? dotted([t("alive"), t("jobs due: {number}", { number: now.jobs_due })]) : t("none is alive")),

@@ -8,8 +8,6 @@ import { wordsOf } from "./words.js";
 
 const t = wordsOf("acts", english.acts);
 const ASK_MS = 20_000;
-/** Who writes says so this often, and is shown to write this long. */
-const TELL_MS = 3000, TYPES_MS = 6000;
 const AGAIN = "M20 12a8 8 0 1 1-2.6-5.9M20 3v5h-5";
 const THUMB = "M7 11v9H3v-9zM7 19c3 1.5 9 2 11 1 2-2 3-7 2-9s-4-1-6-1c1-3 1-6-1-7-2 4-4 6-6 7";
 const ACTS_LOOK = /* css */ `
@@ -167,34 +165,5 @@ export function aloud(item) {
   return (item.name ? `${item.name}: ` : "") + spoken(told(item) ?? words(item));
 }
 
-/** Who answers. @param {Chat} chat @returns {string} */
-export function whose(chat) {
-  const { state, name } = chat.chat.handover ?? {};
-  return t(!state ? "with_assistant" : state === "waiting" ? "waiting_person" : chat.writes ? "person_writes" : "with_person", { name: name || t("somebody") });
-}
-
-/** The human writes, or no more. @param {Chat} chat @param {boolean} writes */
-export function types(chat, writes) {
-  clearTimeout(chat.writes);
-  chat.writes = writes ? setTimeout(() => types(chat, false), TYPES_MS) : 0;
-  handover(chat);
-}
-
-/** The human is told that the person writes. @param {Chat} chat */
-function tellTyping(chat) {
-  if (chat.chat.handover?.state !== "human" || !chat.composer.input.value.trim() || Date.now() - chat.told < TELL_MS) return;
-  chat.told = Date.now();
-  chat.net.send({ t: "typing" });
-}
-
-/** The line about it, while it is not the assistant. @param {Chat} chat */
-export function handover(chat) {
-  if (!chat.tells) chat.composer.input.addEventListener("input", () => tellTyping(chat));
-  chat.tells = true;
-  const words = chat.chat.handover ? whose(chat) : "";
-  chat.human.hidden = !words;
-  if (chat.human.dataset.words === words) return;
-  set(chat.human, { data: { words } });
-  const waits = chat.chat.handover?.state === "waiting" && may(chat, "human");
-  show(chat.human, h("span", { class: "grow", dir: "auto" }, words), waits && h("button", { class: "quiet", type: "button", onclick: () => chat.command("human", "cancel") }, t("cancel")));
-}
+/** A human has the conversation, or had it. @param {Chat} chat @param {any} [frame] */
+export const human = (chat, frame) => void import("./human.js").then((one) => one.human(chat, frame), () => {});

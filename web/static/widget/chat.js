@@ -99,7 +99,6 @@ export class Chat {
     this.human = h("div", { class: "bar", hidden: true });
     /** A timer while the human writes; when they were last told that the person does; whether they are at all. */
     this.writes = this.told = 0;
-    this.tells = false;
     this.title = h(options.page ? "h1" : "h2", { id: "evt-title", dir: "auto" }, options.title || (options.page ? "Evertalk" : t("title")));
     const close = !options.page && h("button", { class: "icon", type: "button", "aria-label": t("close"), title: t("close"), onclick: options.close }, icon(CROSS));
     const given = this.given.bind(this);
@@ -178,8 +177,7 @@ export class Chat {
     // A command is answered later; of an opinion this is all.
     if (/^(ack|error)$/.test(frame?.t) && this.asked.get(frame.cid)?.t === "feedback") this.asked.delete(frame.cid);
     if (frame?.t === "error") this.refused(frame);
-    if (frame?.t === "typing" || (this.writes && frame?.t === "msg")) this.acts((one) => one.types(this, frame.t === "typing"));
-    if (frame?.t === "handover") this.acts((one) => this.say(one.whose(this)));
+    if (/^(typing|handover)$/.test(frame?.t) || frame?.state?.handover || (this.writes && frame?.t === "msg")) this.acts((one) => one.human(this, frame));
     if (this.chat.run && this.chat.run.turn !== run) this.replying(this.chat.run.turn);
     if (this.chat.settings.audience === "public") return;
     if (frame?.t === "memory") toast().then((one) => one.noted(this, frame), () => {});
@@ -377,7 +375,7 @@ export class Chat {
     this.seen();
     this.gauge.button.hidden = !open || !this.chat.session;
     this.more.hidden = !this.commands().length;
-    if (chat.handover || !this.human.hidden) this.acts((one) => one.handover(this));
+    if (chat.handover || !this.human.hidden) this.acts((one) => one.human(this));
     this.gauge.update(chat.ctx);
     this.composer.busy(Boolean(chat.run));
     this.composer.clip.hidden = !chat.settings.limits.files;

@@ -380,6 +380,8 @@ SELECT json_build_object(
   'summaries_resting', (SELECT count(DISTINCT session_id) FROM jobs
                          WHERE state = 'due' AND kind = 'compact' AND outcome ->> 'resting' = 'breaker'),
   'handovers_waiting', (SELECT count(*) FROM handovers WHERE state = 'waiting'),
+  'rating', (SELECT json_build_object('average', round(avg(rating), 2), 'count', count(*)) FROM handovers
+              WHERE ended_by = 'resolved' AND ended_at > now() - interval '30 days' AND rating IS NOT NULL),
   'oldest_waiting', (SELECT min(asked_at) FROM handovers WHERE state = 'waiting'),
   'turns_day', w.turns, 'first_token_p95_ms', w.first, 'overhead_p95_ms', o.overhead, 'overhead_turns', o.turns,
   'at', now())::text

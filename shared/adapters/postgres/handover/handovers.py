@@ -365,7 +365,8 @@ async def _end(connection: Connection, session: Record, there: Record, by: End) 
         await _tell(
             connection, session_id, {"text": ADVICE[code], "error": code, "waiting": True}, kind="msg"
         )
-    event_seq = await _tell(connection, session_id, event_payload("bot"))
+    asks = {"rate": there["id"]} if by == "resolved" else {}
+    event_seq = await _tell(connection, session_id, {**event_payload("bot"), **asks})
     return Moved(session_id=session_id, state="bot", event_seq=event_seq, bot_has_turn=waits)
 
 

@@ -11,6 +11,7 @@ from uuid import UUID
 from shared.adapters.postgres.db.pool import store_method
 from shared.adapters.postgres.db.store import PoolStore
 from shared.adapters.postgres.handover.handovers import MAY_WRITE
+from shared.adapters.postgres.people.identities import CONTACT
 from shared.core.identity.handover import ChangedMeanwhile
 
 
@@ -57,6 +58,17 @@ class PostgresInbox(PoolStore):
         return None if row is None else {**row["contact"], "timezone": row["timezone"]}
 
     @store_method
+    async def note_contact(self, address_id: int, said: Mapping[str, str]) -> None:
+        """What a visitor's page says; what it said before of other things stays."""
+        await self._pool.execute(CONTACT, address_id, dict(said))
+
+    @store_method
+    async def rate(self, session_id: int, handover_id: int, rating: int) -> int | None:
+        """What a person thought of the help, 1 to 5: the first counts, and comes back. None: no such."""
+        found: int | None = await self._pool.fetchval(_RATE, session_id, handover_id, rating)
+        return found
+
+    @store_method
     async def list_canned(self) -> tuple[CannedReply, ...]:
         rows = await self._pool.fetch("SELECT * FROM canned_replies ORDER BY name LIMIT 500")
         return tuple(CannedReply(**dict(row)) for row in rows)
@@ -82,6 +94,14 @@ SELECT label FROM (
   UNION ALL (SELECT labels FROM handovers WHERE ended_by = 'resolved' ORDER BY ended_at DESC LIMIT 1000)) h,
   unnest(h.labels) AS label
  GROUP BY label ORDER BY count(*) DESC, label LIMIT 100
+"""
+_RATE = """
+WITH rated AS (
+  UPDATE handovers SET rating = $3, rated_at = now()
+   WHERE id = $2 AND session_id = $1 AND ended_by = 'resolved' AND rating IS NULL RETURNING rating
+)
+SELECT rating FROM rated
+UNION ALL SELECT rating FROM handovers WHERE id = $2 AND session_id = $1 AND rating IS NOT NULL
 """
 _CONTACT = """
 SELECT p.timezone, coalesce((

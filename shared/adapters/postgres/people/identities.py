@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias
 
 import asyncpg
@@ -29,7 +30,14 @@ class PostgresIdentities:
 
     @store_method
     async def identify(
-        self, *, site: str, place: str, name: str, timezone: str | None, former: str | None
+        self,
+        *,
+        site: str,
+        place: str,
+        name: str,
+        timezone: str | None,
+        former: str | None,
+        contact: Mapping[str, Any] | None = None,
     ) -> tuple[VisitorRow, str] | Literal["busy", "later", "no_site"]:
         """One person of a site has one conversation, whichever browser they come with; with a new token.
 
@@ -60,6 +68,8 @@ class PostgresIdentities:
                 return "no_site"
             if name:
                 await connection.execute(NAME, address, name)
+            if contact:
+                await connection.execute(CONTACT, address, dict(contact))
             if mine is not None:
                 await connection.execute(_REVOKE, token_hash(former or ""))
             token = new_token()
@@ -107,6 +117,7 @@ class PostgresIdentities:
         return None if row is None else (visitor_of(row), token)
 
 
+CONTACT = "UPDATE addresses SET contact = contact || $2::jsonb WHERE id = $1 AND NOT contact @> $2"
 _BESIDE = """
 FROM addresses m JOIN addresses o ON o.channel = m.channel AND o.account = m.account AND o.chat = m.chat
  AND o.id <> m.id AND m.id = $2

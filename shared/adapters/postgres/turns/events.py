@@ -61,6 +61,8 @@ SELECT t.turn_no, t.state, j.id AS job_id, h.state AS held, h.asked_by, h.reason
        (SELECT o.display_name FROM operators o WHERE o.id = h.operator_id) AS shown_name,
        coalesce((SELECT p.key FROM operator_pictures p WHERE p.operator_id = h.operator_id), '')
          AS shown_picture,
+       (SELECT max(r.id) FROM handovers r WHERE r.session_id = s.id AND r.ended_by = 'resolved'
+           AND r.rating IS NULL AND r.ended_at > now() - interval '1 day') AS unrated,
        coalesce(h.taken_at, h.asked_at) AS held_at, coalesce(j.started_at, now()) AS started_at,
        ARRAY (SELECT te.seq FROM turn_entries te JOIN entries e USING (session_id, seq)
                WHERE te.session_id = s.id AND te.turn_no > s.answered_turn + (t.state = 'claimed')::int
@@ -203,6 +205,8 @@ class PostgresEvents:
                 reason=row["reason"], asked_by=row["asked_by"],
             )  # fmt: skip
             state["handover"] = {**told, "at": iso(row["held_at"])}
+        elif row["unrated"] is not None:
+            state["handover"] = {**event_payload("bot"), "rate": row["unrated"]}
         if row["job_id"] is not None:
             state["compaction"] = {
                 "id": str(row["job_id"]),

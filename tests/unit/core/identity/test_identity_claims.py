@@ -19,7 +19,18 @@ def read(**changes: Any) -> Identity | str:
 
 def test_what_a_site_says_well_is_believed() -> None:
     said = read(name="Ada Lovelace", locale="de-AT", email="ada@example.org")
-    assert said == Identity(site="shop", subject="42", name="Ada Lovelace", locale="de-AT")
+    assert said == Identity(
+        site="shop", subject="42", name="Ada Lovelace", locale="de-AT", email="ada@example.org"
+    )
+
+
+def test_attributes_are_few_short_and_plain_words() -> None:
+    said = read(attributes={"plan": "pro\u202e\n<b>", "seats": 3, "trial": True, " ": "x", "note": "y" * 300})
+    assert isinstance(said, Identity)
+    assert said.attributes == {"plan": "pro (b)", "seats": "3", "trial": "True", "note": "y" * 200}
+    assert said.contact == {"attributes": said.attributes}
+    for wrong in ({"a": {}}, {"a": None}, ["a"], "a", {str(number): "x" for number in range(21)}):
+        assert read(attributes=wrong) == "invalid"
 
 
 @pytest.mark.control("S06")
