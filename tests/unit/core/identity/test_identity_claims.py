@@ -29,7 +29,9 @@ def test_attributes_are_few_short_and_plain_words() -> None:
     assert isinstance(said, Identity)
     assert said.attributes == {"plan": "pro (b)", "seats": "3", "trial": "True", "note": "y" * 200}
     assert said.contact == {"attributes": said.attributes}
-    for wrong in ({"a": {}}, {"a": None}, ["a"], "a", {str(number): "x" for number in range(21)}):
+    many = {str(number): "x" for number in range(21)}
+    hostile: tuple[Any, ...] = ({"a": {}}, {"a": None}, ["a"], "a", many)
+    for wrong in hostile:
         assert read(attributes=wrong) == "invalid"
 
 
