@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import structlog
 
 from bot.telegram.client.bot_api import CallRefused, TelegramUnavailable
+from bot.telegram.client.call_queue import ScaledClock
 from bot.telegram.client.sender import ChatTarget as Spot
 from bot.telegram.handlers.access_requests import AccessRequests
 from bot.telegram.handlers.callback_queries import CallbackQueryHandler
@@ -43,6 +44,7 @@ from bot.telegram.inbound.updates import (
 )
 from bot.telegram.outbound.buttons import build_edit_buttons
 from bot.telegram.outbound.notifier import Notifier, get_chat_target
+from bot.telegram.outbound.typing_indicator import TypingIndicator
 from bot.telegram.outbound.uncertain_notices import UncertainNotices
 from bot.telegram.texts import (
     escape_markdown,
@@ -66,6 +68,7 @@ from shared.core.values.recordings import (
 )
 from shared.locales import Catalogue
 from shared.ports import TokenCounter
+from shared.runtime.tasks import BackgroundTasks
 from shared.services.voice.hearing import HearingService, NotHeard, RecordingEmpty, RecordingTooLong
 
 log = structlog.get_logger(__name__)
@@ -381,12 +384,17 @@ class UpdateHandler:
         )
         told = (str(place.settings.get(name) or "") for name in ("app_language", "language"))
         language = guess_language(*told)
+        typing = TypingIndicator(
+            self._desk.sender, get_chat_target(place), tasks=BackgroundTasks(), clock=ScaledClock()
+        )
         try:
             heard[message_id] = await self._hearing.hear(place.session_id, kept, recording, language=language)
         except (RecordingTooLong, RecordingEmpty) as error:
             words = self._unreadable_text(texts, error.code, "", "voice")
             await self._voice.send(get_chat_target(place), words, reply_to=message_id)
             return None
+        finally:
+            await typing.stop()
         return Text(text=RECORDING_NOTE, attachment_id=kept)
 
     def _unreadable_text(self, texts: Catalogue, reason: str, name: str, kind: str) -> str:

@@ -19,7 +19,8 @@ from shared.ports import Transcript
 
 log = structlog.get_logger(__name__)
 
-SECONDS = 120.0
+SECONDS = 300.0
+"""A slow machine takes half as long as the person spoke."""
 WAIT_SECONDS = 60.0
 """For the recordings of others: one is heard at a time, for it takes all cores."""
 UNREADABLE = 3

@@ -80,6 +80,15 @@ async def test_a_recording_is_heard_shown_and_answered(
     ) == "My cat Miso is hungry."  # fmt: skip
 
 
+async def test_the_bot_shows_that_it_listens(town: Deployment, service: RunningTranscriptions) -> None:
+    ann = await town.person(first_name="Ann")
+    await service.next({"latency": 1})
+    await ann.send_voice(recording("My cat Miso purrs."))
+    await ann.sees("What a fine name.")
+    calls = [one for one in await town.api.calls() if one["params"].get("chat_id") == ann.id]
+    assert next(one["method"] for one in calls) == "sendChatAction"
+
+
 async def test_what_was_misheard_is_corrected_by_editing_the_caption(town: Deployment) -> None:
     ann = await town.person(first_name="Ann")
     sent = await ann.send_voice(recording("My cat Miso barks."))
