@@ -156,6 +156,24 @@ async def test_a_server_of_tools_is_added_tested_and_removed(house: House) -> No
     await expect(card.get_by_text("No server yet.")).to_be_visible()
 
 
+async def test_what_was_typed_outlasts_another_page_and_overwrites_nobody(house: House) -> None:
+    page = await house.operator("anna", "admin", "/dashboard/agents/default")
+    await page.get_by_label("Persona").fill("Half a thought")
+    await page.get_by_role("link", name="Jobs", exact=True).click()
+    await page.get_by_role("heading", level=1, name="Jobs").wait_for()
+    await house.app.stores.agents.change("default", {"persona": "Theirs"}, seen=1)
+    await page.go_back()
+    await expect(page.get_by_label("Persona")).to_have_value("Half a thought")
+    await page.reload()
+    await expect(page.get_by_label("Persona")).to_have_value("Half a thought")
+    await page.get_by_role("button", name="Save").click()
+    await expect(page.get_by_text("Somebody else changed this meanwhile").first).to_be_visible()
+    await page.get_by_role("button", name="Take theirs").click()
+    await expect(page.get_by_label("Persona")).to_have_value("Theirs")
+    await page.reload()
+    await expect(page.get_by_label("Persona")).to_have_value("Theirs")
+
+
 async def test_an_agent_is_given_a_site(house: House) -> None:
     await house.app.stores.agents.create("ada", {})
     page = await house.operator("anna", "admin", "/dashboard/agents/ada")

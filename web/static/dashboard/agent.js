@@ -24,21 +24,29 @@ export function agentPage({ root, id: name, me, say, entitle, signal }) {
   show(root, h("div", { class: "page-head" }, head), body);
 
   let draft = () => null;
+  const place = `evertalk.agent.${me.name}.${name}`;
+  let keep = () => {};
+  addEventListener("pagehide", () => keep(), { signal });
+  signal.addEventListener("abort", () => keep());
   /** @type {any} */
   let beside = null;
   const play = me.role === "admin" && playground({ path, draft: () => draft(), signal });
 
   async function load() {
-    try { draw(await ask(path, { signal })); }
-    catch (error) {
+    try {
+      const agent = await ask(path, { signal });
+      const kept = recall(place);
+      // What was typed began with that version: whoever was faster meanwhile is shown, not overwritten.
+      draw(kept ? { ...agent, version: kept.version } : agent, kept?.text);
+    } catch (error) {
       if (signal.aborted) return;
       if (/** @type {any} */ (error).status === 404) show(root, missing(t("There is no such agent."), "/dashboard/agents", t("All agents")));
       else show(body, problem(error, load));
     }
   }
 
-  /** @param {any} agent @param {any} [typed] @param {any} [note] @param {number} [first] the tab */
-  function draw(agent, typed = agent.config, note = null, first = 0) {
+  /** @param {any} agent @param {string} [typed] JSON, or what is to become it @param {any} [note] @param {number} [first] the tab */
+  function draw(agent, typed = written(agent.config), note = null, first = 0) {
     const may = me.role === "admin";
     beside ??= [knowledgeCard({ path, may, say, signal }), mcpCard({ may, say, signal })];
     const numbers = h("div", { class: "stack" });
@@ -51,9 +59,10 @@ export function agentPage({ root, id: name, me, say, entitle, signal }) {
     show(body, h("div", { class: "columns even" }, h("div", { class: "stack" }, card(t("Settings"), [form]), beside, versionsCard({ agent, path, may, signal, stale,
       back: (saved, former) => { say(t("Saved.")); draw({ ...agent, ...saved }, undefined, done(t("Version {former} is in force again, as version {number}.", { former, number: saved.version })), editor.tab()); } })), h("div", { class: "stack" }, where, play, numbers)));
     draft = read;
+    keep = () => remember(place, editor.text() === written(agent.config) ? null : { version: agent.version, text: editor.text() });
     judged(agent);
     watchTyping(form, check, signal);
-    if (typed !== agent.config) check().catch(() => {});
+    if (typed !== written(agent.config)) check().catch(() => {});
 
     /** @param {any} found */
     function judged(found) {
@@ -113,24 +122,35 @@ export function agentPage({ root, id: name, me, say, entitle, signal }) {
     /** @param {any} error @param {any} config */
     function stale(error, config) {
       const theirs = { ...agent, ...error.details.theirs };
-      show(reply, problem(error), conflict(theirs.config, config, () => draw(theirs, undefined, null, editor.tab()), () => draw(theirs, config, null, editor.tab())));
+      show(reply, problem(error), conflict(theirs.config, config, () => draw(theirs, undefined, null, editor.tab()), () => draw(theirs, written(config), null, editor.tab())));
       reply.scrollIntoView({ block: "center" });
     }
   }
   load();
 }
 
+/** @param {any} config */
+const written = (config) => JSON.stringify(config, null, 2);
+/** For a login that ends meanwhile, or a look at another page. @param {string} place @param {{version: number, text: string} | null} kept */
+function remember(place, kept) {
+  try { if (kept) sessionStorage.setItem(place, JSON.stringify(kept)); else sessionStorage.removeItem(place); } catch { /* nothing is kept in this browser */ }
+}
+/** @param {string} place */
+function recall(place) {
+  try { return JSON.parse(sessionStorage.getItem(place) ?? "null"); } catch { return null; }
+}
+
 /** @param {string} words */
 const done = (words) => h("p", { class: "done" }, words);
 
-/** Two views of one draft: what one of them was given, the other shows when it is opened. @param {any} agent @param {any} typed @param {boolean} may @param {number} first */
+/** Two views of one draft: what one of them was given, the other shows when it is opened. @param {any} agent @param {string} typed @param {boolean} may @param {number} first */
 function drafting(agent, typed, may, first) {
-  let draft = structuredClone(typed);
+  let draft = /** @type {any} */ (null);
   let tab = first;
   let form = /** @type {any} */ (null);
   const field = h("textarea", { name: "config", class: "config", rows: 18, dir: "ltr", spellcheck: "false", "aria-label": t("Settings as JSON"), autocomplete: "off", readonly: !may });
   const filled = h("div");
-  const write = () => { field.value = JSON.stringify(draft, null, 2); };
+  const write = () => { field.value = written(draft); };
   const fill = () => { form = agentForm({ draft, agent, effective: agent.effective, may, changed: write }); show(filled, form.node); };
   const isConfig = () => draft !== null && typeof draft === "object" && !Array.isArray(draft);
   /** What is no object yet is shown as it was typed, and nowhere else. */
@@ -140,11 +160,11 @@ function drafting(agent, typed, may, first) {
     if (isConfig()) fill();
     else show(filled, h("p", { class: "crit-text" }, t("The form shows this once it is a JSON object.")));
   }
-  write();
+  field.value = typed;
   open();
   const { node } = tabbed(t("Settings"), [{ name: t("Form"), make: () => filled }, { name: "JSON", make: () => field }], { first, moved: (now) => { tab = now; if (now === 0) open(); } });
   return {
-    node, tab: () => tab, read: () => JSON.parse(field.value),
+    node, tab: () => tab, text: () => field.value, read: () => JSON.parse(field.value),
     judge(/** @type {string[]} */ problems) { set(field, { "aria-invalid": problems.length ? "true" : null }); form?.judge(problems); },
   };
 }

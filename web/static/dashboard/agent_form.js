@@ -55,7 +55,7 @@ export function agentForm({ draft, agent, effective, may, changed }) {
   function choice(path, label, options) {
     const now = get(path) ?? "";
     return place(path, label, h("select", { onchange: (/** @type {any} */ event) => put(path, event.target.value || undefined) },
-      (options.some(([value]) => value === now) ? options : [...options, [now, String(now)]]).map(([value, words]) => h("option", { value, selected: value === now }, words))));
+      (options.some(([value]) => value === now) ? options : [...options, [now, String(now)]]).map(([value, words]) => h("option", { value, selected: value === now, translate: value && value === words ? "no" : null }, words))));
   }
 
   /** What is typed and is no number goes to the server, which says what it should be. @param {string} path @param {any} label @param {any} [inherited] */
