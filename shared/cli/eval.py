@@ -229,12 +229,11 @@ class EvalRun:
         return self.wish.preset or (self.app.settings.preset,)
 
     def _config(self, config: Mapping[str, Any], preset: str) -> dict[str, Any]:
-        """The agent's own but for the preset, the window and the caps."""
+        """The agent's own but for the preset, the window and the caps on people."""
         context = dict(config.get("context") or {})
         if self.wish.window:
             context["context_window"] = self.wish.window
-        caps = {"session_usd": float(self.wish.cap)} if self.wish.cap else None
-        made = {**config, "preset": preset, "context": context or None, "caps": caps}
+        made = {**config, "preset": preset, "context": context or None, "caps": None}
         return {name: value for name, value in made.items() if value is not None}
 
     def _estimate(self, configs: Mapping[str, Mapping[str, Any]], card: ModelCard) -> EvalEstimate:
@@ -308,7 +307,7 @@ class EvalRun:
         answers: list[EvalAnswer] = []
         figures: list[EvalFigures] = []
         for talk in self.talks:
-            place = await self._open(preset, config, talk)
+            place = await self._open(preset, config, talk, left_micro=guard.left_micro)
             evaluation = self._evaluation(guard, f"{preset}, {talk.name}")
             found = await evaluation.play(place, talk, compactions=self.wish.compactions)
             answers += await self._judged(place, found, guard)
@@ -343,9 +342,13 @@ class EvalRun:
             found.append(replace(answer, judged=await judge.is_right(place, answer)))
         return found
 
-    async def _open(self, preset: str, config: Mapping[str, Any], talk: EvalTalk) -> EvaluationPlace:
-        """The conversation of this talk under this preset, found again or made."""
+    async def _open(
+        self, preset: str, config: Mapping[str, Any], talk: EvalTalk, *, left_micro: int | None
+    ) -> EvaluationPlace:
+        """The conversation of this talk under this preset, found again or made; it cannot spend more."""
         digest = self._digest(config, talk)
+        if left_micro is not None:
+            config = {**config, "caps": {"session_usd": left_micro / 1e6}}
         agent = f"eval-{preset}-{digest[:8]}"
         agents = self.app.stores.agents
         if not await agents.create(agent, config):
@@ -374,9 +377,8 @@ class EvalRun:
 
     def _digest(self, config: Mapping[str, Any], talk: EvalTalk) -> str:
         """Of all that makes a difference to what is said; a larger cap makes none."""
-        about = {name: value for name, value in config.items() if name != "caps"}
         asked = [one.question for one in talk.questions]
-        told = [self.app.models.chat, about, talk.name, talk.messages, asked]
+        told = [self.app.models.chat, config, talk.name, talk.messages, asked]
         told += [self.wish.compactions, self.wish.run]
         return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:32]
 

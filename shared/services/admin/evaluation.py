@@ -100,6 +100,10 @@ class SpendingGuard:
         self.spent: dict[int, int] = {}
         """By session."""
 
+    @property
+    def left_micro(self) -> int | None:
+        return None if self._cap is None else max(0, self._cap - sum(self.spent.values()))
+
     def check(self, context_tokens: int, out: int = _ANSWER_TOKENS) -> None:
         """Before a call of about this size; raises EvaluationStopped where the cap might not hold it."""
         if self._cap is None or self._prices is None:

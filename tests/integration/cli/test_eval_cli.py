@@ -139,6 +139,16 @@ async def test_it_stops_before_its_cap_and_goes_on_with_a_larger_one(
     assert await chats(fake) == whole, "what is kept is read, not asked again"
 
 
+async def test_no_answer_is_so_long_that_it_breaks_the_cap(
+    settings: Settings, fake: RunningFake, database: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    """The guess of the next call is too low; what is set aside for it is not."""
+    await fake.script([{"match": {"kind": "chat"}, "times": -1, "action": {"text": "word " * 6_000}}])
+    code, _, told = await evaluate(settings, *SHORT, "--cap", "0.05")
+    assert (code, "same command again" in told) == (1, True)
+    assert await database.fetchval("SELECT sum(cost_micro) FROM usage") <= 50_000
+
+
 async def test_a_run_that_was_killed_goes_on(
     settings: Settings, fake: RunningFake, database: asyncpg.Connection[asyncpg.Record], tmp_path: Path
 ) -> None:
