@@ -72,7 +72,7 @@ async def test_an_agent_is_made_by_its_form(house: House) -> None:
     await page.keyboard.press("Tab")
     await page.keyboard.type("Use the Latin names.")
     await page.get_by_label("Per conversation and day").fill("5.5")
-    await expect(page.get_by_text("This can be used.")).to_be_visible()
+    await expect(page.get_by_text("Valid", exact=True)).to_be_visible()
     await looks_well(page, "agent-form")
     await page.get_by_role("button", name="Save").click()
     await expect(page.get_by_text("Saved as version 2").first).to_be_visible()

@@ -116,7 +116,7 @@ async def test_nothing_stands_in_anybodys_way(house: House, name: str, scheme: s
     page = await house.operator(
         "anna", "admin", PATH, color_scheme=scheme, viewport={"width": width, "height": 900}
     )
-    await expect(page.get_by_role("heading", name="Who is told")).to_be_visible()
+    await expect(page.get_by_role("heading", name="Recipients")).to_be_visible()
     await look(page, name)
     assert await look_for_faults(page) == []
     await fits(page)

@@ -114,10 +114,10 @@ async def test_who_asks_is_seen_taken_answered_and_given_back(house: House) -> N
     await expect(desk.get_by_text("The person is writing…")).to_be_visible()
     await say(visitor, "Thank you!")
     await expect(desk.locator(".message.person").last).to_contain_text("Thank you!")
-    await expect(line(desk)).to_contain_text("a word is awaited")
+    await expect(line(desk)).to_contain_text("Waiting for your reply")
     await desk.get_by_role("link", name="Session", exact=True).click()
     await desk.get_by_role("button", name="Give back to the assistant").click()
-    await expect(line(desk)).to_contain_text("The assistant answers here.")
+    await expect(line(desk)).to_contain_text("Handled by the assistant.")
     await answered(visitor, 2)
     await expect(desk.locator(".message.assistant")).to_have_count(2)
     await expect(desk.locator(".divider.hand")).to_contain_text(
@@ -214,7 +214,7 @@ async def test_of_two_operators_the_slower_is_told_who_has_it(house: House) -> N
     await house.app.pool.execute("UPDATE operators SET role = 'admin' WHERE name = 'Bert'")
     await bert.reload()
     await bert.get_by_role("button", name="Give back to the assistant").click()
-    await expect(line(anna)).to_contain_text("The assistant answers here.")
+    await expect(line(anna)).to_contain_text("Handled by the assistant.")
 
 
 async def test_words_are_kept_when_the_conversation_was_taken_away(house: House) -> None:
@@ -231,7 +231,7 @@ async def test_words_are_kept_when_the_conversation_was_taken_away(house: House)
     await reply_box(page).press("Control+Enter")
     await expect(page.get_by_role("alert")).to_contain_text("Take this conversation first.")
     await page.unroute("**/api/v1/**", stale)
-    await expect(line(page)).to_contain_text("The assistant answers here.")
+    await expect(line(page)).to_contain_text("Handled by the assistant.")
     await expect(reply_box(page)).to_have_value("It is on its way.")
     await page.reload()
     await expect(reply_box(page)).to_have_value("It is on its way.")
@@ -398,6 +398,6 @@ async def test_axe_finds_nothing_at_the_desk(house: House, scheme: Any, width: i
     await reply_box(page).fill("A second one")
     await look("writes")
     await line(page).get_by_role("button", name="Give back").click()
-    await expect(line(page)).to_contain_text("The assistant answers here.")
+    await expect(line(page)).to_contain_text("Handled by the assistant.")
     await look("given back")
     assert {state: some for state, some in found.items() if some} == {}

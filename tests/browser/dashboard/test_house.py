@@ -29,7 +29,7 @@ pytestmark = pytest.mark.browser
 PAGES = {
     "memory": "Memory",
     "people": "People",
-    "pairing": "Pairing",
+    "pairing": "Telegram access",
     "agents": "Agents",
     "sites": "Sites",
     "settings": "Settings",
@@ -111,7 +111,7 @@ async def test_a_note_is_corrected_put_away_and_back(seen: Seen, place: Place) -
     await expect(page.get_by_text("The note is corrected.").first).to_be_visible()
     await expect(page.locator(".note.kept")).to_contain_text("in June")
     await expect(page.locator(".note.replaced")).to_contain_text("in May")
-    await page.get_by_role("button", name=re.compile("Put away")).click()
+    await page.get_by_role("button", name=re.compile("Archive")).click()
     await expect(page.locator(".note.put_away")).to_be_visible()
     await page.get_by_role("button", name="Undo").click()
     await expect(page.locator(".note.put_away")).to_have_count(0)
@@ -143,7 +143,7 @@ async def test_a_note_is_added_for_a_person_who_is_looked_for_and_taken_back(
     await page.get_by_role("button", name="Add the note").click()
     await expect(page.get_by_text("The note is kept.").first).to_be_visible()
     kept = page.locator(".note.kept", has_text="Allergic to shellfish")
-    await expect(kept).to_contain_text("an operator vouches for it")
+    await expect(kept).to_contain_text("from an operator")
     await expect(kept).to_contain_text("Words of an operator")
     await expect(kept).to_contain_text(HOSTILE)
     await page.get_by_role("button", name="Undo").click()
@@ -217,7 +217,7 @@ async def test_an_agent_is_checked_while_it_is_typed(seen: Seen, place: Place) -
     await field.fill('{"persona": "You are Ada.", "presett": "steady"}')
     await expect(page.get_by_role("list", name="Problems")).to_contain_text("did you mean preset")
     await field.fill('{"persona": "You are Ada.", "context": {"soft_budget": 30000}}')
-    await expect(page.get_by_text("This can be used.")).to_be_visible()
+    await expect(page.get_by_text("Valid", exact=True)).to_be_visible()
     await expect(page.get_by_role("row", name=re.compile("soft_budget 30,000 this agent"))).to_be_visible()
     await page.get_by_role("button", name="Save").click()
     await expect(page.get_by_text("Saved as version").first).to_be_visible()
@@ -233,7 +233,7 @@ async def test_an_agent_and_a_site_are_made_by_a_name(
     await page.goto(f"{place.url}/dashboard/{things}")
     await settled(page)
     await page.get_by_text(f"New {noun}").click()
-    make = page.get_by_role("button", name=f"Make the {noun}")
+    make = page.get_by_role("button", name=f"Create {noun}")
     await page.get_by_label("Name").fill("default")
     await make.click()
     await expect(page.get_by_text("of that name already")).to_be_visible()
@@ -267,7 +267,7 @@ async def test_a_site_is_dressed_and_its_widget_shows_it_at_once(seen: Seen, pla
     await expect(page.get_by_text("Saved. A running Evertalk").first).to_be_visible()
     stored = await place.pool.fetchval("SELECT config FROM sites WHERE name = 'shop'")
     assert (stored["welcome"], stored["accent"]) == ("Come in!", "#b91c1c")
-    await page.get_by_role("button", name="Make a secret").click()
+    await page.get_by_role("button", name="Generate secret").click()
     secret = await page.locator(".fresh .secret").inner_text()
     assert len(secret) > 40
     await page.reload()

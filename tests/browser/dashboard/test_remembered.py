@@ -93,10 +93,10 @@ async def test_a_note_is_added_beside_the_conversation_and_every_page_of_it_show
     for seen in (notes, other.get_by_label("Notes", exact=True)):
         await expect(seen.locator("li.remembered")).to_have_count(3)
         await expect(seen.locator("li.remembered").first).to_contain_text(f"{FACT} {HOSTILE}")
-        await expect(seen.locator("li.remembered").first).to_contain_text("an operator vouches for it")
+        await expect(seen.locator("li.remembered").first).to_contain_text("from an operator")
     assert await desk.pool.fetchval("SELECT scope FROM notes WHERE authority = 'operator'") == "default"
     await notes.get_by_role("button", name="Undo").click()
-    await expect(notes.get_by_text("The note is put away.")).to_be_visible()
+    await expect(notes.get_by_text("The note is archived.")).to_be_visible()
     for seen in (notes, other.get_by_label("Notes", exact=True)):
         await expect(seen.locator("li.remembered")).to_have_count(2)
 
@@ -170,7 +170,11 @@ async def test_the_ways_from_a_session_lead_to_its_person_its_jobs_and_its_deliv
     await page.set_viewport_size({"width": width, "height": 844})
     await desk.open(page)
     await fits(page)
-    for name, heading in (("The person", "Maria"), ("Jobs", "Jobs"), ("Deliveries", "Deliveries")):
+    for name, heading in (
+        ("The person", "Maria"),
+        ("Jobs", "Jobs"),
+        ("Delivery problems", "Delivery problems"),
+    ):
         await page.locator(".ways").get_by_role("link", name=name).click()
         await expect(page.get_by_role("heading", name=heading, level=1)).to_be_visible()
         if name != "The person":

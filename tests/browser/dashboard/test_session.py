@@ -221,9 +221,9 @@ async def test_a_flush_says_how_far_it_is_while_it_saves(
     async with page.expect_response("**/api/v1/live"):
         await page.reload()
     await expect(page.locator(".skeleton")).to_have_count(0)
-    await page.get_by_role("button", name="Flush now").click()
+    await page.get_by_role("button", name="Save memory now").click()
     dialog = page.get_by_role("dialog")
-    await dialog.get_by_role("button", name="Flush now").click()
+    await dialog.get_by_role("button", name="Save memory now").click()
     far, bar = round(100 / (MAX_FLUSH_ROUNDS + 1)), dialog.get_by_role("progressbar")
     await expect(bar).to_have_attribute("aria-valuenow", str(far))
     await expect(dialog.locator(".working")).to_contain_text(
@@ -244,16 +244,16 @@ async def test_a_flush_says_how_far_it_is_while_it_saves(
 
 async def test_a_summary_is_estimated_made_and_compared(talk: Talk) -> None:
     page = await talk.page("?tab=summaries")
-    await page.get_by_role("button", name="Flush now").click()
+    await page.get_by_role("button", name="Save memory now").click()
     dialog = page.get_by_role("dialog")
     await expect(dialog.get_by_text(re.compile("reads about .* tokens in one call"))).to_be_visible()
-    await dialog.get_by_role("button", name="Flush now").click()
+    await dialog.get_by_role("button", name="Save memory now").click()
     await expect(dialog.locator(".done")).to_be_visible()
     assert await talk.guest.one("SELECT flushed_turn FROM sessions") == TURNS
     await page.keyboard.press("Escape")
-    await page.get_by_role("button", name="Compact now").click()
-    force = dialog.get_by_label("All the same")
-    start = dialog.get_by_role("button", name="Compact now")
+    await page.get_by_role("button", name="Summarise now").click()
+    force = dialog.get_by_label("Do it anyway")
+    start = dialog.get_by_role("button", name="Summarise now")
     await expect(dialog.locator(".skeleton")).to_have_count(0)
     if await force.is_visible():
         await force.check()
@@ -279,13 +279,13 @@ async def test_a_summary_is_estimated_made_and_compared(talk: Talk) -> None:
     assert gauge is not None
     limit = await page.evaluate("async (n) => (await import('/static/shared/fmt.js')).tokens(n)", gauge.limit)
     await page.get_by_role("tab", name="Context").click()
-    rest = page.get_by_label("What fills the window now").locator(".fills.rest dd span:first-child")
+    rest = page.get_by_label("Context breakdown").locator(".fills.rest dd span:first-child")
     await expect(rest.first).to_have_text(limit)
 
 
 async def test_a_viewer_looks_and_cannot_act(talk: Talk) -> None:
     page = await talk.page("?tab=context", role="viewer")
-    await expect(page.get_by_role("button", name="Compact now")).to_have_count(0)
+    await expect(page.get_by_role("button", name="Summarise now")).to_have_count(0)
     await expect(page.get_by_label("Preset", exact=True)).to_contain_text("steady")
     await expect(page.get_by_label("Preset", exact=True)).to_contain_text("soft budget: 25,000")
 

@@ -155,7 +155,7 @@ async def test_a_kind_is_paused_with_a_question_and_bounded_by_a_number(work: Wo
 
 
 async def test_an_answer_in_doubt_is_settled(work: Work) -> None:
-    await work.open("deliveries", "Deliveries")
+    await work.open("deliveries", "Delivery problems")
     await expect(work.page.get_by_text("the connection broke")).to_be_visible()
     await work.page.get_by_role("button", name="Send again: turn 2, part 1").click()
     await expect(work.page.get_by_text("If it did arrive, the person reads it twice.")).to_be_visible()
@@ -184,8 +184,8 @@ async def test_a_page_that_is_seen_follows_changes_over_one_stream(work: Work) -
             f"new {number}",
         )
         await expect(work.page.locator("tbody a.row-link")).to_have_count(number)
-    await work.page.get_by_role("link", name="Deliveries").click()
-    await expect(work.page.get_by_role("heading", name="Deliveries", level=1)).to_be_visible()
+    await work.page.get_by_role("link", name="Delivery problems").click()
+    await expect(work.page.get_by_role("heading", name="Delivery problems", level=1)).to_be_visible()
     here = answered[answered.index("here") :]  # the page before it had a stream of its own
     assert here.count("/api/v1/live") == 1
 
@@ -206,14 +206,14 @@ async def test_without_a_stream_pages_ask(work: Work) -> None:
 async def test_a_viewer_reads_and_changes_nothing(work: Work) -> None:
     await work.open("jobs", "Jobs")  # what the overview asks as an admin is over
     await work.pool.execute("UPDATE operators SET role = 'viewer'")
-    for path, heading in (("jobs", "Jobs"), ("deliveries", "Deliveries")):
+    for path, heading in (("jobs", "Jobs"), ("deliveries", "Delivery problems")):
         await work.open(path, heading)
         await expect(work.page.locator("tbody a.row-link").first).to_be_visible()
         await expect(work.page.locator(".act, .work-all")).to_have_count(0)
 
 
 @pytest.mark.parametrize("colours", ["light", "dark"])
-@pytest.mark.parametrize(("path", "heading"), [("jobs", "Jobs"), ("deliveries", "Deliveries")])
+@pytest.mark.parametrize(("path", "heading"), [("jobs", "Jobs"), ("deliveries", "Delivery problems")])
 async def test_axe_finds_nothing_and_nothing_is_wider_than_a_telephone(
     work: Work, path: str, heading: str, colours: str
 ) -> None:

@@ -3,7 +3,7 @@ import { ask } from "./net.js";
 import { h, nameOf, problem, show, t, ts } from "./parts.js";
 
 export const KINDS = ["profile", "preference", "fact", "decision", "event", "plan", "relation", "instruction"];
-export const VOUCHES = { person: t("the person said it"), assistant: t("the assistant noted it"), tool: t("only a tool vouches"), operator: t("an operator vouches for it") };
+export const VOUCHES = { person: t("from the user"), assistant: t("from the assistant"), tool: t("from a tool"), operator: t("from an operator") };
 const WEIGHTS = [[8, t("before most others")], [5, t("as usual")], [2, t("only while there is room")]];
 
 /** What became of a note that was added. @param {any} told */
@@ -16,7 +16,7 @@ export const keptWords = ({ changed, redacted }) => !changed ? t("This is known 
  */
 export function noteAdder({ signal, added, heir = "", look: looks = "card maker" }) {
   const trouble = h("div");
-  const text = h("textarea", { name: "text", maxlength: 600, rows: 2, dir: "auto", required: true, placeholder: t("One thing, in one sentence") });
+  const text = h("textarea", { name: "text", maxlength: 600, rows: 2, dir: "auto", required: true, placeholder: t("One fact per note") });
   const kind = h("select", { name: "kind" }, KINDS.map((one) => h("option", { value: one, selected: one === "fact" }, ts(one))));
   const weight = h("select", { name: "importance" }, WEIGHTS.map(([value, words]) => h("option", { value }, words)));
   const agent = h("select", { name: "agent" });
@@ -30,7 +30,7 @@ export function noteAdder({ signal, added, heir = "", look: looks = "card maker"
     h("form", { class: "note-add", onsubmit: send }, whose,
       h("label", null, h("span", null, t("What to remember")), text),
       h("div", { class: "pair" }, h("label", null, h("span", null, t("Kind")), kind), h("label", null, h("span", null, t("Weight in prompts")), weight), agentLine),
-      trouble, h("p", { class: "actions" }, button, h("span", { class: "muted small" }, t("It is kept as vouched for by an operator.")))));
+      trouble, h("p", { class: "actions" }, button, h("span", { class: "muted small" }, t("Its source is an operator.")))));
   let typing = 0;
   let fixed = "";
 

@@ -204,9 +204,9 @@ function thresholds(budget) {
 function figures(found) {
   const rows = found.settings.map((/** @type {any} */ one) => [h("code", null, one.name), plain(one.value), one.from === "deployment" ? h("span", { class: "muted" }, SOURCES.deployment) : h("span", { class: "strong" }, SOURCES[/** @type {keyof typeof SOURCES} */ (one.from)]), one.from === "deployment" ? DASH : plain(one.deployment)]);
   return [
-    card(t("What it comes to"), [h("p", { class: "muted small" }, t("Preset {preset}; on a model with a smaller window there is less.", { preset: found.preset })), thresholds(found.budget),
+    card(t("Effective limits"), [h("p", { class: "muted small" }, t("Preset {preset}; on a model with a smaller window there is less.", { preset: found.preset })), thresholds(found.budget),
       h("details", null, h("summary", null, tn("{count} tool", "{count} tools", found.tools.length)), h("p", { class: "words" }, found.tools.join(", ") || t("none")))]),
     card(t("System prompt"), [h("pre", { class: "config prompt", tabindex: 0, dir: "auto" }, found.prompt)], h("span", { class: "muted small" }, tn("{count} token", "{count} tokens", found.prompt_tokens))),
-    card(t("Every number"), [h("div", { class: "scroll tall", role: "region", "aria-label": t("Effective numbers"), tabindex: 0 }, table({ caption: t("Effective numbers"), className: "plain numbers-grid", columns: [{ label: t("Setting") }, { label: t("Value"), num: true }, { label: t("Set by") }, { label: t("Else"), num: true }], rows }))]),
+    card(t("Every number"), [h("div", { class: "scroll tall", role: "region", "aria-label": t("Effective numbers"), tabindex: 0 }, table({ caption: t("Effective numbers"), className: "plain numbers-grid", columns: [{ label: t("Setting") }, { label: t("Value"), num: true }, { label: t("Set by") }, { label: t("Agent default"), num: true }], rows }))]),
   ];
 }

@@ -49,7 +49,7 @@ export function agentForm({ draft, agent, effective, may, changed }) {
   /** @param {string} path @param {any} label @param {any} [how] */
   const line = (path, label, how) => place(path, label, h("input", { type: "text", value: get(path) ?? "", autocomplete: "off", spellcheck: "false", ...how,
     oninput: (/** @type {any} */ event) => put(path, event.target.value.trim() || undefined) }));
-  const model = (/** @type {string} */ path, /** @type {string} */ label) => line(path, label, { list: MODELS, dir: "ltr", maxlength: 200, placeholder: t("as the deployment chooses") });
+  const model = (/** @type {string} */ path, /** @type {string} */ label) => line(path, label, { list: MODELS, dir: "ltr", maxlength: 200, placeholder: t("Default") });
 
   /** @param {string} path @param {string} label @param {any[][]} options the first is no choice of its own */
   function choice(path, label, options) {

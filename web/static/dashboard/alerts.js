@@ -5,11 +5,11 @@ import { DASH, card, empty, h, keepFocus, listed, liveMark, money, number, probl
 
 const WORDS = { due: t("to be sent"), sending: t("being sent"), sent: t("sent"), failed: t("failed"), uncertain: t("uncertain") };
 const LOOKS = { due: "waiting", sending: "answering", sent: "idle", failed: "problem", uncertain: "problem" };
-const PAST = [{ label: t("Alert") }, { label: t("Began") }, { label: t("Over") }, { label: t("Told") }];
+const PAST = [{ label: t("Alert") }, { label: t("Began") }, { label: t("Resolved") }, { label: t("Told") }];
 const TARGETS = [{ label: t("Goes to") }, { label: t("Last message") }, { label: t("Last arrived") }, { label: t("What to do") }];
 const WAYS = { telegram: "Telegram", webhook: t("webhook"), email: t("mail") };
 /** Where one looks further, by kind. */
-const PLACES = { dead_job: ["/dashboard/jobs?state=dead", t("Jobs")], uncertain_delivery: ["/dashboard/deliveries", t("Deliveries")], no_worker: ["/dashboard/jobs", t("Jobs")] };
+const PLACES = { dead_job: ["/dashboard/jobs?state=dead", t("Jobs")], uncertain_delivery: ["/dashboard/deliveries", t("Delivery problems")], no_worker: ["/dashboard/jobs", t("Jobs")] };
 
 /** @param {any} page */
 export function alertsPage({ root, go, entitle, signal, say, toldAlerts }) {
@@ -71,14 +71,14 @@ export function alertsPage({ root, go, entitle, signal, say, toldAlerts }) {
 
   /** @param {any} error */
   const failed = (error) => { if (!signal.aborted) { shown = ""; show(body, problem(error, () => load().catch(failed))); } };
-  show(root, h("div", { class: "page-head" }, h("div", null, h("h1", { tabindex: -1 }, t("Alerts")), h("p", { class: "facts" }, t("What needs somebody, told once and once more when it is over"), mark.node)), test), note, body);
+  show(root, h("div", { class: "page-head" }, h("div", null, h("h1", { tabindex: -1 }, t("Alerts")), h("p", { class: "facts" }, t("You are notified when a problem starts and when it ends."), mark.node)), test), note, body);
   load().catch(failed);
   keepFresh(() => load(true), mark.tell, signal, undefined, ["alerts"]);
 }
 
 /** @param {any} page @param {(alert: any, button: any) => void} see */
 function openCard(page, see) {
-  if (!page.open.length) return card(t("Open"), [empty(t("Nothing needs you."), h("p", { class: "muted" }, t("Whatever does, appears here and is told to everybody named below.")))]);
+  if (!page.open.length) return card(t("Open"), [empty(t("All clear."), h("p", { class: "muted" }, t("Whatever does, appears here and is told to everybody named below.")))]);
   return card(t("Open"), [h("ul", { class: "plain-list alert-list" }, page.open.map((/** @type {any} */ one) => openItem(one, page, see)))]);
 }
 
@@ -129,11 +129,11 @@ const targetName = ({ target, name }) => target === "webhook" ? t("Webhook at {h
 
 /** @param {any} page */
 export function targetsCard(page) {
-  if (!page.targets.length) return card(t("Who is told"), [empty(t("Nobody is told yet."), h("p", { class: "muted" }, t("{settings} say whom alerts go to; this page shows them all the same.", { settings: listed(["EVERTALK_ALERT_TELEGRAM_CHATS", "EVERTALK_ALERT_WEBHOOK_URL", "EVERTALK_ALERT_SMTP_URL"]) })))]);
+  if (!page.targets.length) return card(t("Recipients"), [empty(t("No recipients configured."), h("p", { class: "muted" }, t("{settings} say whom alerts go to; this page shows them all the same.", { settings: listed(["EVERTALK_ALERT_TELEGRAM_CHATS", "EVERTALK_ALERT_WEBHOOK_URL", "EVERTALK_ALERT_SMTP_URL"]) })))]);
   const rows = page.targets.map((/** @type {any} */ one) => [h("b", { class: "target-name" }, targetName(one)),
     one.state ? h("span", null, h("span", { class: `state ${LOOKS[/** @type {keyof typeof LOOKS} */ (one.state)]}` }, WORDS[/** @type {keyof typeof WORDS} */ (one.state)]), " ", h("span", { class: "muted" }, time(one.at))) : h("span", { class: "muted" }, t("nothing yet")),
     time(one.sent_at), one.error ? h("span", { class: "error-text advice-text" }, ts(one.advice) || one.error) : DASH]);
-  return card(t("Who is told"), [table({ caption: t("Targets"), className: "wide-grid target-grid", columns: TARGETS, rows })]);
+  return card(t("Recipients"), [table({ caption: t("Targets"), className: "wide-grid target-grid", columns: TARGETS, rows })]);
 }
 
 /** @param {any} page @param {URLSearchParams} params @param {(changes: Record<string, string>) => void} change */
@@ -141,7 +141,7 @@ function pastCard(page, params, change) {
   const rows = page.past.map((/** @type {any} */ one) => [
     h("span", { class: "past-title" }, h("b", null, ts(one.title)), one.facts && h("span", { class: "muted" }, alertFacts(one))),
     time(one.opened_at), one.kind === "test" ? DASH : time(one.ended_at), tellings(one.sends)]);
-  const content = rows.length ? table({ caption: t("Past alerts"), className: "wide-grid past-grid", columns: PAST, rows }) : empty(t("Nothing is over yet."));
-  return card(t("Over"), [content, h("div", { class: "pager" }, placeOf(params, page.past.length, page.total), params.get("cursor") && h("button", { type: "button", class: "line", onclick: () => change({ cursor: "" }) }, t("Newest")),
+  const content = rows.length ? table({ caption: t("Past alerts"), className: "wide-grid past-grid", columns: PAST, rows }) : empty(t("No resolved alerts."));
+  return card(t("Resolved"), [content, h("div", { class: "pager" }, placeOf(params, page.past.length, page.total), params.get("cursor") && h("button", { type: "button", class: "line", onclick: () => change({ cursor: "" }) }, t("Newest")),
     page.next && h("button", { type: "button", class: "line", onclick: () => change({ cursor: page.next, at: beyond(params, page.past.length) }) }, t("Older")))]);
 }

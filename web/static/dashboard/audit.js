@@ -46,14 +46,14 @@ export function auditPage({ root, go, say, entitle, signal }) {
   function draw(found) {
     chain.className = `chain ${found.state}`;
     const words = found.state === "empty" ? t("Nothing is in the log yet.")
-      : found.state === "intact" ? tn("Chain intact: the one entry, number {id} of {time}, is as it was written.", "Chain intact: all {count} entries up to number {id} of {time} follow from the one before.", found.entries, { id: String(found.through.id), time: when(found.through.at) })
+      : found.state === "intact" ? tn("Verified: {count} entry, no gaps, up to number {id} of {time}.", "Verified: {count} entries, no gaps, up to number {id} of {time}.", found.entries, { id: String(found.through.id), time: when(found.through.at) })
       : t("Chain broken at entry {id} of {time}: it, or one before it, was changed or removed.", { id: String(found.broken_at.id), time: when(found.broken_at.at) });
     show(chain, h("span", { class: found.state }, words), again());
   }
 
   /** @param {any} error */
   const failed = (error) => { if (!signal.aborted) show(body, problem(error, () => load().catch(failed))); };
-  show(root, h("div", { class: "page-head" }, h("div", null, h("h1", null, t("Audit")), h("p", { class: "facts" }, t("Every reading of a conversation and every change, each bound to the one before")))), chain, bar, body);
+  show(root, h("div", { class: "page-head" }, h("div", null, h("h1", null, t("Audit")), h("p", { class: "facts" }, t("Every reading of a conversation and every change, in a tamper-evident log")))), chain, bar, body);
   load().catch(failed);
   check();
 }

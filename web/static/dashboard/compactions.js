@@ -49,7 +49,7 @@ function actions(fold, tools) {
 /** @param {any} fold @param {any} tools */
 function inside(fold, tools) {
   return [tabs(t("Summary, original or diff"), [
-    { name: t("Summary"), make: () => fold.summary ? h("div", { class: "summary-text", dir: "auto" }, fold.summary) : empty(t("This summary has no words.")) },
+    { name: t("Summary"), make: () => fold.summary ? h("div", { class: "summary-text", dir: "auto" }, fold.summary) : empty(t("The summary is empty.")) },
     { name: t("Original"), make: () => {
       const list = transcript({ path: `/compactions/${fold.id}/messages`, label: t("Turns {first} – {last}", { first: fold.from_turn, last: fold.through_turn }), signal: tools.signal, empty: t("The originals are gone: retention or erasure removed them.") });
       list.load(false);

@@ -71,7 +71,7 @@ function totals(total) {
 /** @param {any} page */
 function rowsCard(page) {
   const title = TITLES[/** @type {keyof typeof TITLES} */ (page.group)];
-  const columns = [{ label: GROUPS[/** @type {keyof typeof GROUPS} */ (page.group)] }, { label: t("Calls"), num: true }, { label: t("New"), num: true, text: t("New tokens in") }, { label: t("Cache read"), num: true }, { label: t("Cache written"), num: true }, { label: t("Out"), num: true, text: t("Tokens out") }, { label: t("Cache hit"), num: true }, { label: t("Cost"), num: true }];
+  const columns = [{ label: GROUPS[/** @type {keyof typeof GROUPS} */ (page.group)] }, { label: t("Calls"), num: true }, { label: t("Uncached input"), num: true }, { label: t("Cache read"), num: true }, { label: t("Cache written"), num: true }, { label: t("Out"), num: true, text: t("Tokens out") }, { label: t("Cache hit"), num: true }, { label: t("Cost"), num: true }];
   const rows = page.rows.map((/** @type {any} */ row) => [named(page.group, row), number(row.calls), tokens(row.input_tokens), tokens(row.cache_read_tokens), tokens(row.cache_write_tokens), tokens(row.output_tokens), pct(row.cache_hit_pct), money(row.cost_micro, row.unknown_calls)]);
   const more = page.groups > page.rows.length ? h("p", { class: "muted small" }, t("The {shown} dearest of {all}; the CSV has them all.", { shown: page.rows.length, all: page.groups })) : null;
   return card(title, [rows.length ? table({ caption: title, className: "wide-grid", columns, rows }) : empty(t("No model was called in this period.")), more]);
@@ -87,7 +87,7 @@ function named(group, row) {
 /** @param {any[]} prices */
 function pricesCard(prices) {
   const dollars = (/** @type {number | null} */ value) => value === null ? DASH : usd(value);
-  const columns = [{ label: t("Model") }, { label: t("Input"), num: true }, { label: t("Output"), num: true }, { label: t("Cache read"), num: true }, { label: t("Cache write"), num: true }, { label: t("Holds from") }, { label: t("Read") }, { label: t("Source") }];
+  const columns = [{ label: t("Model") }, { label: t("Input"), num: true }, { label: t("Output"), num: true }, { label: t("Cache read"), num: true }, { label: t("Cache write"), num: true }, { label: t("Valid from") }, { label: t("Checked") }, { label: t("Source") }];
   const rows = prices.map((price) => [h("span", null, price.model, price.above ? h("span", { class: "muted" }, [" ", t("×{factor} above {tokens}", { factor: price.above_factor, tokens: tokens(price.above) })]) : null),
     dollars(price.input), dollars(price.output), dollars(price.cache_read), dollars(price.cache_write),
     price.source === null ? DASH : price.starts ?? t("always"), price.dated ? h("span", { class: price.old ? "warn-text" : null }, price.dated, price.old && [" ", t("(old)")]) : DASH,

@@ -9,7 +9,7 @@ const HINTS = { uncertain: t("may be in the chat, or not"), dead: t("refused, an
 
 /** @param {any} page */
 export function deliveriesPage({ root, go, entitle, signal, say, me }) {
-  entitle(t("Deliveries"));
+  entitle(t("Delivery problems"));
   const params = new URLSearchParams(location.search);
   const acts = me.role !== "viewer";
   const strip = h("dl", { class: "kpis three" });
@@ -60,7 +60,7 @@ export function deliveriesPage({ root, go, entitle, signal, say, me }) {
 
   /** @param {any} error */
   const failed = (error) => { if (!signal.aborted) { shown = ""; show(body, problem(error, () => load().catch(failed))); } };
-  show(root, h("div", { class: "page-head" }, h("div", null, h("h1", null, t("Deliveries")), h("p", { class: "facts" }, mark.node, h("span", null, t("Answers on their way to Telegram. On the web nothing can be lost: screens read what is stored."))))), strip, h("div", { class: "stack" }, told, body));
+  show(root, h("div", { class: "page-head" }, h("div", null, h("h1", null, t("Delivery problems")), h("p", { class: "facts" }, mark.node, h("span", null, t("Answers on their way to Telegram. On the web nothing can be lost: screens read what is stored."))))), strip, h("div", { class: "stack" }, told, body));
   load().catch(failed);
   keepFresh(() => load(true), mark.tell, signal, undefined, ["deliveries"]);
 }
@@ -69,11 +69,11 @@ export function deliveriesPage({ root, go, entitle, signal, say, me }) {
 function partsCard(page, params, change, act) {
   const chosen = params.get("state") ?? "";
   const session = params.get("session");
-  const columns = [{ label: t("Answer") }, { label: t("State") }, { label: t("Session") }, { label: t("Bot") }, { label: t("When") }, { label: t("Attempt"), num: true }, { label: t("Reason") }, ...(act ? [{ label: t("Do"), num: true }] : [])];
+  const columns = [{ label: t("Answer") }, { label: t("State") }, { label: t("Session") }, { label: t("Bot") }, { label: t("When") }, { label: t("Attempt"), num: true }, { label: t("Reason") }, ...(act ? [{ label: t("Actions"), num: true }] : [])];
   const filter = h("div", { class: "work-filters" }, h("div", { class: "segments", role: "group", "aria-label": t("State") }, [["", t("All")], ...Object.entries(WORDS)].map(([state, words]) =>
     h("button", { type: "button", "aria-pressed": String(chosen === state), onclick: () => change({ state }) }, words))),
     session && h("span", { class: "chip" }, t("Session {id}", { id: session.slice(0, 8) }), h("button", { type: "button", class: "line", "aria-label": t("All sessions"), onclick: () => change({ session: "" }) }, "×")));
-  const content = page.deliveries.length ? table({ caption: t("Deliveries"), className: "wide-grid work-grid", columns, rows: page.deliveries.map((/** @type {any} */ part) => cells(part, act)) })
+  const content = page.deliveries.length ? table({ caption: t("Delivery problems"), className: "wide-grid work-grid", columns, rows: page.deliveries.map((/** @type {any} */ part) => cells(part, act)) })
     : empty(chosen || session ? t("No delivery fits these filters.") : t("Everything arrived."));
   return card(t("In doubt"), [filter, content, h("div", { class: "pager" }, placeOf(params, page.deliveries.length, page.total), params.get("cursor") && h("button", { type: "button", class: "line", onclick: () => change({}) }, t("Newest")),
     page.next && h("button", { type: "button", class: "line", onclick: () => change({ cursor: page.next, at: beyond(params, page.deliveries.length) }) }, t("Older")))]);

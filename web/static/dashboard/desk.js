@@ -49,7 +49,7 @@ export function operatorDesk({ id, me, say, signal, reload, taken, moved }) {
     snooze: async () => held.snoozed_until ? {} : askSnooze(signal),
     label: async () => { const labels = await askLabel(held.labels, signal); return labels && { labels }; },
   };
-  const SAID = /** @type {Record<string, () => string>} */ ({ take: () => t("The conversation is yours."), return: () => t("The assistant answers here again."), resolve: () => t("Resolved"), assign: () => t("Saved."), snooze: () => t("Saved."), label: () => t("Saved.") });
+  const SAID = /** @type {Record<string, () => string>} */ ({ take: () => t("The conversation is yours."), return: () => t("The assistant answers again."), resolve: () => t("Resolved"), assign: () => t("Saved."), snooze: () => t("Saved."), label: () => t("Saved.") });
 
   /** @param {string} action @param {HTMLButtonElement} button */
   async function move(action, button) {
@@ -80,11 +80,11 @@ export function operatorDesk({ id, me, say, signal, reload, taken, moved }) {
 
   /** @param {any} held */
   function sentence(held) {
-    if (!held) return h("p", null, h("span", { class: "state" }, t("The assistant answers here.")));
+    if (!held) return h("p", null, h("span", { class: "state" }, t("Handled by the assistant.")));
     const asked = held.asked_by !== "operator" && h("span", { class: "muted" }, ASKED[/** @type {keyof typeof ASKED} */ (held.asked_by)]?.(time(held.asked_at)));
     if (held.state === "waiting") return h("p", null, h("span", { class: "state waiting" }, t("Waits for a human")), asked);
     return h("p", null, h("span", { class: "state answering" }, held.mine ? t("You have this conversation") : held.operator ? t("{operator} has this conversation", { operator: held.operator }) : t("An operator has this conversation")),
-      h("span", { class: "muted" }, t("since {time}", { time: time(held.taken_at) })), asked, held.waits_since && h("span", { class: "warn-text" }, t("a word is awaited since {time}", { time: time(held.waits_since) })));
+      h("span", { class: "muted" }, t("since {time}", { time: time(held.taken_at) })), asked, held.waits_since && h("span", { class: "warn-text" }, t("Waiting for your reply ({time})", { time: time(held.waits_since) })));
   }
 
   /** @param {any} held */

@@ -52,7 +52,7 @@ function told(diff) {
     lost.length ? [h("ul", { class: "notes" }, lost), h("p", { class: "small muted" }, t("Pinned messages stay word for word beside the summary, notes in memory, and items of the ledger in its record: they are not lost, only not in this text."))]
       : h("p", { class: "muted" }, facts ? t("It says all of them.") : t("There were none to keep.")),
     h("h3", null, t("Record")), itemsOf(diff), h("p", { class: "muted" }, tn("{count} item stands as before.", "{count} items stand as before.", diff.kept)),
-    h("h3", null, t("Words, against the summary before")), !diff.former ? h("p", { class: "muted" }, t("There was none before: all of it is new.")) : diff.lines.length ? linesOf(diff.lines) : empty(t("This summary has no words.")),
+    h("h3", null, t("Words, against the summary before")), !diff.former ? h("p", { class: "muted" }, t("There was none before: all of it is new.")) : diff.lines.length ? linesOf(diff.lines) : empty(t("The summary is empty.")),
   ];
 }
 

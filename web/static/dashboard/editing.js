@@ -14,7 +14,7 @@ export function watchTyping(place, check, signal) {
 
 /** @param {string[]} problems @param {string[]} [remarks] */
 export function problemList(problems, remarks = []) {
-  if (!problems.length && !remarks.length) return h("p", { class: "done small" }, t("This can be used."));
+  if (!problems.length && !remarks.length) return h("p", { class: "done small" }, t("Valid"));
   return [problems.length > 0 && h("ul", { class: "findings crit-text", "aria-label": t("Problems") }, problems.map((one) => h("li", { dir: "auto" }, ts(one)))),
     remarks.length > 0 && h("ul", { class: "findings warn-text", "aria-label": t("Remarks") }, remarks.map((one) => h("li", { dir: "auto" }, ts(one))))];
 }

@@ -6,9 +6,9 @@ import { duration } from "./figures.js";
 import { beyond, pagesOf, placeOf } from "./lists.js";
 import { JOBS, KINDS, seriesPart } from "./series.js";
 
-const STATES = { due: t("Waiting"), running: t("Running"), failing: t("Trying again"), dead: t("Failed"), done: t("Done") };
+const STATES = { due: t("Waiting"), running: t("Running"), failing: t("Retrying"), dead: t("Failed"), done: t("Done") };
 const COUNTED = ["due", "running", "dead", "done"];
-const HINTS = { due: t("nothing waits"), running: t("at work now"), done: t("in the last day"), dead: t("gave up or cancelled, while they are kept") };
+const HINTS = { due: t("nothing waits"), running: t("at work now"), done: t("in the last day"), dead: t("failed or cancelled (last 30 days)") };
 const LOOKS = { due: "waiting", running: "answering", done: "idle", dead: "problem" };
 const ASKED = ["state", "kind", "session", "before"];
 const TOPICS = ["jobs", "deliveries"];
@@ -130,7 +130,7 @@ const ALL = {
 /** @param {any} page @param {URLSearchParams} params @param {(changes: Record<string, string>) => void} change @param {Act | null} act */
 function jobsCard(page, params, change, act) {
   const filtered = params.get("state") || params.get("kind") || params.get("session");
-  const columns = [{ label: t("Job") }, { label: t("State") }, { label: t("Session") }, { label: t("Trigger") }, { label: t("Attempt"), num: true }, { label: t("Took"), num: true }, { label: t("When") }, { label: t("Error") }, ...(act ? [{ label: t("Do"), num: true }] : [])];
+  const columns = [{ label: t("Job") }, { label: t("State") }, { label: t("Session") }, { label: t("Trigger") }, { label: t("Attempt"), num: true }, { label: t("Took"), num: true }, { label: t("When") }, { label: t("Error") }, ...(act ? [{ label: t("Actions"), num: true }] : [])];
   const content = page.jobs.length ? table({ caption: t("Jobs"), className: "wide-grid work-grid", columns, rows: page.jobs.map((/** @type {any} */ job) => cells(job, change, act)) })
     : filtered ? empty(t("No job fits these filters."), h("button", { type: "button", class: "line", onclick: () => change({ state: "", kind: "", session: "" }) }, t("Clear the filters")))
       : empty(t("No job yet: they come with the first long conversation."));
@@ -173,7 +173,7 @@ function cells(job, change, act) {
     job.can_cancel && h("button", { type: "button", class: "line", "aria-label": t("Cancel {name}", { name }), onclick: () => act("cancel", { ids: [job.id] }, { title: t("Cancel {name}?", { name }), words: [t("It will not run. A conversation that still needs it asks again with its next message.")], yes: t("Cancel it") }) }, t("Cancel")));
   return [
     h("span", null, KINDS[/** @type {keyof typeof KINDS} */ (job.kind)] ?? job.kind, h("span", { class: "muted" }, ` #${job.id}`)),
-    h("span", { class: `state ${job.cancelled ? "idle" : LOOKS[/** @type {keyof typeof LOOKS} */ (job.state)] ?? ""}` }, job.cancelled ? t("Cancelled") : job.state === "due" && job.error ? t("Trying again") : STATES[/** @type {keyof typeof STATES} */ (job.state)]),
+    h("span", { class: `state ${job.cancelled ? "idle" : LOOKS[/** @type {keyof typeof LOOKS} */ (job.state)] ?? ""}` }, job.cancelled ? t("Cancelled") : job.state === "due" && job.error ? t("Retrying") : STATES[/** @type {keyof typeof STATES} */ (job.state)]),
     h("a", { class: "row-link", href: `/dashboard/sessions/${job.session}`, dir: "auto" }, personOf({ ...job, kind: job.session_kind })),
     ts(job.trigger), number(job.attempt), duration(job.duration_ms), time(job.ended_at ?? job.started_at ?? job.due_at),
     job.error ? h("span", { class: "error-text" }, ts(job.error)) : DASH, ...(act ? [doing] : []),
@@ -191,9 +191,9 @@ function botsCard(bots) {
 
 /** @param {any[]} workers */
 function workersCard(workers) {
-  const columns = [{ label: t("Process") }, { label: t("State") }, { label: t("Last beat") }, { label: t("Started") }, { label: t("Works on") }];
+  const columns = [{ label: t("Process") }, { label: t("State") }, { label: t("Last heartbeat") }, { label: t("Started") }, { label: t("Current job") }];
   const rows = workers.map((worker) => [h("span", { translate: "no" }, `${worker.role} · ${worker.pid}`),
-    h("span", { class: `state ${worker.alive ? "answering" : worker.stopped_at ? "idle" : "problem"}` }, worker.alive ? t("alive") : worker.stopped_at ? t("stopped") : t("silent")),
+    h("span", { class: `state ${worker.alive ? "answering" : worker.stopped_at ? "idle" : "problem"}` }, worker.alive ? t("running") : worker.stopped_at ? t("stopped") : t("silent")),
     time(worker.beat), time(worker.started_at), worker.job ? `#${worker.job}` : DASH]);
-  return card(t("Processes"), [rows.length ? table({ caption: t("Processes of the last hour"), className: "wide-grid", columns, rows }) : empty(t("No process has beaten in the last hour."))]);
+  return card(t("Processes"), [rows.length ? table({ caption: t("Processes of the last hour"), className: "wide-grid", columns, rows }) : empty(t("No process has sent a heartbeat in the last hour."))]);
 }

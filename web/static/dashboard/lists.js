@@ -98,7 +98,7 @@ export function listPage({ root, say, go, signal }, how) {
   }
 
   /** @param {any} answer */
-  const pager = (answer) => how.count(answer) > 0 && h("div", { class: "pager" }, placeOf(params, how.count(answer), answer.total),
+  const pager = (answer) => (params.get("cursor") || answer.next || answer.total) && how.count(answer) > 0 && h("div", { class: "pager" }, placeOf(params, how.count(answer), answer.total),
     params.get("cursor") && h("button", { type: "button", class: "line", onclick: () => change({}) }, t("First page")),
     answer.next && h("button", { type: "button", class: "line", onclick: () => { change({ cursor: answer.next, at: beyond(params, how.count(answer)) }); scrollTo(0, 0); } }, t("Next page")));
 

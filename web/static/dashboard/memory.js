@@ -4,7 +4,7 @@ import { KINDS, VOUCHES, keptWords, noteAdder } from "./adding.js";
 import { DASH, card, dotted, empty, h, nameOf, problem, show, t, time, tn, ts } from "./parts.js";
 import { listPage } from "./lists.js";
 
-const STATES = { kept: t("kept"), replaced: t("replaced"), put_away: t("put away") };
+const STATES = { kept: t("kept"), replaced: t("replaced"), put_away: t("archived") };
 
 /** @param {any} page */
 export function memoryPage(page) {
@@ -18,7 +18,7 @@ export function memoryPage(page) {
     filters: [
       ["state", t("State"), [["", t("All states")], ...Object.entries(STATES)]],
       ["kind", t("Kind"), [["", t("All kinds")], ...KINDS.map((kind) => [kind, ts(kind)])]],
-      ["authority", t("Who vouches"), [["", t("Anybody vouches")], ["person", t("The person")], ["assistant", t("The assistant")], ["tool", t("Only a tool")], ["operator", t("An operator")]]],
+      ["authority", t("Source"), [["", t("Any source")], ["person", t("The person")], ["assistant", t("The assistant")], ["tool", t("Only a tool")], ["operator", t("An operator")]]],
     ],
     above: [adder?.node, note],
     draw: (answer, params, change) => [
@@ -40,7 +40,7 @@ export function memoryPage(page) {
   }
 
   /** @param {any} one */
-  const undo = (one) => h("button", { type: "button", class: "line", onclick: () => act(`/notes/${one.id}`, { method: "DELETE" }, t("The note is put away."), one) }, t("Undo"));
+  const undo = (one) => h("button", { type: "button", class: "line", onclick: () => act(`/notes/${one.id}`, { method: "DELETE" }, t("The note is archived."), one) }, t("Undo"));
 
   /** @param {any} one */
   function item(one) {
@@ -55,7 +55,7 @@ export function memoryPage(page) {
     if (one.state === "kept") {
       return h("p", { class: "actions" },
         h("button", { type: "button", class: "line", "aria-label": t("Edit: {note}", { note: one.text }), onclick: () => edit(one, node, draw) }, t("Edit")),
-        h("button", { type: "button", class: "line", "aria-label": t("Put away: {note}", { note: one.text }), onclick: () => act(`/notes/${one.id}`, { method: "DELETE" }, t("The note is put away."), one) }, t("Put away")));
+        h("button", { type: "button", class: "line", "aria-label": t("Archive: {note}", { note: one.text }), onclick: () => act(`/notes/${one.id}`, { method: "DELETE" }, t("The note is archived."), one) }, t("Archive")));
     }
     return one.state === "put_away" && h("p", { class: "actions" },
       h("button", { type: "button", class: "line", "aria-label": t("Bring back: {note}", { note: one.text }), onclick: () => act(`/notes/${one.id}/restore`, { method: "POST" }, t("The note is back."), one) }, t("Bring back")));

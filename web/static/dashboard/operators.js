@@ -4,7 +4,7 @@ import { DASH, card, empty, h, keepFocus, liveMark, number, problem, repaintTime
 import { loginList } from "./logins.js";
 
 const ROLES = ["viewer", "operator", "admin"];
-const COLUMNS = [{ label: t("Name") }, { label: t("Role") }, { label: t("State") }, { label: t("Last login") }, { label: t("Open logins"), num: true }, { label: t("Comes in by") }];
+const COLUMNS = [{ label: t("Name") }, { label: t("Role") }, { label: t("State") }, { label: t("Last login") }, { label: t("Active sessions"), num: true }, { label: t("Sign-in method") }];
 
 /** @param {any} page */
 export function operatorsPage({ root, me, go, say, entitle, signal }) {
@@ -50,7 +50,7 @@ export function operatorsPage({ root, me, go, say, entitle, signal }) {
   /** @param {any} error */
   const failed = (error) => { if (!signal.aborted) { shown = ""; show(list, problem(error, () => load().catch(failed))); } };
   show(root, h("div", { class: "page-head" }, h("div", null, h("h1", null, t("Operators")), h("p", { class: "facts" }, t("Who may use this dashboard"), mark.node))),
-    note, list, one, card(t("Let somebody in"), [inviteForm(act)]));
+    note, list, one, card(t("Invite"), [inviteForm(act)]));
   load().catch(failed);
   keepFresh(() => load(true), mark.tell, signal);
 }

@@ -84,12 +84,12 @@ function needsAnEye(now) {
     kpi(t("Spent today"), money(now.spend_micro, now.spend_unknown_calls), dotted([now.cap_micro ? t("{percent} of the cap of {sum} a day", { percent: pct(used), sum: money(now.cap_micro) }) : t("no cap"), caps]),
       used === null ? null : meter(used, t("{percent} of today's cap, with what is set aside", { percent: pct(used) }))),
     kpi(t("Active"), number(now.active), h("span", null, t("in the last hour"), " · ", to("/dashboard/sessions", t("all sessions")))),
-    kpi(t("Near the limit"), number(now.near_limit), to("/dashboard/sessions?min_pct=90&sort=-context", t("{percent} and more, last day", { percent: pct(90) }))),
+    kpi(t("Context over 90 % (24 h)"), number(now.near_limit), to("/dashboard/sessions?min_pct=90&sort=-context", t("see"))),
     kpi(t("Waiting for a human"), h("span", { class: now.handovers_waiting ? "warn-text" : null }, number(now.handovers_waiting)),
       now.oldest_waiting ? h("span", null, t("oldest {time}", { time: time(now.oldest_waiting) }), " · ", to("/dashboard/inbox", t("see"))) : to("/dashboard/inbox", t("nobody waits")), now.rating.count > 0 && [" · ", t("Rated {rating} of 5", { rating: number(now.rating.average) })]),
-    kpi(t("Failed jobs"), h("span", { class: now.jobs_dead ? "crit-text" : null }, number(now.jobs_dead)),
+    kpi(t("Background jobs failed"), h("span", { class: now.jobs_dead ? "crit-text" : null }, number(now.jobs_dead)),
       h("span", null, to("/dashboard/jobs?state=dead", t("last day")), now.jobs_retrying > 0 && [" · ", tn("{count} retrying", "{count} retrying", now.jobs_retrying)])),
-    kpi(t("Workers"), h("span", { class: now.workers ? null : "crit-text" }, number(now.workers)), now.workers ? dotted([t("alive"), t("jobs due: {number}", { number: now.jobs_due })]) : t("none is alive")),
+    kpi(t("Workers"), h("span", { class: now.workers ? null : "crit-text" }, number(now.workers)), now.workers ? dotted([t("running"), t("jobs due: {number}", { number: now.jobs_due })]) : t("none is running")),
   ];
 }
 
@@ -97,11 +97,11 @@ function needsAnEye(now) {
 function howItGoes(now, savings) {
   return [
     kpi(t("Model provider"), standing(now.providers), now.summaries_resting ? tn("{count} session rests from failed summaries", "{count} sessions rest from failed summaries", now.summaries_resting) : outs(now.providers)),
-    kpi(t("Time to first token"), duration(now.first_token_p95_ms), now.turns_day ? tn("p95 of the newest {count} turn, last day", "p95 of the newest {count} turns, last day", now.turns_day) : t("not measured in the last day")),
-    kpi(t("Overhead of a turn"), duration(now.overhead_p95_ms), now.overhead_turns ? tn("p95 without the model, newest {count} turn", "p95 without the model, newest {count} turns", now.overhead_turns) : t("not measured in the last day")),
+    kpi(t("Time to first token (p95)"), duration(now.first_token_p95_ms), now.turns_day ? tn("p95 of the newest {count} turn, last day", "p95 of the newest {count} turns, last day", now.turns_day) : t("not measured in the last day")),
+    kpi(t("Processing overhead"), duration(now.overhead_p95_ms), now.overhead_turns ? tn("p95 without the model, newest {count} turn", "p95 without the model, newest {count} turns", now.overhead_turns) : t("not measured in the last day")),
     kpi(t("Saved by caching"), saved(savings.caching.micro), tn("{count} token read from caches this month", "{count} tokens read from caches this month", savings.caching.tokens, { count: tokens(savings.caching.tokens) })),
     kpi(t("Saved by summaries"), saved(savings.summaries.micro), tn("{count} token not sent this month", "{count} tokens not sent this month", savings.summaries.tokens, { count: tokens(savings.summaries.tokens) })),
-    kpi(t("Being answered"), number(now.waiting), t("sessions with an open message")),
+    kpi(t("In progress"), number(now.waiting), t("sessions with an open message")),
   ];
 }
 

@@ -10,10 +10,10 @@ const columns = () => [{ label: t("Who") }, { label: t("State") }, { label: t("C
 /** @param {any} page */
 export function pairingPage(page) {
   const { me, say, signal } = page;
-  page.entitle(t("Pairing"));
+  page.entitle(t("Telegram access"));
   const note = h("div", { class: "list" });
   const list = listPage(page, {
-    title: t("Pairing"), path: "/dashboard/pairing", api: "/pairing", names: [], filters: [], above: note, told: (count) => tn("{count} request", "{count} requests", count),
+    title: t("Telegram access"), path: "/dashboard/pairing", api: "/pairing", names: [], filters: [], above: note, told: (count) => tn("{count} request", "{count} requests", count),
     count: (answer) => answer.requests.length,
     nothing: () => empty(t("Nobody has asked yet."), h("p", { class: "muted" }, t("Whoever writes to the bot gets a code, which can be approved here."))),
     draw: (answer) => {

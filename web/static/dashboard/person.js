@@ -59,7 +59,7 @@ function places(places) {
 }
 
 /** @param {string} id */
-const exporting = (id) => card(t("A copy of everything"), [h("p", { class: "muted" }, t("Conversations, summaries, notes and files’ names, as the person would get them by /export. It is written into the audit log.")),
+const exporting = (id) => card(t("Export data"), [h("p", { class: "muted" }, t("Conversations, summaries, notes and files’ names, as the person would get them by /export. It is written into the audit log.")),
   h("p", { class: "actions" }, h("a", { class: "button line", href: `/api/v1/people/${id}/export?format=json`, download: "" }, t("Export as JSON")), h("a", { class: "button line", href: `/api/v1/people/${id}/export?format=md`, download: "" }, t("Export as Markdown")))]);
 
 /** @param {any} one @param {any} page */
@@ -76,7 +76,7 @@ function holding(one, { say, signal }) {
   /** @param {any} hold */
   function draw(hold) {
     show(place, hold ? h("p", null, t("On hold since {time} by {operator}: neither a rule nor anybody deletes what is kept of this person.", { time: time(hold.since), operator: h("bdi", null, hold.by) }))
-      : h("p", { class: "muted" }, t("On hold, nothing of this person goes: no rule about age applies, and nobody can forget them, they themselves included.")),
+      : h("p", { class: "muted" }, t("Legal hold keeps all data: retention and deletion requests are suspended.")),
     h("p", { class: "actions" }, h("button", { type: "button", class: "line", onclick: change(!hold) }, hold ? t("Lift the hold") : t("Put on hold"))));
   }
   draw(one.hold);

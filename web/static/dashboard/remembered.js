@@ -51,8 +51,8 @@ export function remembered({ session, me, say, signal }) {
   async function takeBack(one) {
     try {
       await ask(`/notes/${one.id}`, { method: "DELETE", signal });
-      say(t("The note is put away."));
-      show(told, h("p", { class: "done" }, t("The note is put away.")));
+      say(t("The note is archived."));
+      show(told, h("p", { class: "done" }, t("The note is archived.")));
       await load(true).catch(failed);
     } catch (error) { if (!signal.aborted) show(told, problem(error)); }
   }

@@ -65,13 +65,13 @@ export function sessionPage({ root, id, me, say, go, entitle, look, signal }) {
   /** What each tab is made of, and how it is filled: nothing of a tab is asked for before it is seen. @type {Record<string, {make: () => any, fill: (refresh: boolean) => Promise<any>}>} */
   const parts = {
     conversation: { make: () => talkCard, fill: (refresh) => talk.load(refresh) },
-    context: { make: () => [numbers, card(t("Context per turn"), [chart], spans), h("div", { class: "columns" }, card(t("What fills the window now"), [now]), card(t("Preset"), [preset]))],
+    context: { make: () => [numbers, card(t("Context per turn"), [chart], spans), h("div", { class: "columns" }, card(t("Context breakdown"), [now]), card(t("Preset"), [preset]))],
       fill: (refresh) => { when("numbers", session, () => show(numbers, cards(session))); return Promise.all([drawLine(session.turns, refresh), drawNow(refresh)]); } },
     summaries: { make: () => card(t("Summaries"), [folds]), fill: async (refresh) => {
       const compactions = await ask(`${path}/compactions`, { refresh, signal });
       when("compactions", compactions, () => show(folds, compactionList(compactions, tools)));
     } },
-    requests: { make: () => [me.can_inspect && replayCard, card(t("Context audit"), [audit.node]), card(t("Spend"), [spend])],
+    requests: { make: () => [me.can_inspect && replayCard, card(t("Requests"), [audit.node]), card(t("Spend"), [spend])],
       fill: (refresh) => { when("spend", session.spend, () => show(spend, spendTable(session.spend))); return audit.load(refresh); } },
     memory: { make: () => h("div", { class: "columns" }, card(t("Memory saved"), [flushes]), notes), fill: async (refresh) => {
       if (!memory) show(notes, (memory = remembered({ session, me, say, signal })).node);
@@ -220,7 +220,7 @@ function heading(session, mark) {
       h("span", null, t("started {time}", { time: time(session.created_at) })), h("span", null, t("active {time}", { time: time(session.last_active_at) })), stateBadge(session.state),
       session.held && h("span", { class: "badge", title: t("After an undo it waits for the next overflow") }, t("summaries on hold")), mark),
     h("p", { class: "facts ways" }, h("a", { href: `/dashboard/people/${session.party}` }, session.kind === "group" ? t("The group") : session.anonymous ? t("The visitor") : t("The person")),
-      h("a", { href: `/dashboard/jobs?session=${session.id}` }, t("Jobs")), session.channel === "telegram" && h("a", { href: `/dashboard/deliveries?session=${session.id}` }, t("Deliveries"))));
+      h("a", { href: `/dashboard/jobs?session=${session.id}` }, t("Jobs")), session.channel === "telegram" && h("a", { href: `/dashboard/deliveries?session=${session.id}` }, t("Delivery problems"))));
 }
 
 /** @param {any} session */
@@ -304,9 +304,9 @@ function auditPages({ path, signal, see }) {
 /** @param {any} audit @param {(turn: number) => void} see */
 function auditTable(audit, see) {
   if (!audit.calls.length) return empty(t("No model call yet."));
-  const columns = [t("Turn"), t("Estimated"), t("After summary"), t("After shortening"), t("Reported"), t("Context"), t("Budget")].map((label) => ({ label, num: true }));
+  const columns = [t("Turn"), t("Estimated"), t("After summary"), t("After trimming"), t("Reported"), t("Context"), t("Budget")].map((label) => ({ label, num: true }));
   const place = h("div", { class: "scroll calls", role: "region", "aria-label": t("Model calls"), tabindex: 0 });
-  show(place, table({ caption: t("What each turn's call was given, newest first"), className: "plain", columns: [...columns, { label: t("Model") }, { label: t("Done to make it fit") }, { label: t("When") }], rows: audit.calls.map((/** @type {any} */ call) => [
+  show(place, table({ caption: t("What each turn's call was given, newest first"), className: "plain", columns: [...columns, { label: t("Model") }, { label: t("Trimming applied") }, { label: t("When") }], rows: audit.calls.map((/** @type {any} */ call) => [
     h("button", { type: "button", class: "link turn-link", "aria-label": t("Turn {turn}: what the model saw", { turn: call.turn }), onclick: () => see(call.turn) }, number(call.turn)), number(call.before), number(call.after_summary), number(call.after_prune), number(call.reported), number(call.context), number(call.budget), call.model,
     [call.summary && t("summarised"), call.prune && t("shortened"), call.overflow && t("refused")].filter(Boolean).join(", ") || DASH, time(call.at)]) }));
   return place;

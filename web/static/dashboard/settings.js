@@ -4,7 +4,7 @@ import { DASH, card, empty, h, problem, show, skeleton, t, table, tabbed, ts } f
 import { SECTIONS } from "./settings_fields.js";
 import { settingsForm } from "./settings_form.js";
 
-const FROM = { environment: t("environment"), file: ".env", default: t("default"), start: t("chosen at the start"), stored: t("this page") };
+const FROM = { environment: t("environment"), file: ".env", default: t("default"), start: t("auto-detected"), stored: t("this page") };
 const COLUMNS = [{ label: t("Setting") }, { label: t("Value") }, { label: t("Set by") }, { label: t("Default") }, { label: t("Meaning") }];
 
 /** @param {any} page */
@@ -71,7 +71,7 @@ function everySetting(all, params, go) {
   }
   draw();
   return [h("form", { class: "filters", role: "search", "aria-label": t("Filter settings"), oninput: draw, onsubmit: (/** @type {Event} */ event) => event.preventDefault() },
-    h("label", { class: "grow" }, h("span", { class: "unseen" }, t("Search name or meaning")), search), h("label", { class: "tick" }, only, h("span", null, t("Only what was set")))), body];
+    h("label", { class: "grow" }, h("span", { class: "unseen" }, t("Search name or meaning")), search), h("label", { class: "tick" }, only, h("span", null, t("Only changed")))), body];
 }
 
 /** @param {any} one */

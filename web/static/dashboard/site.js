@@ -5,7 +5,7 @@ import { ask } from "./net.js";
 import { card, h, missing, number, problem, show, skeleton, t, time, tn } from "./parts.js";
 import { conflict, problemList, watchTyping } from "./editing.js";
 
-const TEXTS = [["title", t("Title"), 60], ["welcome", t("Welcome"), 500], ["ai_notice", t("Notice that this is an AI"), 500], ["offline_text", t("When nobody can be reached"), 500], ["launcher_label", t("Words of the button"), 60]];
+const TEXTS = [["title", t("Title"), 60], ["welcome", t("Welcome"), 500], ["ai_notice", t("Notice that this is an AI"), 500], ["offline_text", t("When nobody can be reached"), 500], ["launcher_label", t("Launcher label"), 60]];
 const LONG = new Set(["welcome", "ai_notice", "offline_text"]);
 
 /** @param {any} page */
@@ -81,8 +81,8 @@ export function sitePage({ root, id: name, me, say, entitle, signal }) {
     const section = card(t("Secrets that sign people in"), [
       site.secrets.length ? h("ul", { class: "plain-list" }, site.secrets.map((/** @type {any} */ one) => h("li", { class: "split" }, h("span", null, h("code", null, one.id), " ", t("made {time}", { time: time(one.created_at) })),
         may && h("button", { type: "button", class: "line danger", "aria-label": t("Revoke {secret}", { secret: one.id }), onclick: () => revoke(one.id) }, t("Revoke"))))) : h("p", { class: "muted" }, t("None: everybody comes as a visitor.")),
-      fresh, may && h("p", { class: "actions" }, h("button", { type: "button", class: "line", disabled: site.secrets.length > 1, onclick: add }, t("Make a secret"))),
-      h("p", { class: "muted small" }, t("Two may hold at once: make the new one, put it on your server, then revoke the old one."))]);
+      fresh, may && h("p", { class: "actions" }, h("button", { type: "button", class: "line", disabled: site.secrets.length > 1, onclick: add }, t("Generate secret"))),
+      h("p", { class: "muted small" }, t("Two secrets can be active at once: generate the new one, put it on your server, then revoke the old one."))]);
 
     async function add() {
       try {
@@ -138,15 +138,15 @@ function fields(site, now, may) {
         choose("verified", t("Signed-in people"), now.verified ?? "off", [["off", t("off")], ["optional", t("optional")], ["required", t("required")]]))),
     h("fieldset", null, h("legend", null, t("Look")),
       h("div", { class: "pair" }, h("label", null, h("span", null, t("Colour")), h("input", { type: "text", dir: "ltr", name: "accent", value: now.accent ?? "", placeholder: "#4f46e5", maxlength: 7, spellcheck: "false", autocomplete: "off", ...off })),
-        choose("position", t("Side"), now.position ?? "", [["", t("as the page reads")], ["left", t("left")], ["right", t("right")]]))),
+        choose("position", t("Side"), now.position ?? "", [["", t("Follow page direction")], ["left", t("left")], ["right", t("right")]]))),
     h("fieldset", null, h("legend", null, t("Words")), TEXTS.map(([name, label, most]) => text(/** @type {string} */ (name), /** @type {string} */ (label), /** @type {number} */ (most))),
-      h("label", null, h("span", null, t("Ways to begin, one a line, six at most")), area("starters", (now.starters ?? []).join("\n"), 600, 2, off)),
+      h("label", null, h("span", null, t("Starter questions (one per line, max 6)")), area("starters", (now.starters ?? []).join("\n"), 600, 2, off)),
       h("label", null, h("span", null, t("Privacy page")), h("input", { type: "url", dir: "ltr", name: "privacy_url", value: now.privacy_url ?? "", placeholder: "https://", maxlength: 500, ...off })),
       h("label", null, h("span", null, t("The same in other languages, as JSON by language")), area("texts", now.texts ? JSON.stringify(now.texts, null, 2) : "", 40_000, 3, off, "ltr"))),
     h("fieldset", null, h("legend", null, t("What visitors may")),
       choose("uploads", t("Send files"), now.uploads === true ? "yes" : now.uploads === false ? "no" : "", [["", t("in personal chats only")], ["yes", t("yes")], ["no", t("no")]]),
       choose("conversations", t("Conversations of one person"), now.conversations ?? "one", [["one", t("one")], ["many", t("many")]]),
-    tick("handover", t("Ask for a human"), now.handover ?? true), tick("memory_toasts", t("See when something is remembered"), now.memory_toasts ?? false), tick("webview", t("Come from apps without an origin"), now.webview ?? false)));
+    tick("handover", t("Ask for a human"), now.handover ?? true), tick("memory_toasts", t("See when something is remembered"), now.memory_toasts ?? false), tick("webview", t("Allow native apps (no Origin header)"), now.webview ?? false)));
 }
 
 /** @param {string} name @param {string} value @param {number} most @param {number} rows @param {any} off @param {string} [dir] */
@@ -180,7 +180,7 @@ function preview() {
   const frame = h("iframe", { class: "preview", src: "/dashboard/preview", title: t("Preview of the widget"), loading: "eager" });
   const language = h("select", { name: "language", "aria-label": t("Language of the preview") }, h("option", { value: "en", lang: "en" }, "English"));
   languages().then(({ en: _, ...others }) => add(language, Object.entries(others).map(([tag, { name }]) => h("option", { value: tag, lang: tag }, name)))).catch(() => {});
-  const theme = h("select", { name: "theme", "aria-label": t("Light or dark") }, [["auto", t("as the system")], ["light", t("light")], ["dark", t("dark")]].map(([value, words]) => h("option", { value }, words)));
+  const theme = h("select", { name: "theme", "aria-label": t("Light or dark") }, [["auto", t("System")], ["light", t("light")], ["dark", t("dark")]].map(([value, words]) => h("option", { value }, words)));
   let last = /** @type {any} */ (null);
   let ready = false;
   const send = () => { if (ready && last) frame.contentWindow?.postMessage({ look: last, language: language.value, theme: theme.value }, location.origin); };

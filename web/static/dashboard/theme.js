@@ -3,7 +3,7 @@ import { h, set, show } from "../shared/h.js";
 import { t } from "./i18n.js";
 
 const KEY = "evertalk:dash:theme";
-const WORDS = { auto: t("as the system"), light: t("light"), dark: t("dark") };
+const WORDS = { auto: t("System"), light: t("light"), dark: t("dark") };
 const NEXT = /** @type {const} */ ({ auto: "light", light: "dark", dark: "auto" });
 /** @typedef {keyof typeof WORDS} Theme */
 

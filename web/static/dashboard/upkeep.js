@@ -11,7 +11,7 @@ const REASONS = {
   nothing_old: t("There are only the newest messages, and they stay as they are."),
   open_turn_too_big: t("The message that is being answered takes most of the room."),
   pins: t("All older messages are pinned."),
-  gain_too_small: t("It would save too little."),
+  gain_too_small: t("This would free too little."),
   unanswered: t("An older message has no answer yet."),
   grows: t("The summary would be longer than what it replaces."),
   all_read: t("Everything was read already."),
@@ -51,12 +51,12 @@ export function upkeepButtons({ path, me, say, signal, reload, running }) {
 
   /** @param {"compact" | "flush"} what */
   async function open(what) {
-    const title = what === "compact" ? t("Compact now") : t("Flush now");
+    const title = what === "compact" ? t("Summarise now") : t("Save memory now");
     const told = h("div", null, skeleton(3));
     const note = h("div", { role: "status" });
     const focus = h("input", { type: "text", maxlength: 300, autocomplete: "off" });
     const force = h("input", { type: "checkbox", onchange: () => look() });
-    const insists = h("label", { class: "check", hidden: true }, force, h("span", null, t("All the same")));
+    const insists = h("label", { class: "check", hidden: true }, force, h("span", null, t("Do it anyway")));
     const start = h("button", { type: "button", class: "solid", disabled: true, onclick: () => run() }, title);
     const end = h("button", { type: "button", class: "line", onclick: () => dialog.close() }, t("Cancel"));
     show(dialog, h("h2", { id: "upkeep-title" }, title), told, what === "compact" && h("label", null, h("span", null, t("What matters most (may stay empty)")), focus), insists, note, h("div", { class: "actions" }, start, end));
@@ -107,7 +107,7 @@ export function upkeepButtons({ path, me, say, signal, reload, running }) {
     look();
   }
   signal.addEventListener("abort", () => dialog.remove());
-  return [h("button", { type: "button", class: "line", onclick: () => open("flush") }, t("Flush now")), h("button", { type: "button", class: "solid", onclick: () => open("compact") }, t("Compact now")), dialog];
+  return [h("button", { type: "button", class: "line", onclick: () => open("flush") }, t("Save memory now")), h("button", { type: "button", class: "solid", onclick: () => open("compact") }, t("Summarise now")), dialog];
 }
 
 /**
@@ -137,7 +137,7 @@ export function presetView(now) {
   const shown = (value) => value === null ? t("no limit") : typeof value === "boolean" ? (value ? t("yes") : t("no")) : typeof value === "number" ? number(value) : Array.isArray(value) ? value.map((one) => Array.isArray(one) ? one.join(" ") : String(one)).join(", ") || t("none") : String(value).trim();
   const plain = (/** @type {string} */ name) => h("span", { translate: "no" }, name.replaceAll("_", " "));
   return [h("p", null, h("b", null, now.preset), h("span", { class: "muted" }, ` · ${now.model}`)),
-    h("dl", { class: "pairs numbers" }, pair(t("Saves memory above"), tn("{count} token", "{count} tokens", now.flush_at)), pair(t("Summarises above"), tn("{count} token", "{count} tokens", now.compact_at)), pair(t("No request above"), tn("{count} token", "{count} tokens", now.hard)), pair(t("In every request"), tn("{count} token of system and tools", "{count} tokens of system and tools", now.fixed))),
+    h("dl", { class: "pairs numbers" }, pair(t("Saves memory above"), tn("{count} token", "{count} tokens", now.flush_at)), pair(t("Summarises above"), tn("{count} token", "{count} tokens", now.compact_at)), pair(t("Hard limit"), tn("{count} token", "{count} tokens", now.hard)), pair(t("Fixed overhead"), tn("{count} token of system and tools", "{count} tokens of system and tools", now.fixed))),
     MEMORY[now.memory] && h("p", { class: "muted small" }, MEMORY[now.memory]),
     now.overrides.length ? h("ul", { class: "notes" }, now.overrides.map((/** @type {any} */ one) => h("li", null, h("span", { class: "badge" }, one.by === "agent" ? t("agent") : t("setting")), plain(one.name), ": ", h("b", null, shown(one.effective)), h("span", { class: "muted" }, " ", t("(preset: {value})", { value: shown(one.preset) })))))
       : h("p", { class: "muted" }, t("All numbers are the preset’s own.")),
