@@ -27,10 +27,11 @@ Capability = Literal["cache", "tools", "thinking", "count_tokens", "json", "imag
 UNKNOWN_WINDOW = 8_192
 UNKNOWN_MAX_OUTPUT = 4_096
 ALL_CAPABILITIES = frozenset(get_args(Capability))
-Wire = Literal["messages", "openai"]
+Wire = Literal["messages", "openai", "responses"]
 MODEST_CAPABILITIES: Mapping[Wire, frozenset[str]] = {
     "messages": frozenset({"tools"}),
     "openai": frozenset({"tools", "json"}),
+    "responses": frozenset({"tools", "json"}),
 }
 """What a server of that API can do at least, as far as we know; what it refuses is not asked again."""
 CACHE_WRITE_FACTOR = 1.25
@@ -58,7 +59,7 @@ class ModelEntry:
     model: str = ""
     """How its provider calls it; empty means the same."""
     wire: Wire = "messages"
-    """Which API its server speaks: Anthropic's Messages or OpenAI's Chat Completions."""
+    """Which API its server speaks: Anthropic's Messages, Chat Completions, or OpenAI's Responses."""
     base_url: str | None = None
     key_env: str | None = None
     """The environment variable that holds its key, or the address of which EVERTALK_MODEL_KEYS has one. A

@@ -52,7 +52,7 @@ def completion_body(
     if marks:
         _mark(messages, but=0)
     for at, message in enumerate(request.messages):
-        told = list(_messages(message, request, card))
+        told = list(told_messages(message, request, card))
         if at in marks:
             _mark(told, but=request.behind_mark if at == marks[-1] else 0)
         messages += told
@@ -95,7 +95,7 @@ def _tool(tool: ToolSpec) -> Json:
     return {"type": "function", "function": told}
 
 
-def _messages(message: Message, request: ModelRequest, card: ModelCard) -> Iterator[Json]:
+def told_messages(message: Message, request: ModelRequest, card: ModelCard) -> Iterator[Json]:
     """One of ours is several of theirs: each result of a tool is a message of its own, before other words."""
     has_tools = "tools" in card.capabilities
     for block in message.blocks:
@@ -186,7 +186,7 @@ class ChunkTranslator:
         if not self._reason:
             return []
         held, self._held = self._held, None
-        events: list[Event] = [_delta("text_delta", 0, text=held)] if held and not self._thinks else []
+        events: list[Event] = [delta_event("text_delta", 0, text=held)] if held and not self._thinks else []
         reason = "refusal" if self._refused else _REASONS.get(self._reason, "end_turn")
         if self._calls and reason == "end_turn":
             reason = "tool_use"
@@ -196,9 +196,9 @@ class ChunkTranslator:
     def _said(self, delta: Mapping[str, Any]) -> Iterator[Event]:
         if isinstance(refusal := delta.get("refusal"), str) and refusal:
             self._refused = True
-            yield _delta("text_delta", 0, text=refusal)
+            yield delta_event("text_delta", 0, text=refusal)
         if text := self._visible(_words(delta.get("content"))):
-            yield _delta("text_delta", 0, text=text)
+            yield delta_event("text_delta", 0, text=text)
         calls = delta.get("tool_calls")
         for call in calls if isinstance(calls, list) else ():
             if isinstance(call, Mapping):
@@ -241,10 +241,10 @@ class ChunkTranslator:
         if given is not None and not isinstance(given, str):
             given = json.dumps(given)
         if given:
-            yield _delta("input_json_delta", self._calls[key], partial_json=given)
+            yield delta_event("input_json_delta", self._calls[key], partial_json=given)
 
 
-def _delta(kind: str, index: int, **fields: str) -> Event:
+def delta_event(kind: str, index: int, **fields: str) -> Event:
     return {"type": "content_block_delta", "index": index, "delta": {"type": kind, **fields}}
 
 

@@ -124,7 +124,9 @@ _QUOTA_WORD = re.compile(r"\bquota\b", re.IGNORECASE)
 _SIGNATURE_WORDS = re.compile(
     r"signature.{0,40}thinking|thinking.{0,80}(?:signature|bound to)", re.IGNORECASE
 )
-_SCHEMA_WORDS = re.compile(r"output_config|output_format|structured output|json_schema", re.IGNORECASE)
+_SCHEMA_WORDS = re.compile(
+    r"output_config|output_format|text\.format|structured output|json_schema", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

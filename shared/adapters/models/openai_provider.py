@@ -22,6 +22,7 @@ from shared.adapters.models.provider import (
     trusted,
     windows_in,
 )
+from shared.adapters.models.responses import ResponseTranslator, response_body
 from shared.adapters.models.stream_parser import Event
 from shared.adapters.models.wire import Json
 from shared.core.values.errors import ModelError, ModelRejectedRequest, ModelUnavailable
@@ -99,13 +100,35 @@ class OpenAIProvider(Provider):
         )
 
 
+class ResponsesProvider(OpenAIProvider):
+    """The same account by the Responses API."""
+
+    def body(
+        self, request: ModelRequest, card: ModelCard, wire_name: str, *, thinking: bool, schema: bool
+    ) -> Json:
+        return response_body(request, card, wire_name, schema=schema)
+
+    def narrows(self, wire_name: str, error: ModelError) -> bool:
+        return False
+
+    async def open_stream(self, body: Mapping[str, Any]) -> StreamReader:
+        self._check_key()
+        client = await self._connected()
+        with translated():
+            stream = await client.responses.create(**body)
+        return ResponseReader(stream)
+
+
 class ChunkReader(StreamReader):
     """A stream of chunks; a comment is a sign of life, and the end may come without being announced."""
 
     def __init__(self, stream: Any) -> None:
         super().__init__(stream)
-        self._translator = ChunkTranslator()
+        self._translator = self._make_translator()
         self._is_done = False
+
+    def _make_translator(self) -> ChunkTranslator | ResponseTranslator:
+        return ChunkTranslator()
 
     async def next(self) -> Sequence[Event]:
         events = await super().next()
@@ -131,3 +154,8 @@ class ChunkReader(StreamReader):
         events = [] if self._is_done else self._translator.end()
         self._is_done = True
         return events
+
+
+class ResponseReader(ChunkReader):
+    def _make_translator(self) -> ResponseTranslator:
+        return ResponseTranslator()

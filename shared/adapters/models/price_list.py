@@ -33,7 +33,7 @@ class PriceList:
             return (entry.prices, *entry.later_prices)
         row = known_card(model) or known_card(model, self.openai_host)
         if entry is not None:
-            usual = self.openai_host if entry.wire == "openai" else MAKER
+            usual = MAKER if entry.wire == "messages" else self.openai_host
             foreign = entry.base_url is not None and entry.base_url not in self.usual
             row = known_card(entry.wire_name, host_of(entry.base_url) if foreign else usual)
         return (row.prices,) if row is not None and row.prices is not None else ()

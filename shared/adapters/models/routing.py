@@ -22,7 +22,12 @@ from shared.adapters.models.catalog import (
 )
 from shared.adapters.models.limits import NarrowedWindow
 from shared.adapters.models.offline import OFFLINE_MODEL, PIECE_SECONDS, WINDOW, OfflineModel
-from shared.adapters.models.openai_provider import OPENAI_KEY_NAME, OPENAI_URL, OpenAIProvider
+from shared.adapters.models.openai_provider import (
+    OPENAI_KEY_NAME,
+    OPENAI_URL,
+    OpenAIProvider,
+    ResponsesProvider,
+)
 from shared.adapters.models.provider import ANTHROPIC_URL, Provider
 from shared.adapters.models.remote import RemoteModel
 from shared.adapters.models.timeouts import Patience
@@ -35,6 +40,9 @@ from shared.runtime.tracing import NULL_TRACER, Tracer
 DEFAULT_CHAT_MODEL = "claude-sonnet-5-5"
 DEFAULT_SUMMARY_MODEL = "claude-haiku-5-5"
 KEY_NAME = "ANTHROPIC_API_KEY"
+_PROVIDERS: Mapping[Wire, type[Provider]] = {
+    "messages": Provider, "openai": OpenAIProvider, "responses": ResponsesProvider,
+}  # fmt: skip
 _MAKERS_PREFIX = "claude"
 """Anthropic's own server has no others."""
 _log = logging.getLogger(__name__)
@@ -283,7 +291,7 @@ def _cheap_beside(
     own = (base_url or ANTHROPIC_URL).rstrip("/")
 
     def account(entry: ModelEntry) -> tuple[str, str]:
-        url = entry.base_url or (OPENAI_URL if entry.wire == "openai" else own)
+        url = entry.base_url or (own if entry.wire == "messages" else OPENAI_URL)
         return url, entry.key_env or (KEY_NAME if url == own else "")
 
     mine = next((entry for entry in entries if entry.name == chat), ModelEntry(name=chat))
@@ -340,11 +348,11 @@ class _Desk:
 
     def _provider(self, entry: ModelEntry) -> Provider:
         usual, usual_key = self.base_url, KEY_NAME
-        if entry.wire == "openai":
+        if entry.wire != "messages":
             usual, usual_key = self.openai_url, OPENAI_KEY_NAME
         url = entry.base_url or usual
         which_key = entry.key_env or ("" if url != usual else usual_key)
-        kind = OpenAIProvider if entry.wire == "openai" else Provider
+        kind = _PROVIDERS[entry.wire]
         found = self.opened.get((url, which_key, kind))
         if found is None:
             found = self.opened[url, which_key, kind] = self._opened(url, which_key, kind)

@@ -10,7 +10,7 @@ from collections.abc import Coroutine, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, get_args
 from urllib.parse import urlsplit
 
 from aiohttp import ClientSession, ClientTimeout, DummyCookieJar, TCPConnector
@@ -242,7 +242,7 @@ def _parse(arguments: Sequence[str]) -> ReplayOptions:
     parser.add_argument("path", type=Path, metavar="PATH", help="JSON in the format of LoCoMo")
     parser.add_argument("--only", metavar="ID", help="one conversation, by its sample_id")
     parser.add_argument("--channel", choices=("web", "telegram"), default="web")
-    parser.add_argument("--wire", choices=("messages", "openai"), help="against a strict server of that API")
+    parser.add_argument("--wire", choices=get_args(Wire), help="against a strict server of that API")
     parser.add_argument("--window", type=_count, metavar="N", help="context window; starts a system for it")
     parser.add_argument("--speed", choices=("max", "real"), default="max", help="real: a person's typing")
     parser.add_argument("--limit", type=_count, metavar="TURNS", help="messages per conversation at most")

@@ -12,12 +12,17 @@ from typing import Literal
 
 from tests.kit.fakes.messages_api import RunningFake, running_fake
 
-Wire = Literal["messages", "openai"]
+Wire = Literal["messages", "openai", "responses"]
 MODEL = "claude-sonnet-5-5"
-_FAKES: Mapping[Wire, str] = {"messages": "messages_api", "openai": "chat_completions"}
+_FAKES: Mapping[Wire, str] = {
+    "messages": "messages_api",
+    "openai": "chat_completions",
+    "responses": "responses",
+}
 _ABILITIES: Mapping[Wire, list[str]] = {
     "messages": ["tools", "json", "images", "cache", "count_tokens"],
     "openai": ["tools", "json", "images"],
+    "responses": ["tools", "json", "images"],
 }
 
 

@@ -77,7 +77,7 @@ export function rowsField(row, label, may, { typed, rowOf, changes, signal }) {
   function modelFields(entry, told, heading, tools) {
     const id = `models-${count += 1}`, ids = h("datalist", { id });
     const at = PROVIDERS.findIndex(([, wire, url]) => wire === (entry.wire ?? "messages") && url === (entry.base_url ?? ""));
-    const address = () => entry.base_url ?? (entry.wire === "openai" ? OPENAI : "");
+    const address = () => entry.base_url ?? (entry.wire && entry.wire !== "messages" ? OPENAI : "");
     /** @param {string} field @param {string} text */
     const price = (field, text) => { const prices = { ...entry.prices, [field]: figure(text) }; if (text === "") delete prices[field]; write(entry, "prices", Object.keys(prices).length ? prices : ""); };
     async function listed() {
@@ -96,7 +96,7 @@ export function rowsField(row, label, may, { typed, rowOf, changes, signal }) {
         write(entry, "wire", wire); write(entry, "base_url", url); draw();
       }),
       at < 0 && asks(t("Address"), entry.base_url, (text) => write(entry, "base_url", text), { inputmode: "url" }),
-      at < 0 && chooses("API", { openai: "Chat Completions", messages: "Messages" }, entry.wire ?? "messages", (wire) => write(entry, "wire", wire)),
+      at < 0 && chooses("API", { openai: "Chat Completions", responses: "Responses", messages: "Messages" }, entry.wire ?? "messages", (wire) => write(entry, "wire", wire)),
       asks(t("Its name there"), entry.model, (text) => write(entry, "model", text), { list: id, placeholder: entry.name ?? "" }), ids,
       entry.base_url ? asksSecret(t("Key"), entry.base_url, (secret) => keep(entry.base_url, secret || undefined)) : h("p", { class: "small muted" }, t("Its key is the one above.")),
       asks(t("Context window"), entry.window, (text) => write(entry, "window", figure(text)), { inputmode: "numeric", placeholder: t("as the server says") }),
@@ -104,7 +104,7 @@ export function rowsField(row, label, may, { typed, rowOf, changes, signal }) {
       asks(t("Dollars per million tokens out"), entry.prices?.output, (text) => price("output", text), { inputmode: "decimal" }),
       asks(t("Dollars per million tokens from the cache"), entry.prices?.cache_read, (text) => price("cache_read", text), { inputmode: "decimal" }),
       asks(t("Models that answer instead while it cannot"), [entry.fallback ?? []].flat().join(", "), (text) => write(entry, "fallback", several(text))),
-      h("label", { class: "tick" }, h("input", { type: "checkbox", checked: Boolean(entry.capabilities?.includes("images")), onchange: (/** @type {any} */ event) => write(entry, "capabilities", event.target.checked ? ["tools", ...(entry.wire === "openai" ? ["json"] : []), "images"] : "") }), h("span", null, t("It sees pictures"))),
+      h("label", { class: "tick" }, h("input", { type: "checkbox", checked: Boolean(entry.capabilities?.includes("images")), onchange: (/** @type {any} */ event) => write(entry, "capabilities", event.target.checked ? ["tools", ...(entry.wire && entry.wire !== "messages" ? ["json"] : []), "images"] : "") }), h("span", null, t("It sees pictures"))),
     ];
   }
 

@@ -13,7 +13,7 @@ import pytest
 from shared.adapters.models import ModelEntry, Patience, remote
 from shared.adapters.models.error_mapping import ModelOverloaded, ModelUnknown
 from shared.adapters.models.limits import NarrowedWindow
-from shared.adapters.models.openai_provider import OpenAIProvider
+from shared.adapters.models.openai_provider import OpenAIProvider, ResponsesProvider
 from shared.adapters.models.provider import Provider
 from shared.adapters.models.remote import RemoteModel
 from shared.core.values.errors import (
@@ -29,7 +29,8 @@ from tests.kit.fakes.messages_api import RunningFake, running_fake
 from tests.kit.model_makers import SAVE, HandClock, Listener, Naps, WordCounter, asking, impatient
 
 CHAT = "claude-haiku-5-5"
-FAKES = {"messages": "messages_api", "openai": "chat_completions"}
+FAKES = {"messages": "messages_api", "openai": "chat_completions", "responses": "responses"}
+PROVIDERS = {"messages": Provider, "openai": OpenAIProvider, "responses": ResponsesProvider}
 LONG = "The lighthouse keeper writes down the wind every hour of the day and of the night. " * 4
 
 
@@ -39,14 +40,13 @@ class Server:
     wire: str
 
     def provider(self, **account: Any) -> Provider:
-        kind = OpenAIProvider if self.wire == "openai" else Provider
-        return kind(**{"base_url": self.fake.base_url, "api_key": "good-key", **account})
+        return PROVIDERS[self.wire](**{"base_url": self.fake.base_url, "api_key": "good-key", **account})
 
     def entry(self, **told: Any) -> ModelEntry:
         return ModelEntry(**{"name": CHAT, "wire": self.wire, **told})
 
 
-@pytest.fixture(scope="module", params=["messages", "openai"])
+@pytest.fixture(scope="module", params=FAKES)
 def wire(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -422,7 +422,7 @@ async def test_structured_output_is_given_up_where_the_schema_is_refused(
     fake: RunningFake, opened: Opener, wire: str
 ) -> None:
     schema = {"type": "object", "properties": {"answer": {"type": "string"}}}
-    name = "output_config" if wire == "messages" else "response_format"
+    name = {"messages": "output_config", "openai": "response_format", "responses": "text"}[wire]
     await script(fake, {"status": 400, "message": f"{name}.format.schema: additionalProperties"})
     await opened().reply(asking("Sum up", json_schema=schema))
     first, second = [record["body"] for record in await fake.requests()]

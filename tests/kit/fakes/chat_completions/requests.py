@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from jsonschema import Draft202012Validator
@@ -16,21 +16,22 @@ from tests.kit.fakes.messages_api.shapes import Json
 
 DATA_URL = "data:"
 SYSTEM = ("system", "developer")
+SIDES = {"assistant": "assistant"}
 MARK = {"type": "ephemeral"}
 
 
 @functools.cache
 def _validator() -> Draft202012Validator:
     """Of the SDK's own types; what they do not name is refused."""
-    return Draft202012Validator(_closed(TypeAdapter(CompletionCreateParamsStreaming).json_schema()))
+    return Draft202012Validator(closed(TypeAdapter(CompletionCreateParamsStreaming).json_schema()))
 
 
-def _closed(schema: Any) -> Any:
+def closed(schema: Any) -> Any:
     if isinstance(schema, list):
-        return [_closed(item) for item in schema]
+        return [closed(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
-    found = {name: _closed(value) for name, value in schema.items()}
+    found = {name: closed(value) for name, value in schema.items()}
     if "properties" in found and found.get("type") == "object":
         found.setdefault("additionalProperties", False)
     return found
@@ -54,7 +55,7 @@ def as_messages(body: Json) -> Json:
     found: Json = {
         "model": body["model"],
         "max_tokens": body.get("max_tokens") or body.get("max_completion_tokens") or 4_096,
-        "messages": _merged(told),
+        "messages": merged((SIDES.get(one["role"], "user"), list(_content(one))) for one in told),
         "stream": body.get("stream", False),
     }
     if system:
@@ -66,7 +67,7 @@ def as_messages(body: Json) -> Json:
         schema = format_["json_schema"]["schema"]
         found["output_config"] = {"format": {"type": "json_schema", "schema": schema}}
     if "cache_control" not in json.dumps(found):
-        _mark_implicitly(found)
+        mark_implicitly(found)
     return found
 
 
@@ -79,13 +80,11 @@ def _tool(function: Json) -> Json:
     }
 
 
-def _merged(told: list[Json]) -> list[Json]:
+def merged(told: Iterable[tuple[str, list[Json]]]) -> list[Json]:
     """Results of tools belong to the person's side, in the order in which they came."""
     found: list[Json] = []
-    for one in told:
-        role = "assistant" if one["role"] == "assistant" else "user"
-        content = list(_content(one))
-        if found and found[-1]["role"] == role == "user":
+    for role, content in told:
+        if found and found[-1]["role"] == role:
             found[-1]["content"] += content
         else:
             found.append({"role": role, "content": content})
@@ -127,7 +126,7 @@ def _part(part: Json) -> Json:
     return {"type": "image", "source": {"type": "base64", "media_type": mime, "data": data}}
 
 
-def _mark_implicitly(body: Json) -> None:
+def mark_implicitly(body: Json) -> None:
     """Such servers keep what they have read of themselves: all of it, and the system prompt apart."""
     if body.get("system"):
         body["system"][-1]["cache_control"] = MARK

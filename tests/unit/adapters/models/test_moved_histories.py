@@ -1,4 +1,4 @@
-"""Every history can be continued on both wires, before and after any cut of the ladder."""
+"""Every history can be continued on all wires, before and after any cut of the ladder."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shared.adapters.models.chat_completions import completion_body
+from shared.adapters.models.responses import response_body
 from shared.adapters.models.wire import request_body
 from shared.core.context.build_context import BuiltContext, build_context
 from shared.core.context.prompts import default_layers
@@ -30,9 +31,10 @@ from shared.core.values.messages import (
 )
 from shared.ports import ModelRequest, ToolSpec
 from tests.kit.builders import entry, view, words
-from tests.kit.fakes.chat_completions.requests import as_messages, check_shape
+from tests.kit.fakes.chat_completions import requests as chat_completions
 from tests.kit.fakes.messages_api.catalogue import Catalogue
 from tests.kit.fakes.messages_api.validate import check_request
+from tests.kit.fakes.responses import requests as responses
 from tests.unit.adapters.models.test_chat_completions import CARD, MODEL
 
 POLICY = preset("steady")
@@ -102,8 +104,12 @@ def check(built: BuiltContext) -> None:
             check_request(_sent(request_body(request, card, MODEL)), model)
             # Signatures of another provider are refused; the adapter then asks without thinking.
             check_request(_sent(request_body(request, card, MODEL, thinking=False)), model)
-        else:
-            body = _sent(completion_body(request, card, MODEL))
+            continue
+        for render, check_shape, as_messages in (
+            (completion_body, chat_completions.check_shape, chat_completions.as_messages),
+            (response_body, responses.check_shape, responses.as_messages),
+        ):
+            body = _sent(render(request, card, MODEL))
             check_shape(body)
             check_request(as_messages(body), model)
             assert "theirs" not in json.dumps(body)
@@ -115,7 +121,7 @@ def _sent(body: dict[str, Any]) -> dict[str, Any]:
 
 @settings(deadline=None)
 @given(turns(), st.integers(55, 99))
-def test_a_history_of_any_wire_is_valid_on_both_before_and_after_any_cut(
+def test_a_history_of_any_wire_is_valid_on_all_before_and_after_any_cut(
     made: list[list[tuple[Author, tuple[Block, ...]]]], percent: int
 ) -> None:
     live = history(made)

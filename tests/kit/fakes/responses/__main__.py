@@ -1,0 +1,9 @@
+"""Runs this fake as its own process, as `tests.kit.fakes.messages_api` does."""
+
+from __future__ import annotations
+
+from tests.kit.fakes.messages_api.__main__ import main
+from tests.kit.fakes.responses.server import ResponsesApi
+
+if __name__ == "__main__":
+    main(ResponsesApi)
