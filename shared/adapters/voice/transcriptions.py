@@ -29,8 +29,6 @@ from shared.ports import Transcript
 SECONDS = 120.0
 CONNECT_SECONDS = 10.0
 MOST_ANSWER_BYTES = 2 * 1024 * 1024
-MOST_WORDS_CHARS = 50_000
-"""Of one recording; hours of talk, and less than what one message may hold."""
 TRIES = 2
 LONGEST_WAIT_SECONDS = 5.0
 
@@ -158,8 +156,7 @@ def _transcript(told: Any) -> Transcript:
         raise broken
     usage = told.get("usage")
     seconds = told.get("duration", usage.get("seconds") if isinstance(usage, Mapping) else None)
-    words = " ".join(storable(text).split())[:MOST_WORDS_CHARS]
-    return Transcript(text=words, seconds=_positive(seconds))
+    return Transcript(text=" ".join(storable(text).split()), seconds=_positive(seconds))
 
 
 def _positive(value: object) -> float | None:

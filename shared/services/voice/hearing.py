@@ -15,6 +15,8 @@ from shared.ports import Transcriber
 from shared.runtime.crash_points import CrashPoint
 from shared.services.turns.spend_tracker import SpendStore
 
+MOST_WORDS_CHARS = 50_000
+"""Of one recording; an hour of talk, and less than what one message may hold."""
 AT_ONCE = 4
 """By one process: each holds a recording in memory."""
 
@@ -118,9 +120,10 @@ class HearingService:
         spent = self._spending(seconds if told is None else told, known=told is not None)
         # What claimed to be shorter than it is, is paid for, and its words go nowhere.
         too_long = told is not None and told > self.limits.minutes * 60
-        await record(words="" if too_long else transcript.text, spent=spent)
+        words = "" if too_long else transcript.text[:MOST_WORDS_CHARS]
+        await record(words=words, spent=spent)
         self.check_length(told)
-        return _not_empty(transcript.text)
+        return _not_empty(words)
 
     def _spending(self, seconds: float, *, known: bool, aborted: bool = False) -> Spending:
         return Spending(

@@ -17,7 +17,10 @@ from tests.browser.dashboard.place import fits
 from tests.kit.fakes.webhook_receiver import receiving
 
 pytestmark = pytest.mark.browser
-TABS = ("Model", "Telegram", "Website", "Context", "Recall", "Spending", "People", "Alerts", "All settings")
+TABS = (
+    "Model", "Voice", "Telegram", "Website", "Context", "Recall", "Spending", "People", "Alerts",
+    "All settings",
+)  # fmt: skip
 
 
 @pytest.fixture

@@ -146,10 +146,10 @@ export function desk(chat) {
     go();
   }
 
-  /** @param {Chip} chip @param {string} code */
-  function fail(chip, code) {
+  /** @param {Chip} chip @param {string} code @param {string} [message] of the server, which knows how much is left */
+  function fail(chip, code, message) {
     chip.state = "failed";
-    chip.why = t(code in english.files ? code : "not_taken", { mb: Math.floor((limit()?.bytes ?? 0) / 2 ** 20) });
+    chip.why = /cap_/.test(code) && message || t(code in english.files ? code : "not_taken", { mb: Math.floor((limit()?.bytes ?? 0) / 2 ** 20) });
     wanted = false;
     draw(chip);
     tell(t("file_failed", chip));
@@ -194,7 +194,7 @@ export function desk(chat) {
   function answered(chip, request) {
     let body;
     try { body = JSON.parse(request.responseText); } catch { body = {}; }
-    if (request.status !== 200 || !body.id) fail(chip, String(body.code ?? ""));
+    if (request.status !== 200 || !body.id) fail(chip, String(body.code ?? ""), body.message);
     else {
       Object.assign(chip, { state: "ready", meta: body, name: body.name });
       if (chip.file) local.set(body.id, chip.file);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -28,18 +29,22 @@ NO_CAPS = Caps(
 async def service(server: Server) -> AsyncIterator[RunningTranscriptions]:
     """The server hears from now on."""
     async with RunningTranscriptions() as service:
-        stores = server.services.stores
-        hearing = HearingService(
-            transcriber=HttpTranscriber(url=service.url, key=KEY, model="whisper-1"),
-            store=stores.attachments,
-            spend=stores.turns,
-            caps=NO_CAPS,
-            limits=RecordingLimits(minutes=10, bytes=1_000_000, micro_per_minute=6_000),
-            crash_point=ignore_crash_point,
-        )
-        uploads = Uploads(server.parts.uploads.store, stores.events, hearing=hearing)
-        object.__setattr__(server.parts, "uploads", uploads)
+        hears(server, service, NO_CAPS)
         yield service
+
+
+def hears(server: Server, service: RunningTranscriptions, caps: Caps) -> None:
+    stores = server.services.stores
+    hearing = HearingService(
+        transcriber=HttpTranscriber(url=service.url, key=KEY, model="whisper-1"),
+        store=stores.attachments,
+        spend=stores.turns,
+        caps=caps,
+        limits=RecordingLimits(minutes=10, bytes=1_000_000, micro_per_minute=6_000),
+        crash_point=ignore_crash_point,
+    )
+    uploads = Uploads(server.parts.uploads.store, stores.events, hearing=hearing)
+    object.__setattr__(server.parts, "uploads", uploads)
 
 
 async def say(screen: Screen, text: str, file: str) -> Frame:
@@ -100,6 +105,19 @@ async def test_a_failure_is_said_and_the_same_bytes_go_on(
     assert (await screen.until("error"))["code"] == "unknown_file"
     status, told = await send(server, token, recording("Good morning."))
     assert (status, told["id"], told["heard"]) == (200, kept.hex, "Good morning.")
+
+
+async def test_a_cap_holds_before_the_service_is_asked(
+    server: Server, service: RunningTranscriptions
+) -> None:
+    hears(server, service, replace(NO_CAPS, total=2_999))
+    _, _, token = await visitor(server)
+    status, told = await send(server, token, opus("half a minute", header_seconds=30))
+    assert (status, told["code"]) == (429, "cap_reached")
+    assert await service.requests() == []
+    hears(server, service, NO_CAPS)
+    status, told = await send(server, token, opus("half a minute", header_seconds=30))
+    assert (status, told["heard"]) == (200, "half a minute")
 
 
 @pytest.mark.parametrize(
