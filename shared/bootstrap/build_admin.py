@@ -39,8 +39,8 @@ def build_context_inspector(base: Foundation, turns: TurnServices) -> ContextIns
 def build_playground(base: Foundation, turns: TurnServices) -> Playground:
     return Playground(
         asking=OneShotCompletion(base.models, base.counter, bounds=PLAYGROUND_TIMEOUTS),
-        requests=turns.requests, toolbox=turns.toolbox, ledger=base.stores.playground, caps=base.caps,
-        clock=base.clock,
+        requests=turns.requests, toolbox=turns.toolbox, ledger=base.stores.playground,
+        knowledge=base.stores.knowledge, caps=base.caps, clock=base.clock,
     )  # fmt: skip
 
 

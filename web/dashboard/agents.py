@@ -150,7 +150,7 @@ async def give_site(visit: AuthedRequest, name: Name, *, site: SiteName, existin
 )  # fmt: skip
 async def try_agent(visit: AuthedRequest, name: Name, *, config: Thing, messages: Talk) -> Reply:
     """Talk with a draft: nothing is stored but the cost, and no tool that touches anything is carried out."""
-    await find_agent(visit, name)
+    row = await find_agent(visit, name)
     _check_size(config)
     if (playground := visit.desk.playground) is None:
         raise HttpRefusal(503, "unavailable", "Nothing can be changed from here just now.")
@@ -159,7 +159,7 @@ async def try_agent(visit: AuthedRequest, name: Name, *, config: Thing, messages
         raise HttpRefusal(422, "bad_input", "The last message is the person's.")
     await visit.record("agent.tried", name)
     try:
-        answer = await playground.answer(config, [Said(**message) for message in messages])
+        answer = await playground.answer(row.id, config, [Said(**message) for message in messages])
     except CapReached as error:
         words = "The spending limit of the deployment is reached for today: nobody is asked."
         raise HttpRefusal(409, error.code, words) from None

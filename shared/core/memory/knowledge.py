@@ -28,6 +28,16 @@ class Passage:
     text: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnowledgeHit:
+    """A passage that has some words, and the file where it stands."""
+
+    path: str
+    place: int
+    heading: str
+    text: str
+
+
 def split_markdown(text: str) -> tuple[Passage, ...]:
     """By headings, the way to each of them included; what stands before the first one has none."""
     passages: list[Passage] = []

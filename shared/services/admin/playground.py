@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any, Literal, Protocol
 
 from shared.core.context.agents import Circumstances
+from shared.core.memory.knowledge import KnowledgeHit
+from shared.core.memory.recall import NOTHING_RECALLED, Found, Ranked, Recalled, packed, rendered
 from shared.core.session.session import Entry, View
 from shared.core.session.turns import Caps, Spending
 from shared.core.values.errors import ModelUnavailable
@@ -30,6 +33,10 @@ NOT_RUN = "This is a rehearsal: the tool was not carried out. Go on as if it had
 _NOBODY = 0
 """Stands for the session and the person of what belongs to none."""
 _CONTEXT = ToolContext(session_id=_NOBODY, party_id=_NOBODY, scope="playground", turn=0, key="playground")
+
+
+class KnowledgeSearch(Protocol):
+    async def search(self, agent_id: int, text: str) -> Sequence[KnowledgeHit]: ...
 
 
 class PlaygroundLedger(SpendStore, Protocol):
@@ -55,12 +62,13 @@ class PlaygroundAnswer:
 class Playground:
     def __init__(
         self, *, asking: OneShotCompletion, requests: RequestBuilder, toolbox: Toolbox,
-        ledger: PlaygroundLedger, caps: Caps, clock: Clock,
+        ledger: PlaygroundLedger, knowledge: KnowledgeSearch, caps: Caps, clock: Clock,
     ) -> None:  # fmt: skip
         self._asking = asking
         self._requests = requests
         self._toolbox = toolbox
         self._ledger = ledger
+        self._knowledge = knowledge
         self._caps = replace(caps, person=None, visitor=None, session=None, network=None, visitors_hour=None)
         self._clock = clock
 
@@ -68,10 +76,12 @@ class Playground:
         """All that an agent could have, each by its own name."""
         return self._toolbox.for_agent({"tools": {"search_above": MANY}}).specs
 
-    async def answer(self, config: Mapping[str, Any], said: Sequence[Said]) -> PlaygroundAnswer:
+    async def answer(
+        self, agent_id: int, config: Mapping[str, Any], said: Sequence[Said]
+    ) -> PlaygroundAnswer:
         """Raises ModelErrors, CapReached and ContextBudgetExceeded."""
         toolbox = self._toolbox.for_agent(config)
-        prepared = await self._prepare(config, toolbox, said)
+        prepared = await self._prepare(agent_id, config, toolbox, said)
         purse = SpendTracker(self._ledger, session_id=_NOBODY, job_id=None, caps=self._caps)
         spent: tuple[Spending, ...] = ()
         try:
@@ -89,7 +99,7 @@ class Playground:
         )  # fmt: skip
 
     async def _prepare(
-        self, config: Mapping[str, Any], toolbox: Toolbox, said: Sequence[Said]
+        self, agent_id: int, config: Mapping[str, Any], toolbox: Toolbox, said: Sequence[Said]
     ) -> PreparedRequest:
         card = await self._asking.load_card(self._requests.resolve_model(config))
         view, turn = self._view(said), sum(one.role == "user" for one in said)
@@ -98,13 +108,27 @@ class Playground:
             workspace=self._requests.load_workspace(config),
         )  # fmt: skip
         facts = render_runtime_facts(view, self._requests.zone_of(at), channel="web")
+        limit = self._requests.recall_limit(config, card.window)
+        recalled = await self._recall(agent_id, said[-1].text, limit)
         prepared = self._requests.build(
             view, card=card, agent_config=config, tools=toolbox.specs, token_ratio=card.token_factor,
-            runtime_facts=facts, channel="web", circumstances=at,
+            runtime_facts=facts, channel="web", recalled=recalled, circumstances=at,
         )  # fmt: skip
         if prepared.estimate > prepared.budget.hard:
             prepared = self._requests.shrink(prepared, view, config, hard=prepared.budget.hard)
         return prepared.with_answer_room()
+
+    async def _recall(self, agent_id: int, words: str, limit: int) -> Recalled:
+        """What the agent's files say to it, where a turn would be reminded of them."""
+        if limit == 0:
+            return NOTHING_RECALLED
+        hits = await self._knowledge.search(agent_id, words)
+        items = [_ranked(hit, agent_id, self._clock.now(), score=-at) for at, hit in enumerate(hits)]
+        chosen = packed(
+            items, limit_tokens=limit, count=self._requests.counter.count_tokens, session_id=_NOBODY
+        )
+        text = rendered(chosen, session_id=_NOBODY)
+        return Recalled(text=text, short=text)
 
     def _view(self, said: Sequence[Said]) -> View:
         """As if it were stored: each message of the person begins a turn."""
@@ -135,6 +159,14 @@ class Playground:
             reply = await self._asking.complete(request, purse=purse)
             used += tool_uses(reply.blocks)
         return text_of(reply.blocks).strip(), tuple(used)
+
+
+def _ranked(hit: KnowledgeHit, agent_id: int, at: datetime, *, score: float) -> Ranked:
+    passage = Found(
+        lane="knowledge", owner=agent_id, number=hit.place, at=at, text=hit.text, terms=0, hits=(),
+        path=hit.path, heading=hit.heading,
+    )  # fmt: skip
+    return Ranked(passage=passage, score=score)
 
 
 async def _after(reply: ModelReply, toolbox: Toolbox) -> tuple[Message, Message]:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import asyncpg
 
 from shared.adapters.postgres.db.pool import store_method
-from shared.core.memory.knowledge import Passage
+from shared.core.memory.knowledge import KnowledgeHit, Passage
 from shared.core.values.searching import DICTIONARIES, dictionary_of, prevailing_dictionary, searchable
 from shared.core.values.storable import storable
 
@@ -25,13 +25,6 @@ class KnownFile:
     passages: int
     uploaded_by: str | None
     at: datetime
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KnowledgeHit:
-    path: str
-    heading: str
-    text: str
 
 
 class PostgresKnowledge:
@@ -140,7 +133,7 @@ WITH q AS (
   SELECT string_agg(DISTINCT '''' || f || '''', ' | ')::tsquery AS any_word
     FROM unnest($2::text[]) AS w, unnest($3::text[]) AS d,
          unnest(tsvector_to_array(to_tsvector(d::regconfig, w))) AS f)
-SELECT path, heading, text FROM knowledge, q
+SELECT path, place, heading, text FROM knowledge, q
  WHERE agent_id = $1 AND vector @@ q.any_word ORDER BY ts_rank(vector, q.any_word) DESC, path, place LIMIT $4
 """
 _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('knowledge:' || $1::bigint || ':' || $2::text, 0))"

@@ -17,6 +17,7 @@ from aiohttp import web
 from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.bootstrap.stores import build_stores
 from shared.config.settings import load_settings
+from shared.core.memory.knowledge import Passage
 from shared.core.session.presets import PRESETS
 from shared.core.session.turns import Caps
 from shared.core.values.errors import ModelUnavailable
@@ -97,6 +98,7 @@ async def opened(database_url: str, pool: Any, tmp_path: Path) -> AsyncIterator[
         playground = Playground(
             asking=OneShotCompletion(model, Words(), bounds=PLAYGROUND_TIMEOUTS), requests=requests,
             toolbox=Toolbox([CalculatorTool(), RemindTool()]), ledger=build_stores(pool).playground,
+            knowledge=build_stores(pool).knowledge,
             caps=Caps(total=total, person=1, visitor=1, session=1), clock=FixedClock(),
         )  # fmt: skip
         settings = load_settings(data_dir=tmp_path)
@@ -133,6 +135,21 @@ async def test_a_draft_answers_as_a_turn_would_and_only_its_cost_stays(opened: O
         assert await tried.pool.fetchval("SELECT spent_micro FROM spend_days") == told["cost_micro"] > 0
         assert await tried.pool.fetchval("SELECT config FROM agents WHERE name = 'default'") == {}
         assert await tried.pool.fetchval("SELECT count(*) FROM audit WHERE action = 'agent.tried'") == 1
+
+
+async def test_a_draft_is_told_what_the_agents_files_say_to_the_message(opened: Opened) -> None:
+    async with opened(lambda _: "Twice a week.") as tried:
+        agent = await tried.pool.fetchval("SELECT id FROM agents WHERE name = 'default'")
+        said = [Passage(heading="Roses", text="Water the roses twice a week."),
+                Passage(heading="Cacti", text="A cactus wants little.")]  # fmt: skip
+        store = build_stores(tried.pool).knowledge
+        await store.upload(agent, "plants.md", sha256=b"1" * 32, passages=said, by="anna", most=10)
+        assert (await tried.say("How often do I water my rose?"))[0] == 200
+        told = str(tried.model.asked[-1].messages[-1].blocks)
+        assert "[plants.md › Roses] Water the roses twice a week." in told
+        assert "cactus" not in told
+        await tried.say("How often?", config=DRAFT | {"memory": {"recall_tokens": 0}})
+        assert "plants.md" not in str(tried.model.asked[-1].messages)
 
 
 async def test_a_tool_that_touches_something_is_told_of_and_not_carried_out(opened: Opened) -> None:
