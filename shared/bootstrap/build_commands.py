@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from shared.bootstrap.build_turns import TurnServices
 from shared.bootstrap.foundation import Foundation
+from shared.bootstrap.from_settings import build_away
 from shared.services.commands.account_links import AccountLinkCommands
 from shared.services.commands.agents import SettingsCommands
 from shared.services.commands.budget import BudgetCommands
@@ -54,7 +55,10 @@ def build_commands(
             SettingsCommands(store=stores.session_settings, requests=turns.requests),
             ReminderCommands(stores.reminders, base.clock, timezone=settings.timezone),
             FeedbackCommands(stores.feedback),
-            HandoverCommands(stores.handovers, announcer, enabled=settings.has_handover),
+            HandoverCommands(
+                stores.handovers, announcer, away=build_away(settings, base.clock),
+                enabled=settings.has_handover,
+            ),
             *([SampleCommand(
                 stores.samples, stores.jobs, erasure, announcer, limit=base.policy.soft_budget or 0
             )] if base.models.offline else ()),

@@ -10,7 +10,7 @@ from shared.adapters.files.pruners import load_pruners
 from shared.adapters.files.sandbox_client import opened_elsewhere
 from shared.adapters.files.web_pages import FetchUrl
 from shared.bootstrap.foundation import CHANNELS, Foundation
-from shared.bootstrap.from_settings import build_handover_limits
+from shared.bootstrap.from_settings import build_away, build_handover_limits
 from shared.config.settings import load_policy_overrides
 from shared.core.tools.reminders import parse_quiet_hours
 from shared.core.values.recordings import RecordingLimits
@@ -121,7 +121,9 @@ def _build_requests(base: Foundation) -> RequestBuilder:
 def _build_toolbox(base: Foundation, requests: RequestBuilder, more: Sequence[Tool]) -> Toolbox:
     settings, stores = base.settings, base.stores
     artifacts = ArtifactReader(stores.turns, base.counter)
-    handover = AskHumanTool(stores.handovers, base.announcer, crash_point=base.crash_point)
+    handover = AskHumanTool(
+        stores.handovers, base.announcer, away=build_away(settings, base.clock), crash_point=base.crash_point
+    )
     plain: list[Tool] = [
         *build_memory_tools(stores.notes, base.crash_point, home=settings.timezone),
         RecallTool(stores.recall, artifacts, base.counter, home=settings.timezone, reranker=base.reranker),

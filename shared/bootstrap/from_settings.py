@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
@@ -18,10 +19,12 @@ from shared.core.context.memory_tools import FORGET_MEMORY, SAVE_MEMORY, SEARCH_
 from shared.core.context.recall_query import RECALL
 from shared.core.context.tools import LOOK_AT_PICTURE, without_limits
 from shared.core.identity.handover import HandoverLimits
+from shared.core.identity.working_hours import parse_working_hours
 from shared.core.session.overrides import deployment_policy
 from shared.core.session.policy import ContextPolicy
 from shared.core.session.presets import preset
 from shared.core.session.turns import Caps
+from shared.ports import Clock
 from shared.services.admin.alert_sender import AlertChannel
 from shared.services.tools.calculator import CALCULATE
 from shared.services.tools.current_time import CURRENT_TIME
@@ -150,6 +153,12 @@ def build_reranker(settings: Settings) -> HttpReranker | None:
     return HttpReranker(
         url=settings.rerank_url, key=key.get_secret_value() if key else "", model=settings.rerank_model
     )
+
+
+def build_away(settings: Settings, clock: Clock) -> Callable[[], str | None]:
+    """What is said outside of working hours, "" for words of ours; None within them."""
+    hours = parse_working_hours(settings.working_hours, settings.timezone)
+    return lambda: None if hours is None or hours.is_open(clock.now()) else settings.away_text
 
 
 def build_handover_limits(settings: Settings) -> HandoverLimits:

@@ -25,6 +25,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from shared.core.compaction.settings_conflicts import misfits
 from shared.core.identity.oidc import is_safe_address, parse_groups
 from shared.core.identity.operators import Role
+from shared.core.identity.working_hours import parse_working_hours
 from shared.core.session.overrides import parse_history_turns
 from shared.core.session.policy import Channel
 from shared.core.session.presets import PRESETS
@@ -205,6 +206,8 @@ class Settings(BaseSettings):
     handover: Literal["off", "on"] | None = None
     handover_minutes: float = Field(default=10, gt=0, le=10_080)
     handover_silence_minutes: float = Field(default=60, gt=0, le=10_080)
+    working_hours: str = Field(default="", max_length=500)
+    away_text: str = Field(default="", max_length=500)
 
     # Copies of everything: how many are kept (0: none is made by itself), and where.
     backup_keep: int = Field(default=7, ge=0, le=365)
@@ -357,6 +360,12 @@ class Settings(BaseSettings):
         except (ZoneInfoNotFoundError, ValueError, OSError):
             raise ValueError("is not a time zone such as UTC or Europe/Berlin") from None
         return name
+
+    @field_validator("working_hours")
+    @classmethod
+    def _week(cls, text: str) -> str:
+        parse_working_hours(text, "UTC")
+        return text.strip()
 
     @field_validator("quiet_hours")
     @classmethod

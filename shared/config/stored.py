@@ -36,8 +36,8 @@ STORABLE = (
     "history_turns", "window_messages", "trim_tokens",
     "cap_total_per_day_usd", "cap_person_per_day_usd", "cap_session_usd", "cap_visitor_per_day_usd",
     "cap_network_per_day_usd", "cap_visitors_per_hour_percent", "handover", "handover_minutes",
-    "handover_silence_minutes", "retention_days", "alert_telegram_chats", "alert_webhook_url",
-    "alert_webhook_secret", "alert_smtp_url", "alert_email_from", "alert_email_to",
+    "handover_silence_minutes", "working_hours", "away_text", "retention_days", "alert_telegram_chats",
+    "alert_webhook_url", "alert_webhook_secret", "alert_smtp_url", "alert_email_from", "alert_email_to",
 )  # fmt: skip
 """By field: nothing that opens a way in (addresses, ports, files, keys of the installation, who logs in)."""
 SEVERAL_SECRETS = ("model_keys", "telegram_tokens")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal, Protocol
 
 from shared.core.commands.texts import excerpt
@@ -26,10 +27,21 @@ class HandoverCommandStore(Protocol):
 
 
 class HandoverCommands:
-    def __init__(self, store: HandoverCommandStore, announcer: Announcer, *, enabled: bool) -> None:
-        """Where no operator looks, it says so instead of letting people wait."""
+    def __init__(
+        self,
+        store: HandoverCommandStore,
+        announcer: Announcer,
+        *,
+        away: Callable[[], str | None],
+        enabled: bool,
+    ) -> None:
+        """Where no operator looks, it says so instead of letting people wait.
+
+        `away`: what is said outside of working hours, which may be ""; None within them.
+        """
         self._store = store
         self._announcer = announcer
+        self._away = away
         self._enabled = enabled
 
     @property
@@ -58,7 +70,11 @@ class HandoverCommands:
         await announce_handover(self._announcer, moved)
         if moved.state == "human":
             return True, call.texts.say("human_is_here", name=excerpt(moved.name))
-        return True, call.texts.say("human_asked" if moved.event_seq else "human_asked_before")
+        if not moved.event_seq:
+            return True, call.texts.say("human_asked_before")
+        away = self._away()
+        more = "" if away is None else f"\n\n{away or call.texts.say('human_away')}"
+        return True, call.texts.say("human_asked") + more
 
     async def _take_back(self, call: CommandInvocation) -> CommandReply:
         moved = await self._store.release(call.session_id, by="person")

@@ -117,9 +117,18 @@ class AskHumanTool:
     idempotent = True
     timeout_seconds = 10.0
 
-    def __init__(self, store: HandoverRequestStore, announcer: Announcer, *, crash_point: CrashPoint) -> None:
+    def __init__(
+        self,
+        store: HandoverRequestStore,
+        announcer: Announcer,
+        *,
+        away: Callable[[], str | None],
+        crash_point: CrashPoint,
+    ) -> None:
+        """`away`: what is said outside of working hours, which may be ""; None within them."""
         self._store = store
         self._announcer = announcer
+        self._away = away
         self._crash_point = crash_point
 
     async def run(self, arguments: Mapping[str, Any], *, context: ToolContext) -> str:
@@ -150,6 +159,12 @@ class AskHumanTool:
             raise ToolFailed("Not possible here: this conversation goes on elsewhere.") from error
         self._crash_point("after_ask_human")
         await announce_handover(self._announcer, moved)
+        if (away := self._away()) is not None:
+            said = f" The team says of it: {away}" if away else ""
+            return (
+                "A human was asked for, outside of the team's working hours. Tell the person so, and that "
+                f"what they write meanwhile is kept. If nobody comes, you go on. Promise no time.{said}"
+            )
         return (
             "A human was asked for. Tell the person in a sentence or two that somebody will write here, that "
             "it may take some minutes, and that what they write meanwhile is kept. Promise no time."

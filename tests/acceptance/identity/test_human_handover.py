@@ -361,3 +361,21 @@ async def test_a_snoozed_conversation_is_not_overdue_until_it_wakes(guest: Visit
     assert [one.snoozed_until for one in await desk.list_handovers()] == [None], "time brings it back"
     await lapsed(guest)
     assert await state(guest) is None
+
+
+async def test_outside_of_working_hours_people_are_told_so_once(
+    database_url: str, redis_url: str, provider: RunningFake
+) -> None:
+    tomorrow = ("mo", "tu", "we", "th", "fr", "sa", "su")[(datetime.now(UTC).weekday() + 2) % 7]
+    hours = {"working_hours": f"{tomorrow} 9-10 UTC", "away_text": "We are at sea."}
+    async for guest in guests(database_url, redis_url, provider, handover="on", **hours):
+        await provider.script([ASKS, SAYS])
+        said = await human(guest)
+        assert "asked for somebody" in said
+        assert said.endswith("We are at sea.")
+        assert "at sea" not in await human(guest)
+        await human(guest, "cancel")
+        await guest.ask("I want a human.")
+        request = str((await provider.requests())[-1]["body"])
+        assert "outside of the team's working hours" in request
+        assert "We are at sea." in request

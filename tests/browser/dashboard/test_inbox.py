@@ -216,3 +216,28 @@ async def test_axe_finds_nothing_in_the_inbox(house: House, scheme: Any, width: 
         await page.get_by_role("button", name="Back to the list").click()
         await expect(page.locator(".inbox-list li")).to_have_count(3)
     assert {state: some for state, some in found.items() if some} == {}
+
+
+async def test_a_desktop_notification_is_asked_for_and_comes(house: House) -> None:
+    page = await house.operator("Anna", path="/dashboard/account")
+    await page.context.grant_permissions(["notifications"])
+    await page.add_init_script(
+        """window.shown = [];
+           window.Notification = class {
+             static permission = "granted"; static requestPermission = async () => "granted";
+             constructor(title, { body }) { window.shown.push(body); } close() {} };
+           Object.defineProperty(document, "hasFocus", { value: () => false });"""
+    )
+    await page.reload()
+    switch = page.get_by_role("checkbox", name="A sound and a notification when somebody waits for a human")
+    await expect(switch).not_to_be_checked()
+    await switch.check()
+    await page.reload()
+    await expect(switch).to_be_checked()
+    await waits(house, 1)
+    await page.wait_for_function("() => window.shown.length === 1")
+    assert await page.evaluate("() => window.shown") == ["One person waits for a human."]
+    await switch.uncheck()
+    await waits(house, 2)
+    await expect(page).to_have_title(re.compile(r"^\(2\)"))
+    assert await page.evaluate("() => window.shown.length") == 1

@@ -2,6 +2,7 @@
 import { h, set, show } from "../shared/h.js";
 import { t, tn, ts } from "./i18n.js";
 import { ask } from "./net.js";
+import { notify } from "./notify.js";
 import { palette } from "./palette.js";
 import { problem } from "./parts.js";
 import { themeButton } from "./theme.js";
@@ -128,7 +129,11 @@ function entitle(words) {
 
 /** How many people wait for a human, shown beside the link and in the title. @param {number} count */
 function waiting(count) {
-  if (count > waits) say(tn("One person waits for a human.", "{count} people wait for a human.", count));
+  if (count > waits) {
+    const words = tn("One person waits for a human.", "{count} people wait for a human.", count);
+    say(words);
+    if (document.hidden || !document.hasFocus()) notify(words, "/dashboard/inbox");
+  }
   waits = count;
   set(waitBadge, { hidden: count === 0 });
   show(waitBadge, String(count), h("span", { class: "unseen" }, " ", t("waiting")));

@@ -64,6 +64,8 @@ export const SECTIONS = [
     ["EVERTALK_HANDOVER", t("Ask for a human")],
     ["EVERTALK_HANDOVER_MINUTES", t("Minutes until the assistant goes on")],
     ["EVERTALK_HANDOVER_SILENCE_MINUTES", t("Minutes of an operator’s silence")],
+    ["EVERTALK_WORKING_HOURS", t("Working hours")],
+    ["EVERTALK_AWAY_TEXT", t("Words outside working hours")],
     ["EVERTALK_QUIET_HOURS", t("Hours without reminders")],
     ["EVERTALK_RETENTION_DAYS", t("Days until a conversation is erased")]] },
   { id: "alerts", name: t("Alerts"), help: t("Whom Evertalk tells about problems."), test: "alerts", more: ["/dashboard/alerts", t("All alerts")], fields: [
