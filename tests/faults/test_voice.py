@@ -1,12 +1,14 @@
-"""The bot dies between storing a voice message and its words: it is heard, and answered, all the same."""
+"""A process dies between storing a recording and its words: it is heard, and answered, all the same."""
 
 from __future__ import annotations
 
+import aiohttp
 import pytest
 
 from tests.faults.conftest import TEMPLATE
-from tests.kit.deployment.breakable_servers import Plant, Recovery
+from tests.kit.deployment.breakable_servers import Case, Plant, Recovery
 from tests.kit.deployment.forks import Hatchery
+from tests.kit.deployment.person import PATIENCE_SECONDS, Person
 from tests.kit.deployment.processes import CRASHED
 from tests.kit.deployment.telegram import SECONDS, Telegram
 from tests.kit.fakes.bot_api import running_bot_api
@@ -41,3 +43,37 @@ async def test_a_voice_message_is_heard_and_answered_though_the_bot_dies(
         assert await case.value("SELECT count(*) FROM usage WHERE purpose = 'transcribe'") == 1
         assert await case.value("SELECT count(*) FROM attachments") == 1
     await plant.drop(case.database)
+
+
+@pytest.mark.parametrize(("point", "asked"), [(BEFORE, 1), (AFTER, 2)])
+async def test_a_recording_of_a_page_is_heard_though_the_server_dies(
+    point: str, asked: int, case: Case, recovery: Recovery
+) -> None:
+    """Whoever sent it has no answer, and sends it again: it is the same file."""
+    async with (
+        RunningTranscriptions() as service,
+        case.web(crash_point=point, **service.settings) as web,
+        Person(case.port) as person,
+        aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=PATIENCE_SECONDS)) as browser,
+    ):
+        await person.ask("Good morning.")
+        with pytest.raises(aiohttp.ClientError):
+            await _upload(browser, case, person)
+        await web.crashed()
+        recovery.note(f"web died at {point}", web.fell_at)
+        assert web.exits == [CRASHED], web.words()
+        await person.ask("Still there?")
+        told = await _upload(browser, case, person)
+        assert told["heard"] == WORDS
+        assert len(await service.requests()) == asked
+        assert await case.value("SELECT count(*) FROM attachments") == 1
+        assert await case.value("SELECT count(*) FROM usage WHERE purpose = 'transcribe'") == 1
+        await case.promises_hold(person)
+
+
+async def _upload(browser: aiohttp.ClientSession, case: Case, person: Person) -> dict[str, str]:
+    url, headers = f"http://127.0.0.1:{case.port}/api/v1/uploads", {"Authorization": f"Bearer {person.token}"}
+    async with browser.post(url, data=recording(WORDS), headers=headers) as answer:
+        assert answer.status == 200
+        told: dict[str, str] = await answer.json()
+        return told

@@ -20,6 +20,7 @@ from shared.core.values.messages import (
     blocks_to_json,
     text_of,
 )
+from shared.core.values.recordings import RECORDING_NOTE
 
 EditResult = Literal["replaced", "last", "old", "unknown"]
 AgainResult = Literal["begun", "woken", "busy", "nothing", "with_human"]
@@ -103,7 +104,9 @@ class PostgresEdits:
         row = await self._pool.fetchrow(_WORDS, session_id, turn)
         if row is None:
             return None
-        return row["seq"], text_of(blocks_from_json(row["blocks"]))
+        blocks = blocks_from_json(row["blocks"])
+        # What only says that it was spoken is nobody's words.
+        return row["seq"], text_of(one for one in blocks if getattr(one, "text", "") != RECORDING_NOTE)
 
     @store_method
     async def wake(self, session_id: int) -> bool:
