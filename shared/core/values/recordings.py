@@ -23,6 +23,8 @@ _MAGIC = (
     (b"ID3", "audio/mpeg"),
     *((bytes((0xFF, second)), "audio/mpeg") for second in (0xF2, 0xF3, 0xFA, 0xFB)),
 )
+_PICTURES = frozenset({b"hei", b"hev", b"avi"})
+"""Of telephones, in the same container: HEIC and AVIF."""
 _OPUS_RATE = 48_000
 _PART_BYTES = 65_536
 """At either end of a file: headers stand there."""
@@ -68,7 +70,8 @@ def audio_mime(content: bytes) -> str | None:
             return mime
     if content[:4] == b"RIFF" and content[8:12] == b"WAVE":
         return "audio/wav"
-    return "audio/mp4" if content[4:8] == b"ftyp" else None
+    is_picture = content[8:11] in _PICTURES or content[8:12] in (b"mif1", b"msf1")
+    return "audio/mp4" if content[4:8] == b"ftyp" and not is_picture else None
 
 
 def header_seconds(content: bytes, mime: str) -> float | None:

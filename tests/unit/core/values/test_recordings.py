@@ -59,7 +59,11 @@ def test_no_bytes_break_the_look_at_a_header(content: bytes, mime: str, before: 
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"<html>", b"\xff\xd8\xff\xe0", b"\xff\xfeh\x00i\x00", b"GIF89a", b"MZ"]
+    "content",
+    [
+        *(b"", b"<html>", b"\xff\xd8\xff\xe0", b"\xff\xfeh\x00i\x00", b"GIF89a", b"MZ"),
+        *(b"\x00\x00\x00\x18ftyp" + kind for kind in (b"heic", b"hevc", b"avif", b"mif1")),
+    ],
 )
 def test_what_is_no_recording_has_no_kind(content: bytes) -> None:
     assert audio_mime(content) is None
