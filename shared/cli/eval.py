@@ -40,7 +40,8 @@ from shared.core.ops.evaluation import (
 )
 from shared.core.ops.evaluation_report import draw_picture, render_table
 from shared.core.ops.recorded_talks import BadTalk, read_talks
-from shared.core.session.budget import budget_for
+from shared.core.session.budget import ContextBudget, budget_for
+from shared.core.session.overrides import BadContextConfig, agent_policy
 from shared.core.session.policy import ContradictoryPolicy
 from shared.core.session.presets import PRESETS
 from shared.core.values.errors import BadInput
@@ -59,6 +60,7 @@ BEAT_SECONDS = 1.0
 SITE = "default"
 RECORDED_QUESTIONS = 20
 COMPACTIONS = 3
+ROOMY = "spec008"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,13 +240,11 @@ class EvalRun:
 
     def _estimate(self, configs: Mapping[str, Mapping[str, Any]], card: ModelCard) -> EvalEstimate:
         """Raises BadInput."""
-        defaults = build_agent_defaults(self.app.settings)
         estimates = []
         for preset, config in configs.items():
             try:
-                effective = resolve_effective_config(config, defaults)
-                budget = budget_for(effective.policy, card.window, card.max_output, effective.budget.fixed)
-            except (BadAgentConfig, ContradictoryPolicy) as error:
+                budget = self._budget(config, card)
+            except (BadAgentConfig, BadContextConfig, ContradictoryPolicy) as error:
                 reason = f"{self.wish.agent} cannot be measured under {preset}"
                 raise BadInput(reason, advice=error.advice) from error
             estimates += [
@@ -255,6 +255,15 @@ class EvalRun:
                 for talk in self.talks
             ]  # fmt: skip
         return sum(estimates[1:], estimates[0])
+
+    def _budget(self, config: Mapping[str, Any], card: ModelCard) -> ContextBudget:
+        """System and tools are counted where most of them fit: presets with less room work, too."""
+        defaults = build_agent_defaults(self.app.settings)
+        roomy = resolve_effective_config({**config, "preset": ROOMY, "context": None}, defaults)
+        policy = agent_policy(
+            defaults.policy, config, context_window=defaults.context_window, given=defaults.operator_policy
+        )
+        return budget_for(policy, card.window, card.max_output, roomy.budget.fixed)
 
     def _tell_price(self, estimate: EvalEstimate, card: ModelCard) -> None:
         said = sum(len(talk.messages) for talk in self.talks)

@@ -110,6 +110,17 @@ async def test_a_dry_run_tells_the_price_and_asks_nobody(
     assert await database.fetchval("SELECT count(*) FROM sessions") == 0
 
 
+async def test_a_preset_with_little_room_is_measured_and_a_window_without_any_is_refused(
+    settings: Settings, fake: RunningFake
+) -> None:
+    code, said, _ = await evaluate(settings, *SHORT, "--preset", "langmem", "--cap", "5", "--json")
+    assert (code, json.loads(said)["rows"][0]["asked"]) == (0, 5)
+    before = await chats(fake)
+    with pytest.raises(BadInput, match="under steady"):
+        await evaluate(settings, *SHORT, "--window", "1000", "--cap", "5")
+    assert await chats(fake) == before
+
+
 async def test_money_needs_a_cap_and_a_yes(settings: Settings, fake: RunningFake) -> None:
     code, _, told = await evaluate(settings, "--yes")
     assert (code, "--cap DOLLARS" in told) == (2, True)
