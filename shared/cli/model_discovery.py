@@ -23,7 +23,7 @@ async def describe_models(settings: Settings) -> list[tuple[str, str]]:
     remarks += [("", remark) for remark in await _memory_remarks(models, settings)]
     if not models.offline:
         return [("Answers", f"{models.chat}, {_describe_provider(settings)}"), *remarks]
-    lines = [("Answers", "the offline model, a demo without intelligence; ./evertalk setup adds a real one")]
+    lines = [("Answers", "the built-in demo, not a real AI model; ./evertalk setup adds a real one")]
     for server in await find_local_servers():
         names = ", ".join(server.models[:3])
         lines.append(("", f"{server.name} runs here ({names}); ./evertalk setup can use it"))

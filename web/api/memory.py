@@ -1,4 +1,4 @@
-"""REST for the panel “What I remember”: a visitor's own notes, to be read, corrected and put away."""
+"""REST for the panel “Memory”: a visitor's own notes, to be read, corrected and put away."""
 
 from __future__ import annotations
 

@@ -28,6 +28,7 @@ Asked = TypedDict("Asked", {
 }, total=False)  # fmt: skip
 Entry = TypedDict("Entry", {
     "id": int, "at": datetime, "actor": str, "action": str, "about": str, "detail": Thing,
+    "person": Annotated[Thing | None, told("whom it is about, by their name now")],
 })  # fmt: skip
 AuditEntries = TypedDict("AuditEntries", {
     "entries": list[Entry], "before": int | None, "actors": list[str], "actions": list[str],

@@ -93,7 +93,7 @@ async def test_a_summary_is_noted_once_and_silently(here: Deployment, talked: Pe
 
 async def test_context_tells_what_the_dashboard_tells(here: Deployment, talked: Person) -> None:
     await talked.command("context")
-    screen = await talked.sees("What I have in view")
+    screen = await talked.sees("Context")
     words = screen.answers[-1].text
     async with insights(here) as dashboard:
         public_id = await here.house.one(

@@ -79,7 +79,7 @@ async def test_a_note_is_put_away_and_had_back_by_buttons(house: TelegramHouse, 
     ada = await talks(house, number)
     tea, train = await keep(house, ada.id, "Ada drinks *green* tea.", "Ada goes by train.")
     await ada.command("memory")
-    screen = await ada.sees("What I remember")
+    screen = await ada.sees("Memory")
     assert "1. Ada drinks *green* tea." in screen.answers[-1].text
     listed = screen.answers[-1].message_id
     await ada.tap("🗑 1")

@@ -54,7 +54,7 @@ async def test_budget_tells_what_is_left_and_when_it_begins_anew(guest: Visit) -
     told = await budget(guest)
     assert "- You: $1.70 of $2.00 (85 %) ⚠️" in told
     assert "of $100.00 (0 %)" in told
-    assert f"It begins anew at 00:00 ({MIDDAY})" in told
+    assert f"Resets at 00:00 ({MIDDAY})" in told
     assert "This conversation today: < $0.01" in told
     assert "unknown" not in told
     assert "Du: 1,70 $ von 2,00 $ (85 %)" in await budget(guest, language="de")

@@ -41,7 +41,7 @@ async def test_the_last_message_is_edited_and_the_former_version_can_be_seen(pag
     await page.get_by_role("button", name="Edited").click()
     await expect(page.locator(".version")).to_have_count(2)
     await choose(page, "New conversation")
-    await page.get_by_role("button", name="Begin afresh").click()
+    await page.get_by_role("button", name="Start a new conversation").click()
     await expect(page.get_by_role("button", name="Edit", exact=True)).to_have_count(0)
 
 

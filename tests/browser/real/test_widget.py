@@ -43,7 +43,7 @@ async def test_an_answer_is_given_again_and_the_earlier_one_is_kept(page: Page) 
     await expect(page.locator("details")).to_have_count(1)
     await expect(page.locator("article")).to_have_count(4)
     await choose(page, "New conversation")
-    await page.get_by_role("button", name="Begin afresh").click()
+    await page.get_by_role("button", name="Start a new conversation").click()
     await expect(page.locator(".result")).to_contain_text("begin afresh")
     await expect(page.get_by_role("button", name="Answer again")).to_have_count(0)
 
@@ -103,14 +103,14 @@ async def test_what_a_command_asks_is_answered_with_a_button(page: Page) -> None
     await expect(page.locator(".result").last).to_contain_text("From now on I answer in the mode thorough.")
     await expect(page.locator(".result").get_by_role("button")).to_have_count(0)
     await give(page, "/forget everything")
-    await page.get_by_role("button", name="Erase all of it").click()
+    await page.get_by_role("button", name="Delete everything").click()
     await expect(page.locator("article.person")).to_have_count(0)
 
 
 async def test_commands_stand_in_groups(page: Page) -> None:
     box = page.get_by_role("textbox", name="Message")
     await box.press_sequentially("/")
-    await expect(page.get_by_role("group", name="What I remember").get_by_role("option")).to_contain_text(
+    await expect(page.get_by_role("group", name="Memory").get_by_role("option")).to_contain_text(
         ["/memory", "/remember", "/forget"]
     )
     await box.press("ArrowUp")
@@ -181,11 +181,11 @@ async def test_a_person_pins_saves_and_has_everything_forgotten(page: Page) -> N
     await expect(page.get_by_role("dialog").get_by_role("listitem")).to_contain_text("4711")
     await page.keyboard.press("Escape")
     async with page.expect_download() as saved:
-        await choose(page, "Save as text")
+        await choose(page, "Download (Markdown)")
     path = await (await saved.value).path()
     assert "The door code is 4711." in path.read_text()
-    await choose(page, "Forget me")
-    await page.get_by_role("button", name="Erase all of it").click()
+    await choose(page, "Delete my data")
+    await page.get_by_role("button", name="Delete everything").click()
     await page.get_by_role("button", name="Close").click()
     await expect(page.locator("article")).to_have_count(0)
     await ask(page, "Hello again.")
@@ -202,8 +202,8 @@ async def test_a_long_talk_is_read_to_its_beginning_until_it_is_forgotten(page: 
     await log.press("Home")
     await expect(log.get_by_text("Beginning of the conversation")).to_be_in_viewport()
     await expect(log.get_by_text("Number 0 of many.", exact=True)).to_be_in_viewport()
-    await choose(page, "Forget me")
-    await page.get_by_role("button", name="Erase all of it").click()
+    await choose(page, "Delete my data")
+    await page.get_by_role("button", name="Delete everything").click()
     await page.get_by_role("button", name="Close").click()
     await expect(page.locator("article")).to_have_count(0)
     await page.reload()
@@ -268,10 +268,10 @@ async def test_what_is_noted_is_told_and_taken_back(page: Page) -> None:
     await box.press("Escape")
     await box.press("Enter")
     toast = page.get_by_role("group", name="New notes")
-    await expect(toast).to_contain_text("I noted: I drink green tea.")
+    await expect(toast).to_contain_text("Saved: I drink green tea.")
     await toast.get_by_role("button", name="Undo").click()
     await expect(toast).to_have_count(0)
-    await choose(page, "What I remember")
+    await choose(page, "Memory")
     await expect(page.get_by_text("Nothing yet.")).to_be_visible()
 
 

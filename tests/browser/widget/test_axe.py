@@ -72,8 +72,8 @@ def states(desk: Desk, stub: Stub, page: Page) -> Iterator[str]:
     page.get_by_role("button", name="Menu").click()
     expect(page.get_by_role("menu")).to_be_visible()
     yield "menu"
-    page.get_by_role("menuitem", name="Keep this conversation").click()
-    expect(page.get_by_role("dialog", name="Keep this conversation")).to_be_visible()
+    page.get_by_role("menuitem", name="Continue on another device").click()
+    expect(page.get_by_role("dialog", name="Continue on another device")).to_be_visible()
     yield "keeping"
     page.get_by_role("button", name="Back to the chat").click()
     stub.call(stub.hand_over(stub.only(), "waiting"))
@@ -147,8 +147,8 @@ def _troubles(desk: Desk, stub: Stub, page: Page) -> Iterator[str]:
         note_of("By train.", id="n00000002"),
     ]
     page.get_by_role("button", name="Menu").click()
-    page.get_by_role("menuitem", name="What I remember").click()
-    expect(page.get_by_role("dialog", name="What I remember").get_by_role("listitem")).to_have_count(2)
+    page.get_by_role("menuitem", name="Memory").click()
+    expect(page.get_by_role("dialog", name="Memory").get_by_role("listitem")).to_have_count(2)
     yield "sheet"
     page.keyboard.press("Escape")
     desk.tolerated = ("ERR_INTERNET_DISCONNECTED", "WebSocket connection")

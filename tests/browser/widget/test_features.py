@@ -268,7 +268,7 @@ def test_the_menu_works_by_keyboard_and_gives_the_focus_back(desk: Desk) -> None
     expect(page.get_by_role("menuitem", name="New conversation")).to_be_focused()
     expect(opener).to_have_attribute("aria-expanded", "true")
     page.keyboard.press("End")
-    expect(page.get_by_role("menuitem", name="Forget me")).to_be_focused()
+    expect(page.get_by_role("menuitem", name="Delete my data")).to_be_focused()
     page.keyboard.press("ArrowDown")
     expect(page.get_by_role("menuitem", name="New conversation")).to_be_focused()
     page.keyboard.press("Escape")
@@ -287,13 +287,13 @@ def test_only_what_this_visitor_may_do_is_offered(desk: Desk, stub: Stub) -> Non
     expect(page.locator(".gauge")).to_be_visible()
     everything = offered(page)
     assert "Talk to a person" not in everything, "nobody can be asked here"
-    assert {"What I remember", "Pinned messages", "Save as text", "Save as data (JSON)"} <= set(everything)
+    assert {"Memory", "Pinned messages", "Download (Markdown)", "Save as data (JSON)"} <= set(everything)
     stub.audience = "public"
     stub.commands.append(HUMAN)
     page.reload()
     plain = offered(page)
-    assert not {"What I remember", "Pinned messages"} & set(plain)
-    assert {"Talk to a person", "New conversation", "Forget me…"} <= set(plain)
+    assert not {"Memory", "Pinned messages"} & set(plain)
+    assert {"Talk to a person", "New conversation", "Delete my data…"} <= set(plain)
 
 
 def test_a_new_conversation_is_explained_before_it_begins(desk: Desk, stub: Stub) -> None:
@@ -306,7 +306,7 @@ def test_a_new_conversation_is_explained_before_it_begins(desk: Desk, stub: Stub
     expect(dialog).to_have_count(0)
     assert frames(stub, "command") == []
     menu(page, "New conversation")
-    dialog.get_by_role("button", name="Begin afresh").click()
+    dialog.get_by_role("button", name="Start a new conversation").click()
     expect(page.locator(".result")).to_contain_text("A new conversation.")
 
 
@@ -321,14 +321,14 @@ def test_the_gauge_asks_the_same_question(desk: Desk, stub: Stub) -> None:
 def test_forgetting_shows_first_what_it_would_be(desk: Desk, stub: Stub) -> None:
     page = desk.chat()
     asked(page)
-    menu(page, "Forget me")
+    menu(page, "Delete my data")
     dialog = page.get_by_role("dialog", name="Forget everything about you?")
     expect(dialog).to_contain_text("That would be 2 messages.")
     expect(dialog).not_to_contain_text("/forget")
     dialog.get_by_role("button", name="Cancel").click()
     assert [frame["args"] for frame in frames(stub, "command")] == ["everything"]
-    menu(page, "Forget me")
-    dialog.get_by_role("button", name="Erase all of it").click()
+    menu(page, "Delete my data")
+    dialog.get_by_role("button", name="Delete everything").click()
     expect(dialog).to_contain_text("Forgotten: 2 messages.")
     dialog.get_by_role("button", name="Close").click()
     expect(page.locator("article")).to_have_count(0)
@@ -339,10 +339,10 @@ def test_a_question_without_a_connection_says_so(desk: Desk, stub: Stub) -> None
     asked(page)
     page.clock.install()
     stub.deaf = True
-    menu(page, "Forget me")
+    menu(page, "Delete my data")
     page.clock.run_for(21_000)
     expect(page.get_by_role("dialog", name="Forget everything about you?")).to_contain_text("Not connected")
-    expect(page.get_by_role("button", name="Erase all of it")).to_have_count(0)
+    expect(page.get_by_role("button", name="Delete everything")).to_have_count(0)
 
 
 @pytest.mark.parametrize("kind", ["md", "json"])
@@ -350,7 +350,7 @@ def test_the_conversation_is_saved_as_a_file(desk: Desk, stub: Stub, kind: str) 
     page = desk.chat()
     asked(page)
     with page.expect_download() as saved:
-        menu(page, "Save as text" if kind == "md" else "Save as data (JSON)")
+        menu(page, "Download (Markdown)" if kind == "md" else "Save as data (JSON)")
     assert re.fullmatch(rf"conversation-[0-9-]{{10}}\.{kind}", saved.value.suggested_filename)
 
 
@@ -626,8 +626,8 @@ def test_everything_fits_a_narrow_or_enlarged_page(desk: Desk, stub: Stub, width
     }"""
     page.get_by_role("button", name="Menu").click()
     assert page.get_by_role("menu").evaluate(inside)
-    page.get_by_role("menuitem", name="Forget me").click()
-    expect(page.get_by_role("button", name="Erase all of it")).to_be_visible()
+    page.get_by_role("menuitem", name="Delete my data").click()
+    expect(page.get_by_role("button", name="Delete everything")).to_be_visible()
     assert page.locator("dialog").evaluate(inside)
     page.keyboard.press("Escape")
     assert page.get_by_role("log").evaluate("node => node.scrollWidth <= node.clientWidth")

@@ -1,4 +1,4 @@
-"""“What I remember” and earlier conversations: read, searched, corrected and put away by the person."""
+"""“Memory” and earlier conversations: read, searched, corrected and put away by the person."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ LONG = "Ada’s sister Ingrid lives in Tromsø, where the sun does not rise betw
 
 
 def sheet(page: Page) -> Locator:
-    return page.get_by_role("dialog", name="What I remember")
+    return page.get_by_role("dialog", name="Memory")
 
 
-def look(page: Page, *, menu: str = "Menu", item: str = "What I remember") -> None:
+def look(page: Page, *, menu: str = "Menu", item: str = "Memory") -> None:
     """Opens the sheet by the menu."""
     page.get_by_role("button", name=menu).click()
     page.get_by_role("menuitem", name=item).click()
@@ -207,9 +207,9 @@ def test_the_keyboard_stays_in_the_sheet_and_comes_back_to_its_button(desk: Desk
     page.keyboard.press("Enter")
     expect(page.get_by_role("menuitem", name="New conversation")).to_be_focused()
     page.keyboard.press("ArrowDown")
-    expect(page.get_by_role("menuitem", name="What I remember")).to_be_focused()
+    expect(page.get_by_role("menuitem", name="Memory")).to_be_focused()
     page.keyboard.press("Enter")
-    expect(sheet(page).get_by_role("heading", name="What I remember")).to_be_focused()
+    expect(sheet(page).get_by_role("heading", name="Memory")).to_be_focused()
     expect(sheet(page).get_by_role("listitem")).to_have_count(1)
     names = []
     script = """() => { const one = document.querySelector('#evertalk').shadowRoot.activeElement;
@@ -217,7 +217,7 @@ def test_the_keyboard_stays_in_the_sheet_and_comes_back_to_its_button(desk: Desk
     for _ in range(7):
         page.keyboard.press("Tab")
         names.append(page.evaluate(script))
-    around = ["Earlier conversations", "Back to the chat", "Search", "What I remember"]
+    around = ["Earlier conversations", "Back to the chat", "Search", "Memory"]
     assert names == [*around, "Edit: Ada drinks tea.", "Put away: Ada drinks tea.", "Earlier conversations"]
     page.keyboard.press("Shift+Tab")
     assert page.evaluate(script) == "Put away: Ada drinks tea."
@@ -256,7 +256,7 @@ def test_a_public_site_tells_nobody_of_a_memory(desk: Desk, stub: Stub) -> None:
     expect(log(page).get_by_text("You said: hello")).to_be_visible()
     page.get_by_role("button", name="Menu").click()
     expect(page.get_by_role("menuitem", name="New conversation")).to_be_visible()
-    expect(page.get_by_role("menuitem", name="What I remember")).to_have_count(0)
+    expect(page.get_by_role("menuitem", name="Memory")).to_have_count(0)
     assert not any("sheet" in path for path in stub.requests)
 
 
@@ -284,7 +284,7 @@ def test_after_a_link_the_earlier_conversation_can_be_read(desk: Desk, stub: Stu
     expect(dialog.get_by_text("My boat is Njord.")).to_be_visible()
     expect(dialog.locator("strong")).to_have_text("fine")
     expect(dialog.get_by_text("<b>x</b>")).to_be_visible()
-    dialog.get_by_role("button", name="What I remember").click()
+    dialog.get_by_role("button", name="Memory").click()
     expect(sheet(page).get_by_text("Nothing yet.")).to_be_visible()
     page.keyboard.press("Escape")
     expect(page.get_by_role("button", name="Read it")).to_have_count(0)
@@ -315,7 +315,7 @@ def test_the_sheet_speaks_german(desk: Desk, stub: Stub) -> None:
     page = desk.shop("?open=1&locale=de")
     expect(page.locator(".gauge")).to_be_visible()
     stub.only().notes = [note_of("Ada trinkt Tee.", id="n00000001", authority="tool")]
-    look(page, menu="Menü", item="Was ich noch weiß")
+    look(page, menu="Menü", item="Gedächtnis")
     expect(page.get_by_role("listitem")).to_contain_text("Tatsache · 04.05.2026aus einem Werkzeug")
 
 

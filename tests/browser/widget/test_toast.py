@@ -1,4 +1,4 @@
-"""“I noted: …”: said once, small, to be taken back; and that no line which is read out silences another."""
+"""“Saved: …”: said once, small, to be taken back; and that no line which is read out silences another."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_note_is_told_once_and_can_be_taken_back(desk: Desk, stub: Stub) -> No
         }"""
     )
     noted(stub)
-    expect(toast(page)).to_contain_text(f"I noted: {TEA}")
+    expect(toast(page)).to_contain_text(f"Saved: {TEA}")
     expect(page.get_by_role("textbox", name="Message")).to_be_focused()
     page.get_by_role("button", name=f"Undo: {TEA}").click()
     expect(toast(page)).to_have_count(0)
@@ -58,7 +58,7 @@ def test_a_note_is_told_once_and_can_be_taken_back(desk: Desk, stub: Stub) -> No
     assert stub.only().notes == []
     expect(polite(page)).to_contain_text("Taken back.")
     assert page.evaluate("told.filter(one => !one.startsWith('You said'))") == [
-        f"I noted: {TEA}",
+        f"Saved: {TEA}",
         "Taken back.",
     ]
 
@@ -79,8 +79,8 @@ def test_a_note_that_cannot_be_taken_back_stays(desk: Desk, stub: Stub) -> None:
 def test_the_toast_leads_to_all_that_is_remembered(desk: Desk, stub: Stub) -> None:
     page = talking(desk)
     noted(stub)
-    toast(page).get_by_role("button", name="What I remember").click()
-    expect(page.get_by_role("dialog", name="What I remember").get_by_text(TEA)).to_be_visible()
+    toast(page).get_by_role("button", name="Memory").click()
+    expect(page.get_by_role("dialog", name="Memory").get_by_text(TEA)).to_be_visible()
     expect(toast(page)).to_have_count(0)
     noted(stub, "Ada goes by train.", note="n00000002")
     expect(page.get_by_role("dialog").get_by_role("listitem")).to_have_count(2)

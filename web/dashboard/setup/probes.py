@@ -168,7 +168,7 @@ async def _ask_reranker(settings: Settings, _name: str) -> tuple[bool, str, str]
     began = time.monotonic()
     try:
         async with asyncio.timeout(SECONDS):
-            await reranker.ask("Where is the boat?", ("It rains.", "The boat is in the harbour."))
+            await reranker.ask("where is the boat", ("it rains", "the boat is in the harbour"))
     except TimeoutError:
         return False, f"The model has not answered in {SECONDS:.0f} seconds.", ""
     except ModelError as error:

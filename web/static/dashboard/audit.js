@@ -1,7 +1,7 @@
 /** Who read and changed what, and whether anybody has tampered with the record. For admins. */
 import { beyond, pagesOf, placeOf } from "./lists.js";
 import { ask } from "./net.js";
-import { DASH, empty, h, number, problem, show, skeleton, t, table, time, tn, when } from "./parts.js";
+import { DASH, empty, h, nameOf, number, problem, show, skeleton, t, table, time, tn, when } from "./parts.js";
 
 const COLUMNS = [{ label: t("When") }, { label: t("Operator") }, { label: t("Action") }, { label: t("About") }, { label: t("Detail") }];
 const FILTERS = ["operator", "action", "about", "from", "to"];
@@ -99,7 +99,7 @@ const WAYS = [
 function about(entry) {
   for (const [action, id, page] of WAYS) {
     const found = action.test(entry.action) && id.exec(entry.about);
-    if (found) return h("a", { class: "about", title: entry.about, href: page + found[1] }, entry.about);
+    if (found) return h("a", { class: "about", title: entry.about, href: page + found[1] }, entry.person ? h("bdi", null, nameOf(entry.person)) : entry.about);
   }
   return h("span", { class: "about", title: entry.about }, entry.about);
 }

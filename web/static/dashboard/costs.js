@@ -80,7 +80,7 @@ function rowsCard(page) {
 /** @param {string} group @param {any} row */
 function named(group, row) {
   if (group === "purpose") return PURPOSES[/** @type {keyof typeof PURPOSES} */ (row.key)] ?? row.key;
-  if (group === "person" && row.key) return h("span", { class: "name", dir: "auto" }, row.label ?? nameOf({ id: row.key }));
+  if (group === "person" && row.key) return h("span", { class: "name", dir: "auto" }, nameOf({ ...row, id: row.key, name: row.label }));
   return row.label ?? row.key ?? DASH;
 }
 

@@ -156,7 +156,7 @@ function providersCard(providers) {
 }
 
 /** No model is set: what answers instead, and how to change that. @param {any} me */
-const demoCard = (me) => card(t("The built-in demo answers"), [h("p", null, t("No model is set, so people talk with a demo without intelligence.")),
+const demoCard = (me) => card(t("The built-in demo answers"), [h("p", null, t("No model is set, so people talk with the built-in demo, not a real AI model.")),
   me.role === "admin" && h("p", null, h("a", { href: "/dashboard/settings?section=model" }, t("Enter a model key")))],
 h("a", { href: "/chat", target: "_blank", rel: "noopener" }, t("Try the demo")));
 

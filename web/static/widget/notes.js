@@ -1,4 +1,4 @@
-/** “What I remember”: notes to be read, searched, corrected and put away; the server's list is the truth. */
+/** “Memory”: notes to be read, searched, corrected and put away; the server's list is the truth. */
 import { h, set, show } from "../shared/h.js";
 import { tongue } from "./i18n.js";
 import { state, t } from "./sheet.js";

@@ -1,4 +1,4 @@
-/** “I noted: …”, for a while above the composer, with a way to take it back; comes with the first note. */
+/** “Saved: …”, for a while above the composer, with a way to take it back; comes with the first note. */
 import english from "../locales/en/chat_parts.json" with { type: "json" };
 import { h, icon, set, show } from "../shared/h.js";
 import { reach } from "./rare.js";

@@ -420,7 +420,7 @@ _NOT_CROSSED: Mapping[str, ChangeRefused] = {
     ),
 }
 _NOTHING_BEFORE = {
-    "new": "This conversation is new already.",
+    "new": "It's already a new conversation.",
     "separator": "Nothing stands before this point.",
 }
 

@@ -73,6 +73,17 @@ _FOUND = """
 _COUNTED = Named(_FOUND)
 _ENTRY = """jsonb_build_object('id', f.id, 'at', f.at, 'actor', f.actor, 'action', f.action,
                                'about', f.object, 'detail', f.detail)"""
+_UUID = "[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+_PERSON = f"""(
+  SELECT jsonb_build_object('id', r.public_id, 'name', nullif(r.display_name, ''), 'kind', r.kind,
+                            'anonymous', r.anonymous)
+    FROM (SELECT p.id, p.merged_into FROM parties p
+           WHERE p.public_id = CASE WHEN f.object ~ '^(person[:])?{_UUID}$' THEN right(f.object, 36)::uuid END
+          UNION ALL
+          SELECT p.id, p.merged_into FROM sessions s JOIN parties p ON p.id = s.party_id
+           WHERE s.public_id = CASE WHEN f.object ~ '^{_UUID}$' THEN f.object::uuid END) o
+    JOIN parties r ON r.id = coalesce(o.merged_into, o.id) LIMIT 1)"""
+"""Whom an entry is about, by the name that they have now: the log itself holds ids only."""
 _ROWS = Named(f"SELECT coalesce(jsonb_agg({_ENTRY} ORDER BY f.id DESC), '[]')::text FROM ({_FOUND}) f")
 
 
@@ -89,7 +100,8 @@ def _each(column: str) -> str:
 _PAGE = Named(f"""
 WITH RECURSIVE {_each("actor")}, {_each("action")}, found AS ({_FOUND})
 SELECT jsonb_build_object(
-  'entries', (SELECT coalesce(jsonb_agg({_ENTRY} ORDER BY f.id DESC), '[]') FROM found f),
+  'entries', (SELECT coalesce(jsonb_agg({_ENTRY} || jsonb_build_object('person', {_PERSON})
+                                        ORDER BY f.id DESC), '[]') FROM found f),
   'actors', (SELECT coalesce(jsonb_agg(actor), '[]')
                FROM (SELECT actor FROM actors WHERE actor IS NOT NULL LIMIT 200) a),
   'actions', (SELECT coalesce(jsonb_agg(action), '[]')

@@ -33,7 +33,12 @@ _KEYS = {
         "a.name",
         "LEFT JOIN sessions s ON s.id = u.session_id LEFT JOIN agents a ON a.id = s.agent_id",
     ),
-    "person": ("p.public_id::text", "nullif(p.display_name, '')", "LEFT JOIN parties p ON p.id = u.party_id"),
+    "person": (
+        "p.public_id::text",
+        "nullif(p.display_name, '')",
+        """LEFT JOIN parties o ON o.id = u.party_id
+           LEFT JOIN parties p ON p.id = coalesce(o.merged_into, o.id)""",
+    ),
 }
 _SUMS = """count(*) AS calls, sum(input_tokens)::bigint AS input_tokens,
   sum(output_tokens)::bigint AS output_tokens,
@@ -50,7 +55,7 @@ SELECT u.id, u.session_id, u.party_id, u.model, u.purpose, u.known, u.input_toke
  WHERE u.at >= $2::timestamptz AND u.at < $3::timestamptz"""
 COSTS = f"""
 WITH u AS MATERIALIZED ({_LEDGER}),
-g AS (SELECT {{key}} AS key, max({{label}}) AS label, {_SUMS} FROM u {{joined}} GROUP BY 1),
+g AS (SELECT {{key}} AS key, max({{label}}) AS label{{more}}, {_SUMS} FROM u {{joined}} GROUP BY 1),
 shown AS (SELECT * FROM g ORDER BY {{order}} LIMIT $4)
 SELECT json_build_object(
   'total', (SELECT row_to_json(t) FROM (SELECT {_SUMS} FROM u) t),
@@ -89,7 +94,8 @@ class CostInsights(PoolStore):
             raise BadQuery(f"group is one of {', '.join(GROUPS)}")
         key, label, joined = _KEYS[group]
         order = "key" if group == "day" else "cost_micro DESC NULLS LAST, calls DESC, key"
-        statement = COSTS.format(key=key, label=label, joined=joined, order=order)
+        more = ", max(p.kind) AS kind, bool_or(p.anonymous) AS anonymous" if group == "person" else ""
+        statement = COSTS.format(key=key, label=label, more=more, joined=joined, order=order)
         found: dict[str, Any] = await self._read(statement, period, most)
         return found
 

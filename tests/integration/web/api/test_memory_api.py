@@ -1,4 +1,4 @@
-"""REST of “What I remember”: one's own notes, read, corrected, put away and had back."""
+"""REST of “Memory”: one's own notes, read, corrected, put away and had back."""
 
 from __future__ import annotations
 

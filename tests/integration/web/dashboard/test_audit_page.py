@@ -10,6 +10,7 @@ import pytest
 
 from shared.adapters.postgres.people.operator_auth import Operators
 from tests.kit.audit_tampering import forge
+from tests.kit.dashboard import seed
 from tests.kit.dashboard.fixtures import Dashboard
 from web.rest.files import safe_cell
 
@@ -147,3 +148,19 @@ def test_other_cells_stay_as_they_are() -> None:
         "",
         "ab",
     ]
+
+
+async def test_an_entry_names_whom_it_is_about_as_every_other_page_does(dashboard: Dashboard) -> None:
+    async with dashboard.pool.acquire() as connection:
+        named = await seed.a_session(connection, person="Maria")
+        visitor = await seed.a_session(connection, person="")
+    person = await dashboard.pool.fetchval("SELECT public_id FROM parties WHERE id = $1", visitor.party_id)
+    await dashboard.get(f"/sessions/{named.public_id}")
+    await dashboard.pool.execute("UPDATE parties SET anonymous = true WHERE id = $1", visitor.party_id)
+    assert await dashboard.status("GET", f"/api/v1/people/{person}/export") == 200
+    about = {entry["about"]: entry["person"] for entry in (await dashboard.get("/audit"))["entries"]}
+    assert about[str(named.public_id)]["name"] == "Maria"
+    shown = await dashboard.get(f"/people/{person}")
+    (exported,) = [whom for object_, whom in about.items() if str(person) in object_]
+    assert exported == {name: shown[name] for name in ("id", "name", "kind", "anonymous")}
+    assert (exported["name"], exported["anonymous"]) == (None, True)

@@ -79,6 +79,8 @@ async def test_costs_by_each_group_are_what_the_ledger_says(dashboard: Dashboard
     told = {row["key"]: {name: row[name] for name in names} for row in page["rows"]}
     assert told == {fact["key"]: dict(fact) for fact in facts}
     assert page["groups"] == len(facts)
+    if group == "person":
+        assert all(row["kind"] == "person" and row["anonymous"] in (True, False) for row in page["rows"])
     assert page["total"]["calls"] == sum(fact["calls"] for fact in facts)
     assert page["total"]["cost_micro"] == sum(fact["cost_micro"] or 0 for fact in facts)
     assert [row["key"] for row in await sheet(dashboard, f"/export/costs.csv?group={group}&from={YEAR[0]}")]

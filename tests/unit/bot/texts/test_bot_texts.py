@@ -162,7 +162,7 @@ def test_the_public_hears_nothing_of_models_and_accounts(code: str) -> None:
 
 
 def test_the_first_words_are_honest_about_the_demo_and_the_machine() -> None:
-    assert "demo without intelligence" in say_hello(ENGLISH, demo=True)
+    assert "built-in demo" in say_hello(ENGLISH, demo=True)
     assert "demo" not in say_hello(ENGLISH)
     assert "AI assistant" in say_hello(ENGLISH, public=True)
     assert "evertalk" not in say_hello(ENGLISH, demo=True, public=True)

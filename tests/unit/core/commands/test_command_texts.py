@@ -95,7 +95,7 @@ def test_the_context_is_shown_with_a_bar_its_parts_and_what_is_free() -> None:
     assert "Tools" not in text
     assert "$1.23" in text
     assert "1,204 older turns" in text
-    assert "**What I have in view**: 90,400 of 200,000 tokens" in text
+    assert "**Context**: 90,400 of 200,000 tokens" in text
     assert "about 90,400" in render_context(replace(CONTEXT, estimated=True), FIGURES, ENGLISH)
     german = render_context(CONTEXT, FIGURES, GERMAN)
     assert "Gespräch      87.300" in german
