@@ -174,6 +174,20 @@ async def test_what_was_typed_outlasts_another_page_and_overwrites_nobody(house:
     await expect(page.get_by_label("Persona")).to_have_value("Theirs")
 
 
+async def test_a_viewer_reads_all_of_it_and_changes_nothing(house: House) -> None:
+    await house.app.stores.agents.change("default", {"persona": "You are Ada."}, seen=1)
+    page = await house.operator("vera", "viewer", "/dashboard/agents/default")
+    await expect(page.get_by_label("Persona")).to_have_value("You are Ada.")
+    await expect(page.get_by_label("Persona")).to_be_disabled()
+    await page.get_by_role("tab", name="Form").press("ArrowRight")
+    await expect(page.get_by_label("Settings as JSON")).not_to_be_editable()
+    await page.get_by_role("button", name="Compare version 1 with the one in force").press("Enter")
+    await expect(page.locator(".agent-versions ins").filter(has_text="Ada")).to_be_visible()
+    for name in ("Save", "Send", "Assign", "Add", "Roll back to version 1"):
+        await expect(page.get_by_role("button", name=name, exact=True)).to_have_count(0)
+    assert await look_for_faults(page) == []
+
+
 async def test_an_agent_is_given_a_site(house: House) -> None:
     await house.app.stores.agents.create("ada", {})
     page = await house.operator("anna", "admin", "/dashboard/agents/ada")
@@ -197,11 +211,12 @@ async def test_form_and_json_are_two_views_of_one_draft(house: House) -> None:
     await expect(page.get_by_text("The form shows this once it is a JSON object.")).to_be_visible()
     await page.get_by_role("tab", name="JSON").click()
     await expect(field).to_have_value('{"persona": "Mine", ')
-    await field.fill('{"persona": "Mine", "tools": {"deny": ["mcp_*", "calc*"]}, "presett": "steady"}')
+    await field.fill('{"persona": "Mine", "tools": {"deny": ["mcp_*", "calc*la?e"]}, "presett": "steady"}')
     await expect(page.get_by_role("list", name="Problems")).to_contain_text("did you mean preset")
     await page.get_by_role("tab", name="Form").click()
     await expect(page.get_by_label("Persona")).to_have_value("Mine")
     await expect(page.get_by_role("checkbox", name="calculate")).to_be_disabled()
+    await expect(page.get_by_role("checkbox", name="recall")).to_be_checked()
     await house.app.stores.agents.change("ada", {"persona": "Theirs"}, seen=1)
     await page.get_by_role("tab", name="JSON").click()
     await field.fill('{"persona": "Mine"}')

@@ -8,8 +8,19 @@ const MODELS = "known-models";
 const isMap = (value) => value !== null && typeof value === "object" && !Array.isArray(value);
 /** @param {any} value */
 const listOf = (value) => typeof value === "string" ? [value] : Array.isArray(value) ? value.map(String) : null;
-/** By names in which * stands for anything, as the server reads them. @param {string} name @param {string[]} rules */
-const ruleFor = (name, rules) => rules.find((rule) => new RegExp(`^${rule.split("*").map((part) => part.replace(/[.+^${}()|[\]\\?]/g, (sign) => sign === "?" ? "." : `\\${sign}`)).join(".*")}$`, "s").test(name));
+/** Names in which * stands for anything and ? for one sign, as the server reads them. @param {string} name @param {string} rule */
+function fits(name, rule) {
+  let [at, place, star, from] = [0, 0, -1, 0];
+  while (at < name.length) {
+    if (rule[place] === "*") [star, from] = [place++, at];
+    else if (rule[place] === "?" || rule[place] === name[at]) { place++; at++; }
+    else if (star >= 0) [place, at] = [star + 1, ++from];
+    else return false;
+  }
+  return !rule.slice(place).replaceAll("*", "");
+}
+/** @param {string} name @param {string[]} rules */
+const ruleFor = (name, rules) => rules.find((rule) => fits(name, rule));
 
 /**
  * @param {{draft: any, agent: any, effective: any, may: boolean, changed: () => void}} of `draft` is changed in place
