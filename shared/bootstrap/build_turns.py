@@ -22,6 +22,7 @@ from shared.services.tools.calculator import CalculatorTool
 from shared.services.tools.current_time import CurrentTimeTool
 from shared.services.tools.handover import AskHumanTool, HandoverExpiry
 from shared.services.tools.look_at_picture import LookAtPictureTool
+from shared.services.tools.make_picture import MakePictureTool
 from shared.services.tools.reminders import ReminderScheduler, ReminderTool
 from shared.services.tools.send_file import SendFileTool
 from shared.services.tools.tool_search import build_tool_search
@@ -132,6 +133,7 @@ def _build_toolbox(base: Foundation, requests: RequestBuilder, more: Sequence[To
         FetchUrl(),
         ReminderTool(stores.reminders, base.clock, timezone=settings.timezone),
         SendFileTool(partial(opened_elsewhere, "chart")),
+        *_build_picture_tool(base),
         *([handover] if settings.has_handover else ()),
         *more,
     ]
@@ -150,6 +152,23 @@ def _build_toolbox(base: Foundation, requests: RequestBuilder, more: Sequence[To
         source=base.mcp_tools,
         images=images,
         search=build_tool_search,
+    )
+
+
+def _build_picture_tool(base: Foundation) -> Sequence[Tool]:
+    """None where no server makes pictures, and nothing of it is loaded there."""
+    if base.picture_maker is None:
+        return ()
+    price = base.settings.picture_usd
+    return (
+        MakePictureTool(
+            base.picture_maker,
+            partial(opened_elsewhere, "picture"),
+            spend=base.stores.turns,
+            ledger=base.stores.turns,
+            caps=base.caps,
+            price_micro=None if price is None else int(price * 1_000_000),
+        ),
     )
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import asyncpg
 import structlog
@@ -28,6 +28,7 @@ from shared.adapters.telemetry.otlp_traces import traces_to
 from shared.bootstrap.from_settings import (
     WORKSPACES_FOLDER,
     build_caps,
+    build_picture_maker,
     build_policy,
     build_reranker,
     build_transcriber,
@@ -49,6 +50,7 @@ from shared.supervision.liveness import touch_process_file
 from shared.supervision.process_handoff import clear_process_file, take_over_process
 
 if TYPE_CHECKING:
+    from shared.adapters.drawing import HttpPictureMaker
     from shared.adapters.voice.local import LocalTranscriber
     from shared.adapters.voice.transcriptions import HttpTranscriber
 
@@ -80,6 +82,7 @@ class Foundation:
     """For what operators' pages follow; connected while one does."""
     doorbell: ArqDoorbell
     models: Models
+    picture_maker: HttpPictureMaker | None
     transcriber: HttpTranscriber | LocalTranscriber | None
     reranker: Reranker | None
     counter: VocabularyCounter
@@ -101,7 +104,8 @@ class Foundation:
 
     def list_breakers(self) -> Mapping[str, BreakerState]:
         """Which providers this process asks just now."""
-        return _states(self.models, self.transcriber)
+        others = (self.transcriber, self.picture_maker)
+        return _states((self.models, *(one for one in others if one is not None)))
 
     async def close(self) -> None:
         if isinstance(self.mcp_tools, McpTools):
@@ -139,7 +143,9 @@ async def open_foundation(settings: Settings, *, role: Role) -> Foundation:
     stores = build_stores(pool, timezone=settings.timezone, crash_point=crash_point)
     await stores.readiness.refuse_unknown()
     transcriber = build_transcriber(settings) if role != "worker" else None
-    health = build_health(settings, models, transcriber)
+    picture_maker = build_picture_maker(settings)
+    services = tuple(one for one in (transcriber, picture_maker) if one is not None)
+    health = build_health(settings, models, services)
     worker_id = await take_over_process(stores.workers, role, settings.process_file)
     heart = Heart(
         partial(open_pool, database_url, size=1),
@@ -174,6 +180,7 @@ async def open_foundation(settings: Settings, *, role: Role) -> Foundation:
         doorbell=doorbell,
         models=models,
         transcriber=transcriber,
+        picture_maker=picture_maker,
         reranker=build_reranker(settings),
         counter=counter,
         warm_up=WarmUp(models, counter),
@@ -199,20 +206,20 @@ async def _has_waiting_work(stores: Stores, role: Role) -> bool:
     return bool(await stores.turns.list_unanswered(CHANNELS[role]))
 
 
-def _states(
-    models: Models, transcriber: HttpTranscriber | LocalTranscriber | None
-) -> Mapping[str, BreakerState]:
-    return {**models.states(), **(transcriber.states() if transcriber else {})}
+class HasBreakers(Protocol):
+    def states(self) -> Mapping[str, BreakerState]: ...
 
 
-def build_health(
-    settings: Settings, models: Models, transcriber: HttpTranscriber | LocalTranscriber | None = None
-) -> Health:
+def _states(services: Sequence[HasBreakers]) -> Mapping[str, BreakerState]:
+    return {url: state for service in services for url, state in service.states().items()}
+
+
+def build_health(settings: Settings, models: Models, services: Sequence[HasBreakers] = ()) -> Health:
     """A file tells of a backup that failed, whoever makes them: `up`, or a process for that alone."""
     failed = settings.backups / FAILED_BACKUP_FILE if settings.backup_keep else None
     marks = _build_fingerprint(settings)
     return Health(
-        partial(_states, models, transcriber),
+        partial(_states, (models, *services)),
         settings.data_dir,
         narrowed=models.narrowed,
         failed_backup=failed,

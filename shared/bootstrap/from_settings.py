@@ -29,11 +29,13 @@ from shared.services.admin.alert_sender import AlertChannel
 from shared.services.tools.calculator import CALCULATE
 from shared.services.tools.current_time import CURRENT_TIME
 from shared.services.tools.handover import ASK_HUMAN
+from shared.services.tools.make_picture import MAKE_PICTURE
 from shared.services.tools.reminders import REMIND_ME
 from shared.services.tools.send_file import SEND_FILE
 from shared.services.turns.delegate_tool import DELEGATE
 
 if TYPE_CHECKING:
+    from shared.adapters.drawing import HttpPictureMaker
     from shared.adapters.models.reranker import HttpReranker
     from shared.adapters.voice.local import LocalTranscriber
     from shared.adapters.voice.transcriptions import HttpTranscriber
@@ -143,6 +145,20 @@ def build_transcriber(settings: Settings) -> HttpTranscriber | LocalTranscriber 
     )
 
 
+def build_picture_maker(settings: Settings) -> HttpPictureMaker | None:
+    """Loaded only where one is set up."""
+    if settings.picture_url is None:
+        return None
+    from shared.adapters.drawing import HttpPictureMaker
+
+    key = settings.picture_key
+    return HttpPictureMaker(
+        url=settings.picture_url,
+        key=key.get_secret_value() if key else "",
+        model=settings.picture_model,
+    )
+
+
 def build_reranker(settings: Settings) -> HttpReranker | None:
     """Loaded only where one is set up; it connects when it is asked first."""
     if settings.rerank_url is None:
@@ -180,5 +196,5 @@ def build_agent_defaults(settings: Settings) -> AgentDefaults:
         load_workspace=lambda folder: read_workspace(
             workspace_path(settings.data_dir / WORKSPACES_FOLDER, folder)
         ),
-        tools=BUILT_IN_TOOLS,
+        tools=(*BUILT_IN_TOOLS, *([MAKE_PICTURE] if settings.picture_url else ())),
     )

@@ -178,6 +178,10 @@ class Settings(BaseSettings):
     mcp_servers: SecretStr | None = None
 
     # Who turns speech into words; without an address and a folder, nobody does.
+    picture_url: str | None = None
+    picture_key: SecretStr | None = None
+    picture_model: str = "gpt-image-2"
+    picture_usd: Dollars | None = None
     transcribe_url: str | None = None
     transcribe_key: SecretStr | None = None
     transcribe_model: str = "whisper-1"
@@ -379,6 +383,7 @@ class Settings(BaseSettings):
         "openai_base_url",
         "telegram_api_url",
         "transcribe_url",
+        "picture_url",
         "rerank_url",
     )
     @classmethod

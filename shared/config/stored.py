@@ -24,6 +24,7 @@ from shared.config.settings import (
 STORABLE = (
     "anthropic_api_key", "anthropic_base_url", "openai_api_key", "openai_base_url", "model", "summary_model",
     "fallback_models", "models", "model_keys", "max_output",
+    "picture_url", "picture_key", "picture_model", "picture_usd",
     "transcribe_url", "transcribe_key", "transcribe_model", "transcribe_per_minute_usd",
     "transcribe_most_minutes", "transcribe_most_mb", "rerank_url", "rerank_key", "rerank_model",
     "mcp_servers",
@@ -47,6 +48,7 @@ _ADDRESS_OF = {
     "ANTHROPIC_API_KEY": "ANTHROPIC_BASE_URL",
     "OPENAI_API_KEY": "OPENAI_BASE_URL",
     "EVERTALK_TRANSCRIBE_KEY": "EVERTALK_TRANSCRIBE_URL",
+    "EVERTALK_PICTURE_KEY": "EVERTALK_PICTURE_URL",
     "EVERTALK_RERANK_KEY": "EVERTALK_RERANK_URL",
 }
 """Where each key goes: it is sent nowhere else."""

@@ -4,7 +4,7 @@ import { DASH, card, empty, h, kpi, liveMark, money, nameOf, number, pct, proble
 import { MONEY, rangeOf, seriesPart } from "./series.js";
 
 const GROUPS = { model: t("Model"), day: t("Day"), agent: t("Agent"), person: t("Person"), purpose: t("Purpose") };
-const PURPOSES = { chat: t("Answers"), flush: t("Saving memory"), compact: t("Summaries"), repair: t("Repairs"), delegate: t("Delegated"), tidy: t("Tidying"), playground: t("Playground"), transcribe: t("Voice messages") };
+const PURPOSES = { chat: t("Answers"), flush: t("Saving memory"), compact: t("Summaries"), repair: t("Repairs"), delegate: t("Delegated"), tidy: t("Tidying"), playground: t("Playground"), transcribe: t("Voice messages"), picture: t("Pictures"), speech: t("Spoken answers") };
 const TITLES = { model: t("By model"), day: t("By day"), agent: t("By agent"), person: t("By person"), purpose: t("By purpose") };
 const EVERY_MS = 30_000;
 

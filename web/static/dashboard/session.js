@@ -16,7 +16,7 @@ const SPANS = [50, 500];
 const AGENT = /^[a-z0-9][a-z0-9_-]{0,39}$/;
 /** The tabs in their order, with their names in the address; the first has none there. */
 const TABS = [["conversation", t("Conversation")], ["context", t("Context")], ["summaries", t("Summaries")], ["requests", t("Requests")], ["memory", t("Memory")]];
-const PURPOSES = { chat: t("Answers"), flush: t("Saving memory"), compact: t("Summarising"), repair: t("Repair"), transcribe: t("Voice messages") };
+const PURPOSES = { chat: t("Answers"), flush: t("Saving memory"), compact: t("Summarising"), repair: t("Repair"), delegate: t("Delegated"), transcribe: t("Voice messages"), picture: t("Pictures"), speech: t("Spoken answers") };
 
 /** Which tab an address means: one of its own, or that of what it leads to. @param {boolean} inspects */
 function tabOfAddress(inspects) {

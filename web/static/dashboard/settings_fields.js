@@ -1,7 +1,7 @@
 /** What can be set in the browser: by subject, with a name for people; how each is asked for says the server. */
 import { t } from "./i18n.js";
 
-/** @typedef {{id: string, name: string, help: string, fields: [string, string][], test?: "model" | "voice" | "recall" | "telegram" | "alerts", more?: [string, string]}} Section `more` is an address and where it leads */
+/** @typedef {{id: string, name: string, help: string, fields: [string, string][], test?: "model" | "voice" | "pictures" | "recall" | "telegram" | "alerts", more?: [string, string]}} Section `more` is an address and where it leads */
 /** @type {Section[]} */
 export const SECTIONS = [
   { id: "model", name: t("Model"), help: t("Who answers. A key is enough; without a key or an address, the built-in demo answers."), test: "model", fields: [
@@ -21,6 +21,11 @@ export const SECTIONS = [
     ["EVERTALK_TRANSCRIBE_PER_MINUTE_USD", t("Price per minute")],
     ["EVERTALK_TRANSCRIBE_MOST_MINUTES", t("Longest recording, in minutes")],
     ["EVERTALK_TRANSCRIBE_MOST_MB", t("Largest recording, in MB")]] },
+  { id: "pictures", name: t("Pictures"), help: t("Makes pictures that people ask for, by any server with OpenAI’s images API. Without an address, the assistant has no such tool."), test: "pictures", fields: [
+    ["EVERTALK_PICTURE_URL", t("{provider}: address", { provider: t("Pictures") })],
+    ["EVERTALK_PICTURE_KEY", t("{provider}: key", { provider: t("Pictures") })],
+    ["EVERTALK_PICTURE_MODEL", t("Model that makes pictures")],
+    ["EVERTALK_PICTURE_USD", t("Price per picture")]] },
   { id: "telegram", name: "Telegram", help: t("Write /newbot to @BotFather in Telegram, and enter the token that it gives you."), test: "telegram", more: ["/dashboard/pairing", t("Who asked to write")], fields: [
     ["TELEGRAM_BOT_TOKEN", t("Token of the bot")],
     ["EVERTALK_TELEGRAM_ACCESS", t("Who may write")],

@@ -75,7 +75,7 @@ def by_time(name: str, column: str) -> Index:
     return Index(name, column, postgresql_using="brin", postgresql_with=ranges)
 
 
-PURPOSES = "chat", "flush", "compact", "repair", "delegate", "tidy", "transcribe"
+PURPOSES = "chat", "flush", "compact", "repair", "delegate", "tidy", "transcribe", "picture", "speech"
 """What a call is for, as the ledger knows it."""
 
 

@@ -784,8 +784,11 @@ UPDATE session_totals SET {in_all("$5")},
  WHERE session_id = $1
 """
 WASTE = f"{_SPENT}{_ADDED_UP}"
-DELEGATED = f"{_SPENT}{_ADDED_UP}".replace("'chat'", "'delegate'")
-"""The calls of a helper, of which each had its own reservation: the two parameters for one are null."""
+DELEGATED = {
+    purpose: f"{_SPENT}{_ADDED_UP}".replace("'chat'", f"'{purpose}'") for purpose in ("delegate", "picture")
+}
+"""What a tool of a turn has used, of which each call had its own reservation: the two parameters for one are
+null."""
 DESCRIBED = f"""{_SPENT}, seen AS (
   UPDATE attachments SET description = $9 WHERE id = $8 AND description = ''
 )

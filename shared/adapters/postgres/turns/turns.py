@@ -391,11 +391,18 @@ class PostgresTurns:
 
     @store_method
     async def record_delegated(
-        self, session_id: int, *, party_id: int, turn: int, spent: Sequence[Spending]
+        self,
+        session_id: int,
+        *,
+        party_id: int,
+        turn: int,
+        spent: Sequence[Spending],
+        purpose: str = "delegate",
     ) -> None:
-        """What a helper of a turn has used; its reservations are settled already."""
+        """What a tool of a turn has used; its reservations are the tool's own to settle."""
+        statement = turn_sql.DELEGATED[purpose]
         await self._pool.execute(
-            turn_sql.DELEGATED, session_id, party_id, turn, usage_rows(spent), sums_of(spent), None, 0
+            statement, session_id, party_id, turn, usage_rows(spent), sums_of(spent), None, 0
         )
 
     @store_method

@@ -1,0 +1,133 @@
+"""The tool that has a picture made from a description, within the caps, and sends it with the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+import structlog
+
+from shared.core.session.turns import Caps, Spending
+from shared.core.values.errors import CapReached, ContentRefused, ModelError, ModelRejectedRequest
+from shared.core.values.files import clean_name
+from shared.core.values.model import ToolSpec
+from shared.ports import ToolContext, ToolFailed, ToolFile, ToolOutput
+from shared.services.turns.spend_tracker import SpendStore
+
+log = structlog.get_logger(__name__)
+
+MOST_CHARS = 4_000
+MAKE_PICTURE = ToolSpec(
+    name="make_picture",
+    description="Have a picture made from a description, and send it to the person. Each one costs money.",
+    input_schema={
+        "type": "object",
+        "properties": {
+            "description": {
+                "type": "string", "minLength": 1, "maxLength": MOST_CHARS,
+                "description": "what is to be seen, with its style, light and colours",
+            },
+            "name": {"type": "string", "maxLength": 60, "description": "a file name of a few words"},
+        },
+        "required": ["description"],
+        "additionalProperties": False,
+    },
+)  # fmt: skip
+OpenPicture = Callable[[bytes], Awaitable[tuple[dict[str, Any] | None, bytes]]]
+"""What is known of a picture and its bytes, made smaller; None for what is none."""
+
+
+class PictureMaker(Protocol):
+    model: str
+
+    async def make(self, prompt: str) -> bytes: ...
+
+
+class PictureLedger(Protocol):
+    async def record_delegated(
+        self, session_id: int, *, party_id: int, turn: int, spent: Sequence[Spending], purpose: str
+    ) -> None: ...
+
+
+class MakePictureTool:
+    """After a crash it is not run again: it may have been paid for."""
+
+    spec: ToolSpec = MAKE_PICTURE
+    idempotent = False
+    timeout_seconds = 200.0
+
+    def __init__(
+        self,
+        maker: PictureMaker,
+        open_picture: OpenPicture,
+        *,
+        spend: SpendStore,
+        ledger: PictureLedger,
+        caps: Caps,
+        price_micro: int | None,
+    ) -> None:
+        """`price_micro`: micro-dollars of one picture; None where nobody knows."""
+        self._maker = maker
+        self._open = open_picture
+        self._spend = spend
+        self._ledger = ledger
+        self._caps = caps
+        self._price = price_micro
+
+    def subject(self, arguments: Mapping[str, Any]) -> str:
+        return str(arguments.get("description", ""))[:80]
+
+    async def run(self, arguments: Mapping[str, Any], *, context: ToolContext) -> ToolOutput:
+        if context.address_id is None:
+            raise ToolFailed("Pictures can be sent only in a conversation with a person.")
+        head, body = await self._open(await self._made(str(arguments["description"]), context))
+        if head is None or not body:
+            raise ToolFailed("What came back is no picture.")
+        mime = str(head["mime"])
+        stem = clean_name(str(arguments.get("name") or "picture")).partition(".")[0] or "picture"
+        file = ToolFile(
+            name=f"{stem}.{mime.rpartition('/')[2]}", mime=mime, body=body,
+            width=int(head["width"]), height=int(head["height"]),
+        )  # fmt: skip
+        return ToolOutput(files=(file,))
+
+    async def _made(self, prompt: str, context: ToolContext) -> bytes:
+        """Set aside, made, booked and settled, also where it failed after it may have been paid for."""
+        try:
+            reservation = (
+                await self._spend.reserve(context.session_id, self._price, caps=self._caps, turn=None)
+                if self._price
+                else None
+            )
+        except CapReached as error:
+            raise ToolFailed("A spending limit is reached. Do not try again today.") from error
+        paid = False
+        try:
+            picture = await self._maker.make(prompt)
+            paid = True
+        except (ContentRefused, ModelRejectedRequest) as error:
+            raise ToolFailed("The service refuses this description.") from error
+        except ModelError as error:
+            paid = bool(error.aborted)
+            log.warning("picture_failed", session_id=context.session_id, code=error.code, reason=str(error))
+            raise ToolFailed("The service that makes pictures did not make one.") from error
+        finally:
+            if paid:
+                await self._book(context)
+            if reservation is not None:
+                spent = self._price or 0
+                await self._spend.release_reservation(reservation, spent_micro=spent if paid else 0)
+        return picture
+
+    async def _book(self, context: ToolContext) -> None:
+        spent = Spending(
+            model=self._maker.model, input_tokens=0, output_tokens=0, cache_read_tokens=0,
+            cache_write_tokens=0, known=True, cost_micro=self._price,
+        )  # fmt: skip
+        await self._ledger.record_delegated(
+            context.session_id,
+            party_id=context.party_id,
+            turn=context.turn,
+            spent=[spent],
+            purpose="picture",
+        )

@@ -1,0 +1,121 @@
+"""Pictures that the model has made for a person: sent with the answer, paid for, held by the caps."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import asyncpg
+import pytest
+
+from shared.adapters.postgres.operations.invariants import check_invariants
+from shared.core.session.events import Stored
+from tests.kit.app_driver import Visit, running_app, settings_for, visit
+from tests.kit.fakes.images.harness import RunningImages
+from tests.kit.fakes.messages_api import RunningFake
+
+PROMPT = "A boat in the morning fog, in watercolour."
+
+
+@pytest.fixture
+async def images() -> AsyncIterator[RunningImages]:
+    async with RunningImages() as server:
+        yield server
+
+
+@pytest.fixture
+async def guest(
+    database_url: str, redis_url: str, provider: RunningFake, images: RunningImages, request: Any
+) -> AsyncIterator[Visit]:
+    """`request.param` is the price of a picture in dollars."""
+    await provider.reset()
+    settings = settings_for(
+        database_url, redis_url, anthropic_api_key="test-key", anthropic_base_url=provider.base_url,
+        cap_visitor_per_day_usd="5", **{**images.settings, "picture_usd": getattr(request, "param", "0.04")},
+    )  # fmt: skip
+    async with running_app(settings) as app:
+        yield await visit(app)
+        connection = await asyncpg.connect(database_url)
+        assert await check_invariants(connection) == []
+        await connection.close()
+
+
+async def ask(guest: Visit, provider: RunningFake, **more: str) -> str:
+    """The model calls the tool once; its result as the model read it."""
+    call = {"name": "make_picture", "input": {"description": PROMPT, **more}}
+    await provider.script([{"times": 1, "action": {"tool_use": [call]}}])
+    await guest.ask("Draw me a boat.")
+    (result,) = [
+        block
+        for message in (await provider.requests())[-1]["body"]["messages"][-1:]
+        for block in message["content"]
+        if block["type"] == "tool_result"
+    ]
+    content = result["content"]
+    return content if isinstance(content, str) else str(content)
+
+
+async def spent(guest: Visit) -> list[tuple[int | None, str]]:
+    rows = await guest.app.pool.fetch("SELECT cost_micro, model FROM usage WHERE purpose = 'picture'")
+    return [(row["cost_micro"], row["model"]) for row in rows]
+
+
+async def test_a_picture_comes_with_the_answer_and_stands_in_the_ledger(
+    guest: Visit, provider: RunningFake, images: RunningImages
+) -> None:
+    await ask(guest, provider, name="boat.exe")
+    (asked,) = await images.requests()
+    assert (asked["prompt"], asked["n"]) == (PROMPT, 1)
+    stored = [event for event in guest.heard if isinstance(event, Stored)][-1]
+    (file,) = stored.payload["attachments"]
+    assert file["name"].startswith("boat.")
+    assert file["mime"].startswith("image/")
+    assert (file["width"], file["height"]) == (64, 48)
+    assert await spent(guest) == [(40_000, "gpt-image-2")]
+    assert await guest.one("SELECT count(*) FROM reservations WHERE state = 'held'") == 0
+    await guest.ask("Thank you.")
+    assert await spent(guest) == [(40_000, "gpt-image-2")]
+
+
+@pytest.mark.parametrize(
+    ("action", "told", "paid"),
+    [
+        (
+            {"status": 400, "message": "rejected by the safety system"},
+            "refuses this",
+            False,
+        ),
+        ({"status": 500}, "did not make one", False),
+        ({"status": 401}, "did not make one", False),
+        ({"by_address": True}, "did not make one", True),
+        ({"body": "{"}, "did not make one", True),
+        ({"body": '{"data": [{"b64_json": "bm8gcGljdHVyZQ=="}]}'}, "is no picture", True),
+    ],
+)
+async def test_what_goes_wrong_is_told_to_the_model_and_paid_only_if_it_may_have_cost(
+    guest: Visit, provider: RunningFake, images: RunningImages, action: dict[str, Any], told: str, paid: bool
+) -> None:
+    await images.next(action)
+    assert told in await ask(guest, provider)
+    assert bool(await spent(guest)) is paid
+    assert await guest.one("SELECT count(*) FROM reservations WHERE state = 'held'") == 0
+    assert "attachments" not in [event for event in guest.heard if isinstance(event, Stored)][-1].payload
+
+
+@pytest.mark.parametrize("guest", ["6"], indirect=True)
+async def test_a_cap_holds_pictures_too(guest: Visit, provider: RunningFake, images: RunningImages) -> None:
+    assert "spending limit" in await ask(guest, provider)
+    assert await images.requests() == []
+
+
+async def test_without_a_server_there_is_no_such_tool(
+    database_url: str, redis_url: str, provider: RunningFake
+) -> None:
+    await provider.reset()
+    settings = settings_for(
+        database_url, redis_url, anthropic_api_key="test-key", anthropic_base_url=provider.base_url
+    )
+    async with running_app(settings) as app:
+        guest = await visit(app)
+        await guest.ask("Draw me a boat.")
+    assert "make_picture" not in str((await provider.requests())[-1]["body"]["tools"])
