@@ -11,7 +11,10 @@ import asyncpg
 from shared.adapters.models.token_counter import VocabularyCounter
 from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.handover.handovers import PostgresHandovers
+from shared.adapters.postgres.turns.uploads import PostgresUploads
 from shared.core.identity.handover import Moved, Reply
+from shared.core.values.files import Document
+from shared.core.values.messages import Text
 from shared.ports import Announcer
 from shared.runtime.crash_points import ignore_crash_point
 from shared.services.tools.handover import HandoverService
@@ -43,13 +46,23 @@ class AtTheDesk:
             VocabularyCounter(),
             crash_point=ignore_crash_point,
         )
-        self._session_id, self._operator_id = session_id, operator_id
+        self._pool, self._session_id, self._operator_id = pool, session_id, operator_id
 
     async def take_over(self) -> Moved:
         return await self._desk.take_over(self._session_id, operator_id=self._operator_id, name="Anna")
 
     async def record_reply(self, text: str, *, cid: str) -> Reply:
         return await self._desk.reply(self._session_id, operator_id=self._operator_id, cid=cid, text=text)
+
+    async def send_file(self, name: str, words: str, *, cid: str) -> Reply:
+        """Without a word beside it."""
+        uploads, found = PostgresUploads(self._pool), Document(name=name, text=words)
+        kept = await uploads.keep(self._session_id, words.encode(), found, name=name, most_per_day=10_000)
+        (one,) = await uploads.of_message(self._session_id, [kept.id])
+        more = (Text(text=words, attachment_id=one.attachment_id),)
+        return await self._desk.reply(
+            self._session_id, operator_id=self._operator_id, cid=cid, text="", more=more, attached=(kept,)
+        )
 
     async def say_typing(self) -> None:
         await self._desk.say_typing(self._session_id, operator_id=self._operator_id)

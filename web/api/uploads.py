@@ -6,12 +6,11 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Annotated, Any, NotRequired, Protocol
+from typing import Any, Protocol
 from urllib.parse import unquote
 
 import structlog
 from aiohttp import web
-from typing_extensions import TypedDict
 
 from shared.adapters.files.file_reading import read_file
 from shared.adapters.files.sandbox_client import Openings, SenderMustWait
@@ -45,9 +44,9 @@ from shared.services.voice.hearing import HearingService
 from web.auth.api_key_auth import KEY, record
 from web.auth.visitors import Known, Site
 from web.protocol.wire import RateLimited
-from web.rest.arguments import In
 from web.rest.calls import Call
-from web.rest.kinds import FileId, told
+from web.rest.files import MOST_AT_ONCE, Attachment, FileName
+from web.rest.kinds import FileId
 from web.rest.operation import Reply, Room
 from web.security import HttpRefusal, cross_origin_headers
 from web.server.rate_limits import Amounts, ClientLimits, Places, RateWindows
@@ -55,16 +54,6 @@ from web.server.rate_limits import Amounts, ClientLimits, Places, RateWindows
 log = structlog.get_logger(__name__)
 
 room = Room("files")
-Attachment = TypedDict("Attachment", {
-    "id": str, "name": str, "mime": str, "size": int, "url": str, "width": NotRequired[int],
-    "height": NotRequired[int],
-    "cut": NotRequired[Annotated[bool, told("only its beginning will be read")]],
-    "heard": NotRequired[Annotated[str, told("what is said in a recording; its message will say it")]],
-})  # fmt: skip
-NAME_HEADER = "X-File-Name"
-"""Percent-encoded; a header, because addresses end up in the logs of proxies."""
-MOST_AT_ONCE = 5
-"""Files of one message."""
 IDLE_SECONDS = 15.0
 BODY_SECONDS = 120.0
 RECEIVED_AT_ONCE = 8
@@ -148,7 +137,13 @@ class Uploads:
         return await self._hearing.hear(session_id, kept.attachment_id, spoken, language=language)
 
     async def of_message(
-        self, session_id: int, ids: Sequence[str], *, dedupe_key: str, text: str = ""
+        self,
+        session_id: int,
+        ids: Sequence[str],
+        *,
+        dedupe_key: str,
+        text: str = "",
+        most_chars: int = MOST_FILE_CHARS,
     ) -> tuple[str, tuple[Block, ...], tuple[Attached, ...]]:
         """The `text` with what its recordings say, what the model gets beside it, and what screens are told.
 
@@ -165,13 +160,12 @@ class Uploads:
                 stand_in = Text(text="…")  # never stored: beside files, words may be missing
                 return text, (stand_in,), ()
             raise
-        return _with_heard(text, kept), _blocks(kept), tuple(one.attached for one in kept)
+        return _with_heard(text, kept), _blocks(kept, most_chars), tuple(one.attached for one in kept)
 
     async def take(
-        self, request: web.Request, known: Known, name: str, limits: ClientLimits, address: str
+        self, request: web.Request, session_id: int, name: str, limits: ClientLimits, address: str
     ) -> Attached:
         """Raises Refusal, RateLimited, StorageUnavailable, TimeoutError."""
-        session_id = known.row.session_id
         self._check_rate(str(session_id), address, limits)
         async with self._place(str(session_id), address, limits):
             content = await self._received(request, address)
@@ -275,10 +269,9 @@ def _with_heard(text: str, kept: Sequence[Kept]) -> str:
     return text
 
 
-def _blocks(kept: Sequence[Kept]) -> tuple[Block, ...]:
+def _blocks(kept: Sequence[Kept], room: int) -> tuple[Block, ...]:
     """Pictures as they are; of all texts together as much as one message may hold."""
     blocks: list[Block] = []
-    room = MOST_FILE_CHARS
     for one in kept:
         if one.picture is not None:
             blocks.append(one.picture)
@@ -300,11 +293,7 @@ def _blocks(kept: Sequence[Kept]) -> tuple[Block, ...]:
 async def upload(
     call: Call,
     *,
-    file_name: Annotated[
-        str,
-        In("header", NAME_HEADER),
-        told("what the file is called, percent-encoded", json_schema_extra={"maxLength": 2_000}),
-    ] = "",
+    file_name: FileName = "",
 ) -> Reply:
     """Send a picture, a text, a PDF, an office file, an e-book or a recording, for a message to refer to.
 
@@ -322,7 +311,9 @@ async def upload(
         raise HttpRefusal(403, "files_not_allowed", "Files cannot be sent here.")
     await record(request, "files.send", about=about)
     name = clean_name(unquote(file_name, errors="replace"))
-    attached = await parts.uploads.take(request, known, name, parts.limits_for(request), address)
+    attached = await parts.uploads.take(
+        request, known.row.session_id, name, parts.limits_for(request), address
+    )
     log.info("file_taken", session_id=known.row.session_id, mime=attached.mime, size=attached.size)
     heard = await parts.uploads.hear(request, known, attached)
     return {**attached.shown(), "heard": heard} if heard else attached.shown()

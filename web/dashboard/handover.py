@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Annotated, Any, Literal, NotRequired
+from urllib.parse import unquote
 from uuid import UUID
 
 from pydantic import Field
@@ -25,15 +26,21 @@ from shared.core.identity.handover import (
     clean_labels,
 )
 from shared.core.values.errors import BadInput, EvertalkError, StorageUnavailable
+from shared.core.values.files import Attached, clean_name
+from shared.core.values.messages import Block
 from shared.services.tools.handover import CID_CHARS, HandoverService
 from web.dashboard.access import AuthedRequest
 from web.dashboard.api import SessionId
-from web.rest.kinds import DONE, Accepted, Id, Moment, Success, told
+from web.parts import PARTS, Parts
+from web.rest.files import MOST_AT_ONCE, Attachment, FileName
+from web.rest.kinds import DONE, Accepted, FileId, Id, Moment, Success, told
 from web.rest.operation import Reply, Room
 from web.security import HttpRefusal
 
 room = Room()
 RETRY_SECONDS = 2
+FILE_CHARS = 4_000
+"""Of the texts in an operator's files, for the assistant that goes on later."""
 _NO_SESSION = "There is no such conversation."
 
 Which = Annotated[
@@ -120,9 +127,12 @@ async def reply(
     session: SessionId,
     *,
     cid: Cid,
-    text: Annotated[str, Field(json_schema_extra={"minLength": 1, "maxLength": 8_000, "pattern": r"\S"})],
+    text: Annotated[str, Field(json_schema_extra={"maxLength": 8_000})],
+    files: Annotated[
+        list[FileId] | None, told("of uploads for this conversation", max_length=MOST_AT_ONCE)
+    ] = None,
 ) -> Reply:
-    """Write to the person, in a conversation that was taken.
+    """Write to the person, in a conversation that was taken; without words, if there are files.
 
     Stored when this answers, and on its way; the same `cid` again is the same message.
     """
@@ -132,9 +142,48 @@ async def reply(
     if (session_id := await desk.find_session(session)) is None:
         return None
     with _refusing():
-        stored = await desk.reply(session_id, operator_id=visit.operator.operator_id, cid=cid, text=text)
+        more, attached = await _files(visit, session_id, files or (), cid)
+        stored = await desk.reply(
+            session_id, operator_id=visit.operator.operator_id, cid=cid, text=text, more=more,
+            attached=attached,
+        )  # fmt: skip
     told = {"mid": stored.mid, "turn": stored.turn, "event_seq": stored.event_seq}
     return {**told, "dup": True} if stored.repeated else told
+
+
+@room.on(
+    "POST /sessions/{id}/uploads", Attachment, role="operator", takes="application/octet-stream",
+    refusals=(404, 409, 413, 422, 429), missing=_NO_SESSION,
+)  # fmt: skip
+async def upload_for_person(visit: AuthedRequest, session: SessionId, *, file_name: FileName = "") -> Reply:
+    """Keep a file that a reply is to bring, in a conversation that was taken."""
+    desk, parts, request = _desk(visit), _parts(visit), visit.request
+    if (session_id := await desk.find_session(session)) is None:
+        return None
+    with _refusing():
+        await desk.check_taken(session_id, operator_id=visit.operator.operator_id)
+    name = clean_name(unquote(file_name, errors="replace"))
+    address = visit.desk.address(request)
+    kept = await parts.uploads.take(request, session_id, name, parts.limits_for(request), address)
+    return kept.shown()
+
+
+async def _files(
+    visit: AuthedRequest, session_id: int, files: Sequence[str], cid: str
+) -> tuple[tuple[Block, ...], tuple[Attached, ...]]:
+    if not files:
+        return (), ()
+    _, more, attached = await _parts(visit).uploads.of_message(
+        session_id, files, dedupe_key=f"operator:{cid}", most_chars=FILE_CHARS
+    )
+    return more, attached
+
+
+def _parts(visit: AuthedRequest) -> Parts:
+    parts = visit.request.app.get(PARTS)
+    if parts is None:
+        raise HttpRefusal(503, "not_available", "Conversations cannot be taken from here just now.")
+    return parts
 
 
 @room.on("GET /desk", Desk, role="viewer")

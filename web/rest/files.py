@@ -6,10 +6,11 @@ import asyncio
 import csv
 import io
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Annotated
+from typing import Annotated, NotRequired
 
 import structlog
 from aiohttp import web
+from typing_extensions import TypedDict
 
 from shared.core.privacy.export import ExportFormat
 from shared.core.values.errors import EvertalkError
@@ -19,6 +20,21 @@ from web.rest.kinds import told
 Format = Annotated[ExportFormat, In("query", "format"), told("JSON without it")]
 log = structlog.get_logger(__name__)
 
+NAME_HEADER = "X-File-Name"
+"""Percent-encoded; a header, because addresses end up in the logs of proxies."""
+MOST_AT_ONCE = 5
+"""Files of one message."""
+FileName = Annotated[
+    str,
+    In("header", NAME_HEADER),
+    told("what the file is called, percent-encoded", json_schema_extra={"maxLength": 2_000}),
+]
+Attachment = TypedDict("Attachment", {
+    "id": str, "name": str, "mime": str, "size": int, "url": str, "width": NotRequired[int],
+    "height": NotRequired[int],
+    "cut": NotRequired[Annotated[bool, told("only its beginning will be read")]],
+    "heard": NotRequired[Annotated[str, told("what is said in a recording; its message will say it")]],
+})  # fmt: skip
 EXPORT_SECONDS = 600.0
 WRITE_SECONDS = 30.0
 """A reader who takes nothing for so long is gone."""

@@ -10,6 +10,7 @@ from uuid import UUID
 
 import structlog
 
+from shared.core.context.build_context import plain_words
 from shared.core.context.prompts import operator_words
 from shared.core.identity.handover import (
     REASON_CHARS,
@@ -27,6 +28,7 @@ from shared.core.identity.handover import (
     shortened_reason,
 )
 from shared.core.values.errors import LeaseLost
+from shared.core.values.files import Attached
 from shared.core.values.messages import Block, Text
 from shared.core.values.tokens import estimate_blocks
 from shared.ports import (
@@ -101,7 +103,14 @@ class HandoverServiceStore(Protocol):
         any_ones: bool = False,
     ) -> Moved: ...
     async def record_reply(
-        self, session_id: int, *, operator_id: int, cid: str, blocks: Sequence[Block], tokens: int
+        self,
+        session_id: int,
+        *,
+        operator_id: int,
+        cid: str,
+        blocks: Sequence[Block],
+        tokens: int,
+        attached: Sequence[Attached] = (),
     ) -> Reply: ...
     async def list_handovers(
         self, state: Literal["waiting", "human", "resolved"] | None = None
@@ -243,15 +252,26 @@ class HandoverService:
             )
         )
 
-    async def reply(self, session_id: int, *, operator_id: int, cid: str, text: str) -> Reply:
+    async def reply(
+        self,
+        session_id: int,
+        *,
+        operator_id: int,
+        cid: str,
+        text: str,
+        more: tuple[Block, ...] = (),
+        attached: tuple[Attached, ...] = (),
+    ) -> Reply:
         """Stored when this returns, and on its way; the same `cid` again is the same message.
 
-        An answer that is being written comes first and is waited for a little. Raises BadInput, NotTaken,
-        TakenByOther, AnswerRuns.
+        An answer that is being written comes first and is waited for a little. `more` is what the model gets
+        of the files that are `attached`. Raises BadInput, NotTaken, TakenByOther, AnswerRuns.
         """
-        validate_text(text, most=REPLY_CHARS)
-        blocks = (Text(text=text),)
-        tokens = estimate_blocks((Text(text=operator_words(text)),), self._counter.count_tokens)
+        if text or not more:
+            validate_text(text, most=REPLY_CHARS)
+        blocks = (*((Text(text=text),) if text else ()), *more)
+        told = (Text(text=operator_words(plain_words(blocks))),)
+        tokens = estimate_blocks(told, self._counter.count_tokens)
         store = partial(
             self._store.record_reply,
             session_id,
@@ -259,11 +279,16 @@ class HandoverService:
             cid=cid,
             blocks=blocks,
             tokens=tokens,
+            attached=attached,
         )
         reply = await self._store_after_running_answer(store)
         self._crash_point("after_operator_reply")
         await self._announcer.announce(session_id, {"event_seq": reply.event_seq})
         return reply
+
+    async def check_taken(self, session_id: int, *, operator_id: int) -> None:
+        """Raises NotTaken, TakenByOther."""
+        await self._store.place_of_taken(session_id, operator_id=operator_id)
 
     async def say_typing(self, session_id: int, *, operator_id: int) -> None:
         """Every screen and the chat of the person show it for some seconds. Raises NotTaken, TakenByOther."""

@@ -82,6 +82,22 @@ async def test_the_operator_writes_and_the_assistant_goes_on_afterwards(
     assert sum("answers here again" in text for text in texts) == 1
 
 
+async def test_a_file_of_the_operator_arrives_once(house: TelegramHouse, number: int) -> None:
+    ada = await talks(house, number)
+    async with at_the_desk(house.database_url, ada.id) as desk:
+        await desk.take_over()
+        first = await desk.send_file("bill.txt", "You owe us nothing.", cid="f1")
+        again = await desk.send_file("bill.txt", "You owe us nothing.", cid="f1")
+        assert (again.seq, again.repeated) == (first.seq, True)
+        await ada.sees(lambda screen: any(one.document for one in screen.answers))
+        await desk.record_reply("That is the bill.", cid="r1")
+        await ada.sees("That is the bill.")
+        await desk.release()
+    screen = await ada.screen()
+    assert [one.document for one in screen.answers if one.document] == ["bill.txt"]
+    assert any("👤 Anna" in text for text in screen.texts)
+
+
 async def test_the_help_is_rated_once_by_a_button(house: TelegramHouse, number: int) -> None:
     ada = await talks(house, number)
     async with at_the_desk(house.database_url, ada.id) as desk:

@@ -341,6 +341,34 @@ async def test_the_page_goes_on_while_somebody_writes(house: House) -> None:
     await expect(reply_box(page)).to_have_value("x" * 8_001)
 
 
+async def test_a_file_of_an_operator_reaches_the_person_once(house: House) -> None:
+    house.tolerated = ("409", "Failed to load resource")
+    visitor = await one_who_waits(house)
+    page = await house.operator("Anna", path=await house.session_path())
+    await line(page).get_by_role("button", name="Take").click()
+    await expect(reply_box(page)).to_be_focused()
+    async with page.expect_file_chooser() as chooser:
+        await page.get_by_role("button", name="Attach a file").click()
+    bill = FilePayload(name="bill <1>.txt", mimeType="text/plain", buffer=b"You owe us nothing.")
+    await (await chooser.value).set_files(bill)
+    await expect(page.locator(".reply .file")).to_contain_text("bill 1.txt")
+    await page.reload()
+    await expect(page.locator(".reply .file")).to_contain_text("bill 1.txt")
+    await page.get_by_role("button", name="Send").click()
+    await expect(page.locator(".reply .file")).to_have_count(0)
+    await expect(page.locator(".message.operator .file")).to_contain_text("bill 1.txt")
+    await expect(visitor.locator("article").last).to_contain_text("bill 1.txt")
+    found = await house.one("SELECT body FROM attachments")
+    assert found == b"You owe us nothing."
+    other = await house.operator("Bert", path=await house.session_path())
+    status = await other.evaluate(
+        """(id) => fetch(`/api/v1/sessions/${id}/uploads`, { method: "POST", body: "x",
+             headers: { "Content-Type": "application/octet-stream" } }).then((answer) => answer.status)""",
+        (await house.session_path()).rsplit("/", 1)[-1],
+    )
+    assert status == 409
+
+
 async def test_files_and_opinions_are_shown_as_words(house: House) -> None:
     visitor = await house.visitor()
     async with visitor.expect_file_chooser() as chooser:

@@ -126,9 +126,9 @@ export const labelsOf = (labels) => labels.map((label) => h("span", { class: "ba
 function keeping(name) {
   return {
     read() { try { return JSON.parse(sessionStorage.getItem(name) ?? "{}"); } catch { return {}; } },
-    /** @param {{text: string, cid: string}} draft */
+    /** @param {{text: string, cid: string, files: any[]}} draft */
     write(draft) {
-      try { draft.text ? sessionStorage.setItem(name, JSON.stringify(draft)) : sessionStorage.removeItem(name); } catch { /* the draft then lives as long as the page */ }
+      try { draft.text || draft.files?.length ? sessionStorage.setItem(name, JSON.stringify(draft)) : sessionStorage.removeItem(name); } catch { /* the draft then lives as long as the page */ }
     },
   };
 }
@@ -137,21 +137,25 @@ function keeping(name) {
 function composerOf({ id, me, say, signal, reload, canned = null, isNote = false }) {
   const [name, most] = isNote ? ["private-note", NOTE_MOST] : ["reply", MOST];
   const store = keeping(`desk ${me.name} ${id}${isNote ? " note" : ""}`);
-  const draft = { text: "", cid: "", ...store.read() };
+  const draft = { text: "", cid: "", files: /** @type {{id: string, name: string}[]} */ ([]), ...store.read() };
   const note = h("div", { class: "desk-note", id: `${name}-note`, role: "status" });
   const input = h("textarea", { id: name, rows: isNote ? 2 : 3, "aria-describedby": `${name}-note ${name}-hint`, autocomplete: "off", oninput: changed, onkeydown: key });
   const send = h("button", { type: "submit", class: "solid" }, isNote ? t("Save") : t("Send"));
   const cancel = h("button", { type: "button", class: "line", hidden: true, onclick: () => { sending?.abort(); } }, t("Cancel"));
   const choices = canned?.choices(input, changed);
+  const chosen = h("input", { type: "file", multiple: true, hidden: true, onchange: () => { void attach([...chosen.files]); chosen.value = ""; } });
+  const chips = h("p", { class: "facts" });
+  const files = !isNote && [chosen, h("button", { type: "button", class: "line", onclick: () => chosen.click() }, t("Attach a file"))];
   const node = h("form", { class: isNote ? "reply note" : "reply", "aria-label": isNote ? t("Private note") : t("Reply"), hidden: true, onsubmit: (/** @type {Event} */ event) => { event.preventDefault(); submit(); } },
-    h("label", null, h("span", null, isNote ? t("Private note") : t("Your reply")), input), choices?.node, note,
-    h("div", { class: "actions" }, h("span", { class: "muted small", id: `${name}-hint` }, isNote ? t("Only operators see it.") : t("Goes out as {name}", { name: me.display_name || "Support" })), choices?.button, cancel, send));
+    h("label", null, h("span", null, isNote ? t("Private note") : t("Your reply")), input), choices?.node, chips, note,
+    h("div", { class: "actions" }, h("span", { class: "muted small", id: `${name}-hint` }, isNote ? t("Only operators see it.") : t("Goes out as {name}", { name: me.display_name || "Support" })), files, choices?.button, cancel, send));
   /** @type {AbortController | null} */
   let sending = null;
   let mine = isNote;
   let told = 0;
 
   input.value = draft.text;
+  drawFiles();
 
   function changed() {
     // Other words are another message.
@@ -161,6 +165,29 @@ function composerOf({ id, me, say, signal, reload, canned = null, isNote = false
     judge();
     tellTyping();
     choices?.typed();
+  }
+
+  /** Kept by the server at once; the reply then names them. @param {any[]} picked */
+  async function attach(picked) {
+    for (const file of picked) {
+      show(note, t("{name} is being sent…", { name: h("bdi", null, file.name) }));
+      try {
+        const kept = await ask(`/sessions/${id}/uploads`, { method: "POST", body: file, signal, seconds: 120 });
+        draft.files = [...draft.files.filter((one) => one.id !== kept.id), { id: kept.id, name: kept.name }];
+        changedFiles();
+      } catch (error) { if (!signal.aborted) show(note, problem(error)); return; }
+    }
+  }
+
+  function changedFiles() {
+    draft.cid = "";
+    store.write(draft);
+    drawFiles();
+    judge();
+  }
+
+  function drawFiles() {
+    show(chips, draft.files.map((one) => h("span", { class: "badge file" }, h("bdi", null, one.name), " ", h("button", { type: "button", class: "link", "aria-label": t("Remove {name}", { name: one.name }), onclick: () => { draft.files = draft.files.filter((other) => other !== one); changedFiles(); } }, "×"))));
   }
 
   function tellTyping() {
@@ -175,7 +202,7 @@ function composerOf({ id, me, say, signal, reload, canned = null, isNote = false
     const long = count > most;
     const open = isNote ? undefined : /\{\{[^{}]*\}\}/.exec(input.value)?.[0];
     set(input, { "aria-invalid": long || open ? "true" : null });
-    set(send, { "aria-disabled": long || open || !mine || !input.value.trim() || sending ? "true" : null });
+    set(send, { "aria-disabled": long || open || !mine || !(input.value.trim() || draft.files.length) || sending ? "true" : null });
     if (!sending) show(note, long ? t("{number} of {most} characters: please shorten it.", { number: count, most }) : open ? t("{variable} is not known here. Replace it with words to send the reply.", { variable: open }) : !mine && draft.text ? t("This conversation is not yours now. Your words are kept: take it to send them.") : "");
   }
 
@@ -199,6 +226,8 @@ function composerOf({ id, me, say, signal, reload, canned = null, isNote = false
     try {
       await untilStored(AbortSignal.any([signal, mineAlone.signal]));
       input.value = draft.text = draft.cid = "";
+      draft.files = [];
+      drawFiles();
       store.write(draft);
       sending = null;
       judge();
@@ -219,7 +248,7 @@ function composerOf({ id, me, say, signal, reload, canned = null, isNote = false
   async function untilStored(signal) {
     for (;;) {
       try {
-        return await ask(`/sessions/${id}/${isNote ? "private-notes" : "replies"}`, { method: "POST", body: { cid: draft.cid, text: draft.text.trim() }, signal });
+        return await ask(`/sessions/${id}/${isNote ? "private-notes" : "replies"}`, { method: "POST", body: { cid: draft.cid, text: draft.text.trim(), ...(draft.files.length && { files: draft.files.map((one) => one.id) }) }, signal });
       } catch (error) {
         const failure = /** @type {any} */ (error);
         const waits = failure.code === "answer_runs";
@@ -242,7 +271,7 @@ function composerOf({ id, me, say, signal, reload, canned = null, isNote = false
       // Who is writing is not interrupted, and words are never hidden away.
       node.hidden = !mine && !draft.text;
       if (again || !note.querySelector(".trouble")) judge();
-      else set(send, { "aria-disabled": !mine || sending || !draft.text.trim() || input.hasAttribute("aria-invalid") ? "true" : null });
+      else set(send, { "aria-disabled": !mine || sending || !(draft.text.trim() || draft.files.length) || input.hasAttribute("aria-invalid") ? "true" : null });
     },
   };
 }

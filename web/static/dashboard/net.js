@@ -23,6 +23,7 @@ export async function ask(path, { refresh = false, method = "GET", body, match, 
   if (refresh) headers["X-Evertalk-Refresh"] = "1";
   if (match) headers["If-Match"] = match;
   if (body !== undefined) headers["Content-Type"] = body instanceof Blob ? "application/octet-stream" : "application/json";
+  if (body instanceof File) headers["X-File-Name"] = encodeURIComponent(body.name);
   const limit = AbortSignal.timeout(seconds * 1000);
   let response;
   try {

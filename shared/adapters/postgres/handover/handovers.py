@@ -46,6 +46,7 @@ from shared.core.identity.handover import (
     shown_operator,
 )
 from shared.core.values.errors import LeaseLost
+from shared.core.values.files import Attached
 from shared.core.values.messages import Block, blocks_to_json
 
 Record = asyncpg.Record
@@ -167,7 +168,14 @@ class PostgresHandovers(PoolStore):
 
     @store_method
     async def record_reply(
-        self, session_id: int, *, operator_id: int, cid: str, blocks: Sequence[Block], tokens: int
+        self,
+        session_id: int,
+        *,
+        operator_id: int,
+        cid: str,
+        blocks: Sequence[Block],
+        tokens: int,
+        attached: Sequence[Attached] = (),
     ) -> Reply:
         """Store an operator's words as the answer to what waits, once per `cid`.
 
@@ -182,7 +190,9 @@ class PostgresHandovers(PoolStore):
                 return Reply(session_id=session_id, **dict(before), repeated=True)
             there = await connection.fetchrow(_OPEN, session_id)
             there = _refuse_others(there, operator_id)
-            shown = shown_operator(there["shown_name"], there["shown_picture"])
+            shown: dict[str, Any] = dict(shown_operator(there["shown_name"], there["shown_picture"]))
+            if attached:
+                shown["attachments"] = [one.shown() for one in attached]
             place = await _place_of_reply(connection, session, there)
             row = place and await connection.fetchrow(
                 *_REPLY(
