@@ -217,8 +217,22 @@ async def test_form_and_json_are_two_views_of_one_draft(house: House) -> None:
     await expect(page.get_by_label("Persona")).to_have_value("Mine")
     await expect(page.get_by_role("checkbox", name="calculate")).to_be_disabled()
     await expect(page.get_by_role("checkbox", name="recall")).to_be_checked()
+    await page.get_by_role("tab", name="JSON").click()
+    odd = {
+        "tools": 5,
+        "modes": ["x"],
+        "models": {"a": 1},
+        "context": "x",
+        "caps": None,
+        "memory": [],
+        "name": 7,
+    }
+    await field.fill(json.dumps(odd))
+    await page.get_by_role("tab", name="Form").click()
+    await expect(page.get_by_label("Display name")).to_have_value("7")
     await house.app.stores.agents.change("ada", {"persona": "Theirs"}, seen=1)
     await page.get_by_role("tab", name="JSON").click()
+    assert json.loads(await field.input_value()) == odd
     await field.fill('{"persona": "Mine"}')
     await page.get_by_role("button", name="Save").click()
     await page.get_by_role("button", name="Go on with mine").click()
