@@ -218,6 +218,30 @@ async def test_axe_finds_nothing_in_the_inbox(house: House, scheme: Any, width: 
     assert {state: some for state, some in found.items() if some} == {}
 
 
+async def test_the_contact_is_shown_as_plain_words(house: House) -> None:
+    session = await waits(house, 4)
+    hostile = "<img src=x onerror=alert(1)>"
+    await house.app.pool.execute(
+        "UPDATE addresses SET contact = $1",
+        {
+            "page": "https://shop.example/cart", "browser": "Firefox on Linux", "language": "de-AT",
+            "email": "ada@example.org", "attributes": {"plan": "pro", hostile: hostile},
+        },
+    )  # fmt: skip
+    page = await house.operator("Anna", path=f"/dashboard/inbox?at={session}")
+    card = page.get_by_role("region", name="Contact")
+    for words in ("Firefox on Linux", "ada@example.org", "plan", "pro", hostile):
+        await expect(card).to_contain_text(words)
+    link = card.get_by_role("link", name="shop.example/cart")
+    await expect(link).to_have_attribute("rel", "noopener noreferrer")
+    assert await page.locator("main img").count() == 0
+    await shot(page, "contact")
+    await house.app.pool.execute('UPDATE addresses SET contact = \'{"page": "javascript:alert(1)"}\'')
+    await page.reload()
+    await expect(card).to_contain_text("javascript:alert(1)")
+    await expect(card.locator("a[href^=javascript]")).to_have_count(0)
+
+
 async def test_a_desktop_notification_is_asked_for_and_comes(house: House) -> None:
     page = await house.operator("Anna", path="/dashboard/account")
     await page.context.grant_permissions(["notifications"])

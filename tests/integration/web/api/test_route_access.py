@@ -51,7 +51,12 @@ async def request_of(server: Server, one: Operation, people: Crowd) -> tuple[str
     thing = people.summary if "compactions/{id}" in one.path else session
     thing = people.file if "attachments" in one.path else thing
     path = one.path.replace("{id}", "n00000000" if "memory" in one.path else thing)
-    path = path.replace("{operator}", NOBODY).replace("{login}", NOBODY).replace("{mid}", "m1")
+    path = (
+        path.replace("{operator}", NOBODY)
+        .replace("{login}", NOBODY)
+        .replace("{note}", NOBODY)
+        .replace("{mid}", "m1")
+    )
     given = {"session_id": session} if one.names_session else {}
     bodies = {
         "openSession": {"external_id": "ada"},
@@ -96,6 +101,7 @@ async def request_of(server: Server, one: Operation, people: Crowd) -> tuple[str
         sent |= {"data": b"words", "headers": {"Content-Type": one.takes}}
     elif one.name in bodies:
         sent["json"] = bodies[one.name]
+    path = path.replace("{kind}", "flush").replace("{server}", "none").replace("{version}", "1")
     return path.replace("{name}", "default" if "sites" in path else "help"), sent
 
 

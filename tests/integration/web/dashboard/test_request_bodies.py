@@ -27,7 +27,9 @@ async def test_every_route_refuses_what_cannot_be_kept(dashboard: Dashboard) -> 
     before = await dashboard.pool.fetchval("SELECT count(*) FROM audit")
     for one, (what, body) in product(taking, BODIES.items()):
         path = one.path.replace("{operator}", str(uuid4())).replace("{id}", str(uuid4()))
-        address = dashboard.url + path.replace("{name}", "default")
+        path = path.replace("{name}", "default").replace("{note}", str(uuid4())).replace("{kind}", "flush")
+        path = path.replace("{server}", "none")
+        address = dashboard.url + path
         async with dashboard.http.request(one.method, address, data=body, headers=JSON) as response:
             told = await response.json()
         assert response.status in (400, 404, 413, 503), (one.name, what, response.status, told)
