@@ -102,7 +102,7 @@ async def test_context_tells_what_the_dashboard_tells(here: Deployment, talked: 
         )
         session = await dashboard.session(public_id)
     assert session is not None
-    shown = re.search(r"view: about ([\d,]+) of ([\d,]+) tokens\n+\S+ (\d+) %", words)
+    shown = re.search(r"Context: about ([\d,]+) of ([\d,]+) tokens\n+\S+ (\d+) %", words)
     assert shown is not None, words
     assert int(shown[1].replace(",", "")) == session["context_tokens"]
     assert int(shown[2].replace(",", "")) == session["context_limit"]

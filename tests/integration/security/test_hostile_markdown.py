@@ -152,7 +152,7 @@ async def _everywhere(pool: asyncpg.Pool[asyncpg.Record], text: str) -> None:
 
 def _pages(session: Any, person: Any) -> Iterator[str]:
     yield from (
-        "", "/sessions", f"/sessions/{session}", "/costs", "/waiting", "/jobs", "/deliveries", "/alerts",
+        "", "/sessions", f"/sessions/{session}", "/costs", "/inbox", "/jobs", "/deliveries", "/alerts",
         "/memory", "/people", f"/people/{person}", "/pairing", "/agents", "/agents/default", "/sites",
         "/sites/default", "/settings", "/operators", "/audit", "/account",
     )  # fmt: skip
