@@ -87,6 +87,11 @@ async def test_who_waits_is_listed_taken_answered_and_given_back(anna: Dashboard
     assert again == {**first, "dup": True}
     assert (await post(anna, f"{session}/handover", {"action": "return"}))[1]["state"] == "bot"
     assert (await post(anna, f"{session}/handover", {"action": "return"}))[1]["changed"] is False
+    reached = await anna.pool.fetchval(
+        "SELECT (SELECT json_agg(v) FROM events v)::text || (SELECT json_agg(e) FROM entries e)::text"
+    )
+    assert "Support" in reached
+    assert "anna" not in reached, "no login name reaches a person"
     audit = [row["action"] for row in await anna.pool.fetch("SELECT action FROM audit ORDER BY id")]
     assert [one for one in audit if "handover" in one] == [
         "read.handovers", "handover.take", "read.handovers", "handover.reply", "handover.return",
