@@ -23,7 +23,7 @@ from shared.config.agents import (
 from shared.core.compaction.summary_diff import compare_lines
 from shared.core.session.client_payloads import iso
 from shared.core.session.presets import PRESETS
-from shared.core.values.errors import CapReached, EvertalkError, ModelError
+from shared.core.values.errors import CapReached, ContextBudgetExceeded, EvertalkError, ModelError
 from shared.services.admin.playground import Said
 from web.dashboard.access import AuthedRequest
 from web.dashboard.requests import NewName, Seen, stale, version_of
@@ -146,7 +146,7 @@ async def give_site(visit: AuthedRequest, name: Name, *, site: SiteName, existin
 
 @room.on(
     "POST /agents/{name}/try", PlaygroundReply, role="admin", body="PlaygroundTalk", strict=True,
-    refusals=(404, 409, 413, 422, 502, 503),
+    refusals=(404, 409, 413, 422, 503),
 )  # fmt: skip
 async def try_agent(visit: AuthedRequest, name: Name, *, config: Thing, messages: Talk) -> Reply:
     """Talk with a draft: nothing is stored but the cost, and no tool that touches anything is carried out."""
@@ -163,8 +163,8 @@ async def try_agent(visit: AuthedRequest, name: Name, *, config: Thing, messages
     except CapReached as error:
         words = "The spending limit of the deployment is reached for today: nobody is asked."
         raise HttpRefusal(409, error.code, words) from None
-    except ModelError as error:
-        raise HttpRefusal(502, error.code, "The model did not answer.", reason=str(error)) from None
+    except (ModelError, ContextBudgetExceeded) as error:
+        raise HttpRefusal(409, error.code, "The model did not answer.", reason=str(error)) from None
     tools = [{"name": call.name, "arguments": dict(call.input)} for call in answer.tools]
     return {
         "text": answer.text, "model": answer.model, "tools": tools,

@@ -119,7 +119,10 @@ async def list_deliveries(
     return await with_total(read.deliveries(asked), total and read.count_deliveries(asked))
 
 
-@room.on("PUT /jobs/kinds/{kind}", Jobs, role="operator", missing="There is no such kind of jobs.")
+@room.on(
+    "PUT /jobs/kinds/{kind}", Jobs, role="operator", missing="There is no such kind of jobs.",
+    refusals=(409, 428),
+)  # fmt: skip
 async def set_job_kind(
     visit: AuthedRequest,
     kind: Annotated[str, choice("of jobs", *JOB_KINDS)],

@@ -41,7 +41,7 @@ from shared.services.tools.handover import HandoverService
 from shared.services.turns.session_service import validate_text
 from shared.services.voice.hearing import HearingService
 from tests.kit.web.http_client import kept_in
-from tests.kit.web.inspector import inspecting_over
+from tests.kit.web.inspector import inspecting_over, playing_over
 from web.app import make_parts, make_web_app, start_parts, stop_parts
 from web.parts import ModelShown, Parts
 from web.server.http_server import Listener
@@ -392,6 +392,7 @@ class Starter:
             sessions=conversation,
             commands=ScriptedCommands(conversation),
             context_inspector=inspecting_over(pool),
+            playground=playing_over(pool),
             handover_service=HandoverService(
                 PostgresHandovers(pool), announcer, VocabularyCounter(), crash_point=ignore_crash_point
             ),

@@ -79,7 +79,7 @@ async def remove_mcp_server(visit: AuthedRequest, server: ServerName, *, if_matc
 
 
 @room.on(
-    "POST /mcp-servers/test", McpTested, role="admin", body="McpServerTest", strict=True, refusals=(422, 503)
+    "POST /mcp-test", McpTested, role="admin", body="McpServerTest", strict=True, refusals=(422, 503)
 )  # fmt: skip
 async def try_mcp_server(
     visit: AuthedRequest, *, server: Annotated[str, Field(min_length=1, max_length=32)], url: Url,

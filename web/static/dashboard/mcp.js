@@ -70,7 +70,7 @@ export function mcpCard({ may, say, signal }) {
     test.disabled = true;
     show(reply, h("p", { class: "muted" }, t("Testing…")));
     try {
-      const found = await ask("/mcp-servers/test", { method: "POST", body, signal, seconds: TEST_SECONDS });
+      const found = await ask("/mcp-test", { method: "POST", body, signal, seconds: TEST_SECONDS });
       show(reply, found.ok ? [h("p", { class: "done" }, tn("It works: {count} tool", "It works: {count} tools", found.tools.length)), h("p", { class: "words small" }, h("code", null, found.tools.join(", ")))] : [h("p", { class: "crit-text" }, t("The server cannot be used.")), h("p", { class: "words small", dir: "auto" }, found.problem)],
         found.left_out.length > 0 && h("ul", { class: "findings warn-text" }, found.left_out.map((/** @type {string} */ one) => h("li", { dir: "auto" }, one))));
     } catch (error) { failed(error); }

@@ -40,7 +40,7 @@ class Desk:
             self._known[role] = await make_operator(self.pool, role)
         headers = {**SAME_ORIGIN, **self._known[role]}
         headers |= {} if match is None else {"If-Match": f'"{match}"'}
-        url = f"{self._url}/api/v1/mcp-servers{path}"
+        url = f"{self._url}/api/v1{'/mcp-test' if path == '/test' else f'/mcp-servers{path}'}"
         async with self._http.request(method, url, headers=headers, json=body) as response:
             text = await response.text()
             assert "canary" not in text

@@ -191,7 +191,7 @@ async def test_at_the_cap_nobody_is_asked(opened: Opened) -> None:
 async def test_a_model_that_fails_is_told_of_and_holds_no_money(opened: Opened) -> None:
     async with opened(lambda _: ModelUnavailable("the line is dead"), total=10_000_000) as tried:
         status, told = await tried.say("Hello")
-        assert (status, told["message"]) == (502, "The model did not answer.")
+        assert (status, told["message"]) == (409, "The model did not answer.")
         assert "the line is dead" in told["details"]["reason"]
         assert await tried.pool.fetchval("SELECT reserved_micro FROM spend_days") == 0
 
