@@ -236,7 +236,10 @@ async def add_private_note(visit: AuthedRequest, session: SessionId, *, cid: Cid
     note = await visit.desk.stores.inbox.add_note(
         session, operator_id=visit.operator.operator_id, cid=cid, body=text
     )
-    return None if note is None else {"id": note}
+    if note is None:
+        return None
+    await visit.record("private_note.saved", str(session))
+    return {"id": note}
 
 
 @room.on(

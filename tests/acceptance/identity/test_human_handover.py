@@ -328,6 +328,7 @@ async def test_a_private_note_is_read_by_no_model_and_goes_with_the_person(
     anna = await taken(guest)
     inbox, session = guest.app.stores.inbox, await guest.one("SELECT public_id FROM sessions")
     secret = "owes us a beer"
+    await inbox.note_contact(guest.address_id, {"page": "https://shop.example/cart"})
     first = await inbox.add_note(session, operator_id=anna, cid="n1", body=secret)
     assert first == await inbox.add_note(session, operator_id=anna, cid="n1", body=secret)
     await replies(guest, anna, "It is on its way.")
@@ -338,8 +339,11 @@ async def test_a_private_note_is_read_by_no_model_and_goes_with_the_person(
     copy = (await guest.app.exporter.export(guest.session_id, "json")).decode()
     assert "on its way" in copy
     assert secret not in copy
+    assert "https://shop.example/cart" in copy, "what is kept of a person is theirs to have"
+    assert "shop.example" not in str([one["body"] for one in await provider.requests()])
     await guest.app.erasure.erase_everything(guest.session_id, actor="person")
     assert await guest.one("SELECT count(*) FROM private_notes") == 0
+    assert await guest.one("SELECT contact FROM addresses") == {}
 
 
 async def test_a_snoozed_conversation_is_not_overdue_until_it_wakes(guest: Visit) -> None:

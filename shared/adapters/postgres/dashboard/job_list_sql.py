@@ -243,7 +243,7 @@ SELECT json_build_object(
   'dead', (SELECT json_build_array(count(*), max(id)) FROM (SELECT id FROM jobs WHERE state = 'dead'
             ORDER BY id DESC LIMIT 5000) j),
   'handovers', (SELECT json_build_array(count(*), sum(h.id), sum(length(h.state)), max(h.taken_at), sum(s.answered_turn),
-                  sum(s.next_turn), sum(h.version), count(*) FILTER (WHERE h.snoozed_until > now()),
+                  sum(s.next_seq), sum(h.version), count(*) FILTER (WHERE h.snoozed_until > now()),
                   (SELECT max(id) FROM private_notes)) FROM handovers h JOIN sessions s ON s.id = h.session_id WHERE h.ended_at IS NULL),
   'deliveries', (SELECT json_build_array(count(*), max(created_at), sum(turn_no), sum(part)) FROM
             (SELECT created_at, turn_no, part FROM deliveries WHERE state IN ('uncertain', 'dead')

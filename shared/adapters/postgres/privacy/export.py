@@ -113,7 +113,7 @@ SELECT s.id, s.public_id, s.created_at, s.next_seq, s.goal, s.mode, a.name AS ag
  WHERE s.party_id = ANY ($1) AND ($2::bigint IS NULL OR s.id = $2) ORDER BY s.id
 """
 _PLACES = """
-SELECT channel, title, settings, created_at FROM addresses WHERE session_id = $1 ORDER BY id
+SELECT channel, title, settings, contact, created_at FROM addresses WHERE session_id = $1 ORDER BY id
 """
 _SUMMARIES = """
 SELECT kind, from_turn, through_turn, from_seq, through_seq, summary_text, ledger, active, created_at
