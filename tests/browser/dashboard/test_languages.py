@@ -134,7 +134,7 @@ async def a_full_house(desk: Desk) -> dict[str, str]:
     await seed_work.jobs(desk.pool)
     await seed_work.doubts(desk.pool)
     pages = (
-        "sessions", "waiting", "people", "memory", "jobs", "deliveries", "alerts", "costs?group=purpose",
+        "sessions", "inbox", "people", "memory", "jobs", "deliveries", "alerts", "costs?group=purpose",
         "agents", "sites", "pairing", "operators", "operators?who=1", "audit", "settings", "account",
         "search", "sessions?q=nobody", "jobs?state=done&kind=tidy", "memory?q=nothing", "search#Lisbon",
     )  # fmt: skip
@@ -182,7 +182,7 @@ async def test_what_is_asked_and_answered_is_said_in_the_language_too(desk: Desk
     await page.goto(f"{desk.url}/dashboard/agents")
     await page.get_by_text("⟦New agent⟧").click()
     await page.get_by_label("⟦Name⟧").fill("default")
-    await page.get_by_role("button", name="⟦Make the agent⟧").click()
+    await page.get_by_role("button", name="⟦Create agent⟧").click()
     await expect(page.get_by_role("alert")).to_contain_text("⟦There is an agent of that name already.⟧")
     await page.goto(f"{desk.url}/dashboard/account")
     await page.get_by_role("textbox", name="⟦Password⟧").fill("1234567890ab")

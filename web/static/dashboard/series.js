@@ -108,7 +108,7 @@ function charts(page, panels) {
   const drawn = [];
   for (const panel of panels) drawn.push(chart(panel, page, { short, whole }, (place) => drawn.forEach((other) => other.cross(place))));
   return [h("div", { class: "multiples" }, drawn.map((each) => each.node)), twin(page, panels, whole),
-    h("p", { class: "muted small" }, page.counted_at ? t("Counted {time}.", { time: time(page.counted_at) }) : t("Nothing is counted yet: a worker does it every 15 seconds."), page.since > page.steps[0].at && [" ", t("Older hours are still being counted.")], ` · ${page.timezone}`)];
+    h("p", { class: "muted small" }, page.counted_at ? t("Counted {time}.", { time: time(page.counted_at) }) : t("Nothing is counted yet: a worker does it every 15 seconds."), page.since > page.steps[0].at && [" ", t("Older hours are still being counted.")], " · ", h("span", { translate: "no" }, page.timezone))];
 }
 
 /** @param {Panel} panel @param {any} page @param {{short: (step: any) => string, whole: (step: any) => string}} named @param {(place: number | null) => void} moved */
@@ -116,7 +116,7 @@ function chart(panel, page, named, moved) {
   const steps = page.steps;
   const stage = h("div", { class: "stage small-stage", role: "slider", tabindex: 0, "aria-label": panel.title, "aria-valuemin": 0, "aria-valuemax": steps.length - 1 });
   const tip = h("div", { class: "tip", dir: document.documentElement.dir, hidden: true });
-  const drawing = svg("svg", { "aria-hidden": "true", focusable: "false", height: HEIGHT });
+  const drawing = svg("svg", { "aria-hidden": "true", focusable: "false", translate: "no", height: HEIGHT });
   const line = svg("line", { class: "cross", y1: TOP, y2: HEIGHT - BOTTOM, visibility: "hidden" });
   show(stage, drawing, tip);
   let place = steps.length - 1;
@@ -173,7 +173,7 @@ function chart(panel, page, named, moved) {
     tip.hidden = !visible;
     moved(visible ? place : null);
     if (!visible) return;
-    show(tip, h("b", null, named.whole(step)), h("dl", null, panel.parts.map((part) => h("div", null, h("dt", null, h("span", { class: `dot ${part.look}` }), part.name), h("dd", null, panel.say(part.of(step), step))))));
+    show(tip, h("b", null, h("time", { datetime: step.at }, named.whole(step))), h("dl", null, panel.parts.map((part) => h("div", null, h("dt", null, h("span", { class: `dot ${part.look}` }), part.name), h("dd", null, panel.say(part.of(step), step))))));
     const half = tip.offsetWidth + 12;
     const x = middle(place);
     set(tip, { vars: { "--x": `${Math.max(0, x + half > width ? x - half : x + 10)}px` } });
@@ -207,6 +207,6 @@ function twin(page, panels, whole) {
   return h("details", { ontoggle: (/** @type {any} */ event) => {
     if (!event.target.open || place.firstChild) return;
     show(place, table({ caption: t("Numbers over time"), className: "plain", columns: [{ label: t("Time") }, ...parts.map(({ label }) => ({ label, num: true }))],
-      rows: page.steps.map((/** @type {any} */ step) => [whole(step), ...parts.map((part) => part.say(part.of(step), step) ?? DASH)]) }));
+      rows: page.steps.map((/** @type {any} */ step) => [h("time", { datetime: step.at }, whole(step)), ...parts.map((part) => part.say(part.of(step), step) ?? DASH)]) }));
   } }, h("summary", null, t("Show as table")), place);
 }
