@@ -1,4 +1,7 @@
-"""From a fresh `up` to answers on the web, on Telegram and on a page, without a shell; clicks are counted."""
+"""From a fresh `up` to the answers of an agent of one's own on Telegram and on a page, without a shell.
+
+Clicks are counted.
+"""
 
 from __future__ import annotations
 
@@ -25,6 +28,7 @@ __all__ = ["environment", "stopped"]
 pytestmark = pytest.mark.browser
 KEY = "sk-typed-in-the-form"
 WORKS = re.compile(r"It works: claude-\S+ and claude-\S+ answered")
+PERSONA = "You know every plant in our shop."
 MOST_CLICKS = 25
 MOST_TABS = 120
 COUNT = """addEventListener("click", (event) => {
@@ -128,6 +132,7 @@ async def test_a_new_operator_gets_to_answers_everywhere_without_a_shell(
     await set_a_model(installed, page)
     await try_it(installed, page)
     web_clicks = installed.clicks
+    await make_an_agent(page)
     await connect_telegram(installed, page)
     async with page_of_ones_own() as (shop, snippets):
         await put_it_on_a_page(page, shop, snippets)
@@ -136,12 +141,13 @@ async def test_a_new_operator_gets_to_answers_everywhere_without_a_shell(
         await visitor.get_by_role("button", name="Open chat").click()
         await ask(visitor, "My parcel is a green one")
         await visitor.context.close()
+    assert await asked_as_ada(installed) == ["It rains in Porto today", "My parcel is a green one"]
     await overview(page)
     for name in ("Enter a model key", "Try it", "Connect a Telegram bot", "Put the chat on a page"):
         await expect(step(page, name)).to_contain_text("done")
     await expect(page.get_by_text("4 of 6 done")).to_be_visible()
     await context.close()
-    assert (web_clicks, installed.clicks) == (6, 17)
+    assert (web_clicks, installed.clicks) == (6, 21)
     assert installed.clicks <= MOST_CLICKS
 
 
@@ -166,10 +172,31 @@ async def try_it(installed: Installed, page: Page) -> None:
     assert await installed.provider.requests()
 
 
+async def make_an_agent(page: Page) -> None:
+    await page.get_by_role("link", name="Agents", exact=True).click()
+    await page.get_by_text("New agent").click()
+    await page.get_by_label("Name", exact=True).fill("ada")
+    await page.keyboard.press("Enter")
+    await page.get_by_label("Display name").fill("Ada")
+    await page.get_by_label("Persona").fill(PERSONA)
+    await expect(page.locator(".prompt")).to_contain_text(PERSONA)
+    await page.get_by_role("button", name="Save", exact=True).click()
+    await expect(page.get_by_text("Saved", exact=False).first).to_be_visible()
+    await overview(page)
+
+
+async def asked_as_ada(installed: Installed) -> list[str]:
+    """What people have said to the agent, as its provider was told."""
+    bodies = [str(one["body"]) for one in await installed.provider.requests() if one["kind"] == "chat"]
+    said = ("Good morning to you", "It rains in Porto today", "My parcel is a green one")
+    return [words for words in said if any(PERSONA in body and words in body for body in bodies)]
+
+
 async def connect_telegram(installed: Installed, page: Page) -> None:
     """The person asks, and is let in on the page that the form leads to."""
     await page.get_by_role("link", name="Connect a Telegram bot").click()
     await page.get_by_role("textbox", name="Token of the bot").fill(TOKEN)
+    await page.get_by_role("textbox", name="Agent", exact=True).fill("ada")
     await page.get_by_role("button", name="Test").click()
     await expect(page.get_by_text(f"It works: the bot is @{USERNAME}.")).to_be_visible()
     await page.get_by_role("button", name="Save").click()
@@ -191,6 +218,7 @@ async def put_it_on_a_page(page: Page, shop: str, snippets: list[str]) -> None:
     await page.get_by_label("Name").fill("shop")
     await page.get_by_label("Name").press("Enter")
     await page.get_by_label("Origins of its pages, one a line").fill(shop)
+    await page.get_by_role("combobox", name="Agent").select_option("ada")
     await page.get_by_role("button", name="Save").click()
     await expect(page.get_by_text("Saved. A running Evertalk")).to_be_visible()
     snippets.append(await page.locator("code.secret").filter(has_text="widget.js").inner_text())
