@@ -82,7 +82,7 @@ async def measure(*, several: int, turns: int, blocks: int) -> dict[str, Any]:
             api_key="sk-ant-bench", base_url=provider.url, http_client=DefaultAioHttpClient()
         )
         stack.push_async_callback(sdk.close)
-        storing = await _storing_server(stack, servers.database_url, provider.url)
+        storing, storing_pid = await _storing_server(stack, servers.database_url, provider.url)
         ours, stored = [
             [(await Talker.arrive(http, url)).say for _ in range(several + 1)]
             for url in (f"http://127.0.0.1:{port}", storing)
@@ -92,6 +92,7 @@ async def measure(*, several: int, turns: int, blocks: int) -> dict[str, Any]:
         before = _cpu(processes)
         rounds: dict[str, list[Block]] = {"one": [], "several": []}
         alone_cpu: list[float] = []
+        storing_cpu = _read_stat(storing_pid)[2]
         for _ in range(blocks):
             for name, which in (("one", slice(1)), ("several", slice(1, None))):
                 own = time.process_time()
@@ -104,12 +105,18 @@ async def measure(*, several: int, turns: int, blocks: int) -> dict[str, Any]:
                         bare=bare,
                     )
                 )
+        storing_cpu = _read_stat(storing_pid)[2] - storing_cpu
         spent = {name: seconds - before[name] for name, seconds in _cpu(processes).items()}
     count = sum(len(block.ours) for blocks_ in rounds.values() for block in blocks_)
-    return {**_told(rounds, several), **_costs(spent, count, statistics.median(alone_cpu))}
+    return {
+        **_told(rounds, several),
+        **_costs(spent, count, statistics.median(alone_cpu)),
+        "storing_cpu_ms": round(storing_cpu * 1_000 / count, 2),
+    }
 
 
-async def _storing_server(stack: AsyncExitStack, database_url: str, model_url: str) -> str:
+async def _storing_server(stack: AsyncExitStack, database_url: str, model_url: str) -> tuple[str, int]:
+    """Its address and its process."""
     port = free_port()
     more = {"STORING_DATABASE_URL": driver_url(database_url), "STORING_MODEL_URL": model_url}
     server = Program(
@@ -118,7 +125,7 @@ async def _storing_server(stack: AsyncExitStack, database_url: str, model_url: s
     await server.start()
     stack.push_async_callback(server.terminate)
     await server.said("storing_serves")
-    return f"http://127.0.0.1:{port}"
+    return f"http://127.0.0.1:{port}", server.pid
 
 
 def _sentences(rng: random.Random) -> Iterator[str]:
