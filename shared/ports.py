@@ -13,7 +13,7 @@ from shared.core.values.model import Prices as Prices
 from shared.core.values.model import SystemPart as SystemPart
 from shared.core.values.model import ToolSpec as ToolSpec
 from shared.core.values.model import Usage as Usage
-from shared.core.values.recordings import Recording
+from shared.core.values.recordings import Recording, SpeechFormat
 
 StorageLimiter = Callable[[], AbstractAsyncContextManager[None]]
 """`async with asking_storage():` what nobody expected inside is StorageUnavailable unless storage was well
@@ -114,6 +114,17 @@ class Transcriber(Protocol):
 
     async def transcribe(self, recording: Recording, *, language: str = "") -> Transcript:
         """Raises only `ModelError`s; `language` is a guess such as `de`, or empty."""
+        ...
+
+
+class Speaker(Protocol):
+    @property
+    def model(self) -> str:
+        """For the ledger."""
+        ...
+
+    async def speak(self, words: str, *, form: SpeechFormat) -> bytes:
+        """Raises only `ModelError`s."""
         ...
 
 

@@ -145,7 +145,13 @@ class Parts:
         """What this audience may ask for here; nobody is offered a human who is not there."""
         humans = self.settings.has_handover and (site is None or site.config.handover)
         demo = self.model.offline
-        return commands_for(channel="web", audience=audience_of(audience), humans=humans, demo=demo)
+        return commands_for(
+            channel="web",
+            audience=audience_of(audience),
+            humans=humans,
+            demo=demo,
+            speaks=self.settings.speech_url is not None,
+        )
 
     def wait_of_newcomer(self, request: web.Request) -> float:
         """0 when one more may begin who was never here, else the seconds until then."""

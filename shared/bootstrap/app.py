@@ -16,7 +16,7 @@ from shared.bootstrap.build_admin import (
 )
 from shared.bootstrap.build_commands import build_commands
 from shared.bootstrap.build_compaction import build_job_runner
-from shared.bootstrap.build_turns import build_hearing, build_turns
+from shared.bootstrap.build_turns import build_hearing, build_speaking, build_turns
 from shared.bootstrap.foundation import Foundation, Role, open_foundation
 from shared.config.settings import Settings
 from shared.ports import Tool
@@ -35,6 +35,7 @@ from shared.services.tools.handover import HandoverService
 from shared.services.turns.pictures import PictureService
 from shared.services.turns.session_service import SessionService
 from shared.services.voice.hearing import HearingService
+from shared.services.voice.speaking import SpeakingService
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +49,8 @@ class App(Foundation):
     pictures: PictureService
     hearing: HearingService | None
     """None where nothing transcribes what people say."""
+    speaking: SpeakingService | None
+    """None where nothing reads answers aloud."""
     erasure: ErasureService
     erasure_file: ErasureFile
     exporter: DataExporter
@@ -85,6 +88,7 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
         recall_indexer=recall_indexer,
         pictures=turns.pictures,
         hearing=build_hearing(base),
+        speaking=build_speaking(base),
         erasure=erasure,
         erasure_file=ErasureFile(settings.backups / ERASURES),
         exporter=exporter,

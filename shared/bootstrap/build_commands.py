@@ -43,6 +43,7 @@ def build_commands(
         caps=base.caps,
         model_name=base.models.chat,
         humans=settings.has_handover,
+        speaks=base.speaker is not None,
         more=[
             BudgetCommands(
                 spending=stores.session_stats, states=stores.jobs, requests=turns.requests,
@@ -52,7 +53,9 @@ def build_commands(
             SearchCommand(stores.message_search, timezone=settings.timezone),
             ExportCommand(exporter),
             RetryCommand(stores.edits, announcer),
-            SettingsCommands(store=stores.session_settings, requests=turns.requests),
+            SettingsCommands(
+                store=stores.session_settings, requests=turns.requests, speaks=base.speaker is not None
+            ),
             ReminderCommands(stores.reminders, base.clock, timezone=settings.timezone),
             FeedbackCommands(stores.feedback),
             HandoverCommands(

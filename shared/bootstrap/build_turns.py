@@ -36,6 +36,7 @@ from shared.services.turns.session_service import MESSAGE_CHARS, SessionService
 from shared.services.turns.tool_images import ToolImageService
 from shared.services.turns.toolbox import Toolbox
 from shared.services.voice.hearing import HearingService
+from shared.services.voice.speaking import SpeakingService
 
 MIB = 1024 * 1024
 BOT_MESSAGE_CHARS = 60_000
@@ -97,6 +98,22 @@ def build_hearing(base: Foundation) -> HearingService | None:
             bytes=int(settings.transcribe_most_mb * MIB),
             micro_per_minute=0 if free else None if price is None else int(price * 1_000_000),
         ),
+        crash_point=base.crash_point,
+    )
+
+
+def build_speaking(base: Foundation) -> SpeakingService | None:
+    """None where nothing speaks, and nothing of it is loaded there."""
+    if base.speaker is None:
+        return None
+    price = base.settings.speech_per_1000_chars_usd
+    return SpeakingService(
+        speaker=base.speaker,
+        store=base.stores.speech,
+        answers=base.stores.deliveries,
+        spend=base.stores.turns,
+        caps=base.caps,
+        micro_per_1000_chars=None if price is None else int(price * 1_000_000),
         crash_point=base.crash_point,
     )
 

@@ -31,6 +31,7 @@ from shared.bootstrap.from_settings import (
     build_picture_maker,
     build_policy,
     build_reranker,
+    build_speaker,
     build_transcriber,
     resolve_server_urls,
 )
@@ -52,6 +53,7 @@ from shared.supervision.process_handoff import clear_process_file, take_over_pro
 if TYPE_CHECKING:
     from shared.adapters.drawing import HttpPictureMaker
     from shared.adapters.voice.local import LocalTranscriber
+    from shared.adapters.voice.speech import HttpSpeaker
     from shared.adapters.voice.transcriptions import HttpTranscriber
 
 log = structlog.get_logger(__name__)
@@ -82,6 +84,7 @@ class Foundation:
     """For what operators' pages follow; connected while one does."""
     doorbell: ArqDoorbell
     models: Models
+    speaker: HttpSpeaker | None
     picture_maker: HttpPictureMaker | None
     transcriber: HttpTranscriber | LocalTranscriber | None
     reranker: Reranker | None
@@ -104,7 +107,7 @@ class Foundation:
 
     def list_breakers(self) -> Mapping[str, BreakerState]:
         """Which providers this process asks just now."""
-        others = (self.transcriber, self.picture_maker)
+        others = (self.transcriber, self.speaker, self.picture_maker)
         return _states((self.models, *(one for one in others if one is not None)))
 
     async def close(self) -> None:
@@ -143,8 +146,9 @@ async def open_foundation(settings: Settings, *, role: Role) -> Foundation:
     stores = build_stores(pool, timezone=settings.timezone, crash_point=crash_point)
     await stores.readiness.refuse_unknown()
     transcriber = build_transcriber(settings) if role != "worker" else None
+    speaker = build_speaker(settings) if role != "worker" else None
     picture_maker = build_picture_maker(settings)
-    services = tuple(one for one in (transcriber, picture_maker) if one is not None)
+    services = tuple(one for one in (transcriber, speaker, picture_maker) if one is not None)
     health = build_health(settings, models, services)
     worker_id = await take_over_process(stores.workers, role, settings.process_file)
     heart = Heart(
@@ -180,6 +184,7 @@ async def open_foundation(settings: Settings, *, role: Role) -> Foundation:
         doorbell=doorbell,
         models=models,
         transcriber=transcriber,
+        speaker=speaker,
         picture_maker=picture_maker,
         reranker=build_reranker(settings),
         counter=counter,

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from shared.adapters.drawing import HttpPictureMaker
     from shared.adapters.models.reranker import HttpReranker
     from shared.adapters.voice.local import LocalTranscriber
+    from shared.adapters.voice.speech import HttpSpeaker
     from shared.adapters.voice.transcriptions import HttpTranscriber
 
 WORKSPACES_FOLDER = "workspaces"
@@ -156,6 +157,21 @@ def build_picture_maker(settings: Settings) -> HttpPictureMaker | None:
         url=settings.picture_url,
         key=key.get_secret_value() if key else "",
         model=settings.picture_model,
+    )
+
+
+def build_speaker(settings: Settings) -> HttpSpeaker | None:
+    """Loaded only where one is set up."""
+    if settings.speech_url is None:
+        return None
+    from shared.adapters.voice.speech import HttpSpeaker
+
+    key = settings.speech_key
+    return HttpSpeaker(
+        url=settings.speech_url,
+        key=key.get_secret_value() if key else "",
+        model=settings.speech_model,
+        voice=settings.speech_voice,
     )
 
 

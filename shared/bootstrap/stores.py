@@ -65,6 +65,7 @@ from shared.adapters.postgres.turns.samples import PostgresSamples
 from shared.adapters.postgres.turns.session_settings import PostgresSessionSettings
 from shared.adapters.postgres.turns.turns import PostgresTurns
 from shared.adapters.postgres.turns.uploads import PostgresUploads
+from shared.adapters.postgres.voice.speech import PostgresSpeech
 from shared.runtime.crash_points import CrashPoint, ignore_crash_point
 
 if TYPE_CHECKING:
@@ -113,6 +114,7 @@ class Stores:
     replays: PostgresReplays
     samples: PostgresSamples
     session_settings: PostgresSessionSettings
+    speech: PostgresSpeech
     turns: PostgresTurns
     uncertain_notices: PostgresUncertainNotices
     uploads: PostgresUploads
@@ -188,6 +190,7 @@ def build_stores(
         replays=PostgresReplays(pool),
         samples=PostgresSamples(pool),
         session_settings=PostgresSessionSettings(pool),
+        speech=PostgresSpeech(pool),
         turns=PostgresTurns(pool, slice_taken=partial(crash_point, "after_slice")),
         uncertain_notices=PostgresUncertainNotices(pool),
         uploads=PostgresUploads(pool),

@@ -123,7 +123,7 @@ def _argument(command: Command, given: str) -> tuple[str, object]:
 
 
 def _offered() -> tuple[Command, ...]:
-    return commands_for(channel="rest", audience="personal", operator=True)
+    return commands_for(channel="rest", audience="personal", operator=True, speaks=True)
 
 
 async def _beat(app: App) -> None:

@@ -190,6 +190,13 @@ class Settings(BaseSettings):
     transcribe_most_mb: float = Field(default=20, gt=0, le=20)
     transcribe_folder: Path | None = None
 
+    # Who reads answers aloud; without an address, nobody does.
+    speech_url: str | None = None
+    speech_key: SecretStr | None = None
+    speech_model: str = "gpt-4o-mini-tts"
+    speech_voice: str = "alloy"
+    speech_per_1000_chars_usd: Dollars | None = None
+
     # Who orders what recall finds: any server with /rerank.
     rerank_url: str | None = None
     rerank_key: SecretStr | None = None
@@ -383,6 +390,7 @@ class Settings(BaseSettings):
         "openai_base_url",
         "telegram_api_url",
         "transcribe_url",
+        "speech_url",
         "picture_url",
         "rerank_url",
     )

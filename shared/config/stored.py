@@ -26,7 +26,9 @@ STORABLE = (
     "fallback_models", "models", "model_keys", "max_output",
     "picture_url", "picture_key", "picture_model", "picture_usd",
     "transcribe_url", "transcribe_key", "transcribe_model", "transcribe_per_minute_usd",
-    "transcribe_most_minutes", "transcribe_most_mb", "rerank_url", "rerank_key", "rerank_model",
+    "transcribe_most_minutes", "transcribe_most_mb",
+    "speech_url", "speech_key", "speech_model", "speech_voice", "speech_per_1000_chars_usd",
+    "rerank_url", "rerank_key", "rerank_model",
     "mcp_servers",
     "telegram_bot_token", "telegram_access", "telegram_allowed", "telegram_audience", "telegram_agent",
     "telegram_bots", "telegram_tokens",
@@ -49,6 +51,7 @@ _ADDRESS_OF = {
     "OPENAI_API_KEY": "OPENAI_BASE_URL",
     "EVERTALK_TRANSCRIBE_KEY": "EVERTALK_TRANSCRIBE_URL",
     "EVERTALK_PICTURE_KEY": "EVERTALK_PICTURE_URL",
+    "EVERTALK_SPEECH_KEY": "EVERTALK_SPEECH_URL",
     "EVERTALK_RERANK_KEY": "EVERTALK_RERANK_URL",
 }
 """Where each key goes: it is sent nowhere else."""

@@ -16,6 +16,7 @@ PROCESSES_BY_SETTING: dict[str, tuple[ProcessName, ...]] = {
     # The worker shows a model the tools that it was shown before.
     "mcp_servers": _ALL,
     "transcribe_key": ("web", "bot"),
+    "speech_key": ("web", "bot"),
     "picture_key": ("web", "bot"),
     "rerank_key": _ALL,
     "model_keys": _ALL,

@@ -13,11 +13,13 @@ from tests.kit.deployment.processes import CRASHED
 from tests.kit.deployment.telegram import SECONDS, Telegram
 from tests.kit.fakes.bot_api import running_bot_api
 from tests.kit.fakes.messages_api.harness import RunningFake
+from tests.kit.fakes.speech.harness import RunningSpeech
 from tests.kit.fakes.transcriptions.harness import RunningTranscriptions
 from tests.kit.fakes.transcriptions.recordings import recording
 
 BEFORE, AFTER = "before_hearing", "after_hearing"
-POINTS = (BEFORE, AFTER)
+SPEECH = "after_speech", "before_voice_note", "after_voice_note"
+POINTS = (BEFORE, AFTER, *SPEECH)
 WORDS = "My cat Miso is hungry."
 
 
@@ -42,6 +44,41 @@ async def test_a_voice_message_is_heard_and_answered_though_the_bot_dies(
         assert (await ada.person.screen()).texts == [f"I heard: {WORDS}", "Feed it."]
         assert await case.value("SELECT count(*) FROM usage WHERE purpose = 'transcribe'") == 1
         assert await case.value("SELECT count(*) FROM attachments") == 1
+    await plant.drop(case.database)
+
+
+@pytest.mark.parametrize(("point", "asked", "heard"), [*zip(SPEECH, (2, 1, 1), (1, 0, 1), strict=True)])
+async def test_an_answer_is_spoken_once_at_most_though_the_bot_dies(
+    point: str,
+    asked: int,
+    heard: int,
+    plant: Plant,
+    hatchery: Hatchery,
+    fake: RunningFake,
+    recovery: Recovery,
+) -> None:
+    """What was made and not stored is made again; what may have been sent is not sent again."""
+    case = await plant.case(TEMPLATE)
+    async with running_bot_api() as api, RunningSpeech() as service:
+        await Telegram.answers_of(fake, {"Miso": {"text": "Feed it."}})
+        telegram = Telegram(api=api, provider=fake, case=case, hatchery=hatchery)
+        ada = await telegram.talker()
+        async with telegram.bot(crash_point=point, **service.settings) as bot:
+            await ada.person.command("voice on")
+            await ada.person.sees("can also be heard", within=SECONDS)
+            ada.said.append(WORDS)
+            await ada.person.say(WORDS)
+            await ada.person.sees("Feed it.", within=SECONDS)
+            await case.until("SELECT count(*) = 1 FROM spoken_answers WHERE state <> 'due'")
+            await bot.crashed()
+            recovery.note(f"bot died at {point}", bot.fell_at)
+            assert bot.exits == [CRASHED], bot.words()
+            await telegram.promises_hold(strays=heard + 1)
+        assert len(await service.requests()) == asked
+        lines = (await ada.person.screen()).answers
+        assert sum("voice" in line.raw for line in lines) == heard
+        assert [line.text for line in lines].count("Feed it.") == 1
+        assert await case.value("SELECT count(*) FROM usage WHERE purpose = 'speech'") == 1
     await plant.drop(case.database)
 
 

@@ -48,7 +48,7 @@ _OF = {
     "schema": {"type": "string", "format": "uuid"},
 }  # fmt: skip
 
-_COMMANDS = commands_for(channel="web", audience="personal", demo=True)
+_COMMANDS = commands_for(channel="web", audience="personal", demo=True, speaks=True)
 
 
 def document(operations: Sequence[Operation]) -> dict[str, Any]:

@@ -33,8 +33,10 @@ def list_menu_languages() -> tuple[str, ...]:
     return ("", *dict.fromkeys(language[:2] for language in list_languages() if language != ENGLISH))
 
 
-def build_command_menus(audience: Audience, *, humans: bool = True) -> tuple[CommandMenu, ...]:
-    table = commands_for(channel="telegram", audience=audience, humans=humans)
+def build_command_menus(
+    audience: Audience, *, humans: bool = True, speaks: bool = False
+) -> tuple[CommandMenu, ...]:
+    table = commands_for(channel="telegram", audience=audience, humans=humans, speaks=speaks)
     in_groups = tuple(command for command in table if command.name not in _HIDDEN_IN_GROUPS)
     shown: dict[Scope, tuple[Command, ...]] = {
         "all_private_chats": table,

@@ -203,6 +203,7 @@ class Sender:
         content: bytes,
         caption: str = "",
         photo: bool = False,
+        voice: bool = False,
         reply_to: int | None = None,
         keyboard: InlineKeyboardMarkup | None = None,
         silent: bool = False,
@@ -211,11 +212,11 @@ class Sender:
         tries: int = TRIES,
         attempt: SendObserver | None = None,
     ) -> CallOutcome:
-        """`photo`: a picture that is shown in the chat, not a file to be opened."""
-        from aiogram.methods import SendDocument, SendPhoto
+        """`photo` and `voice` are shown and heard in the chat, where a file is opened."""
+        from aiogram.methods import SendDocument, SendPhoto, SendVoice
         from aiogram.types import BufferedInputFile
 
-        def method(thread_id: int) -> SendDocument | SendPhoto:
+        def method(thread_id: int) -> SendDocument | SendPhoto | SendVoice:
             options: dict[str, Any] = {
                 "chat_id": where.chat_id,
                 "message_thread_id": thread_id or None,
@@ -225,6 +226,8 @@ class Sender:
                 "reply_markup": keyboard,
             }
             file = BufferedInputFile(content, filename=name)
+            if voice:
+                return SendVoice(voice=file, **options)
             return SendPhoto(photo=file, **options) if photo else SendDocument(document=file, **options)
 
         wish = _CallOptions(

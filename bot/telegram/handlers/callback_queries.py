@@ -260,7 +260,7 @@ class CallbackQueryHandler:
     async def _choose(self, place: ChatRow, press: ButtonPress, pressed: CallbackQuery) -> None:
         """One of what a command offers now; what it no longer offers does nothing."""
         name, _, mark = press.word.partition("=")
-        table = commands_for(channel="telegram", audience=self._desk.audience)
+        table = commands_for(channel="telegram", audience=self._desk.audience, speaks=self._desk.speaks)
         if name not in CHOSEN_BY_BUTTON.intersection(command.name for command in table):
             await self._out_of_date(place, pressed)
             return

@@ -113,7 +113,8 @@ class TelegramCommandHandler:
         return self._is_known(command.name) or "\n" not in command.args
 
     def _is_known(self, name: str) -> bool:
-        return name == "start" or any(one.name == name for one in self._table())
+        table = commands_for(channel="telegram", audience=self._desk.audience, speaks=True)
+        return name == "start" or any(one.name == name for one in table)
 
     async def handle(self, place: ChatRow, spoken: IncomingMessage) -> None:
         assert spoken.command is not None
@@ -141,7 +142,7 @@ class TelegramCommandHandler:
         await self._voice.send(get_chat_target(place), words, reply_to=spoken.message_id)
 
     def _table(self) -> tuple[Command, ...]:
-        return commands_for(channel="telegram", audience=self._desk.audience)
+        return commands_for(channel="telegram", audience=self._desk.audience, speaks=self._desk.speaks)
 
     async def _may(self, place: ChatRow, spoken: IncomingMessage, name: str) -> bool:
         if may_in_group(name, admin=False) or spoken.chat.kind == "channel":  # only administrators post

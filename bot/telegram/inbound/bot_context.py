@@ -27,6 +27,8 @@ class BotContext:
     stores: Stores
     humans: bool = True
     """Operators may take its conversations."""
+    speaks: bool = False
+    """Its answers can be read aloud."""
 
     @property
     def bot_id(self) -> int:

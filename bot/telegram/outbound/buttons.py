@@ -22,7 +22,7 @@ SWITCH_SETTINGS = ("notices", "drafts", "rich")
 BUTTONS_PER_ROW = 4
 CHOOSE = "choose"
 """In place of a language: show them all."""
-CHOSEN_BY_BUTTON = frozenset({"mode", "model"})
+CHOSEN_BY_BUTTON = frozenset({"mode", "model", "voice"})
 """Commands whose choices stand as buttons below what they say. Notes have buttons by id in the list of
 `/memory`: a number below an old preview would erase another note for good."""
 ON_BY_DEFAULT = frozenset({"notices"})

@@ -50,6 +50,8 @@ BuildKeyboard = Callable[[ChatRow, int, str], "InlineKeyboardMarkup | None"]
 FindQuestion = Callable[[int, int], Awaitable[int | None]]
 """Of a session and a turn: the message that asked, where the answer shall quote it."""
 WantsForm = Callable[[ChatRow, AnswerForm], bool]
+WantVoiceNote = Callable[[int, int], Awaitable[None]]
+"""Of a session and a turn: its answer is to be heard, too, if its person chose that."""
 LoadFile = Callable[[int, str], Awaitable[bytes | None]]
 """Of a session and a file's public id; None when it is gone."""
 
@@ -67,6 +69,8 @@ class DeliveryContext:
     question: FindQuestion
     files: LoadFile
     wants: WantsForm
+    want_voice_note: WantVoiceNote | None = None
+    """None where nothing is read aloud."""
     reacts: bool = False
     """👀 on a group's message while its answer is worked at."""
     clock: ScaledClock = field(default_factory=ScaledClock)

@@ -120,6 +120,8 @@ class FinalDelivery:
     ) -> bool:
         """True when nothing of it is left to do. `maybe_shown`: a lost bubble with this text may be there."""
         self.mark_pending(ended.session_id, ended.turn)
+        if self._post.want_voice_note is not None and ended.state == "answered" and not ended.operator:
+            await self._post.want_voice_note(ended.session_id, ended.turn)
         about = {"session": ended.session_id, "turn": ended.turn}
         with self._post.tracer.span("delivery", about) as span:
             brought = await self._deliver(place, ended, patience, tries, maybe_shown)

@@ -206,7 +206,8 @@ class BotRunner:
         await self._library.wait_until_ready()
         await self._takes_in.wait()
         try:
-            for menu in build_command_menus(self._desk.audience, humans=self._desk.humans):
+            desk = self._desk
+            for menu in build_command_menus(desk.audience, humans=desk.humans, speaks=desk.speaks):
                 await self._set_profile(
                     "setMyCommands",
                     menu.language,

@@ -39,6 +39,7 @@ from bot.telegram.outbound.handover_notices import HandoverNotices
 from bot.telegram.outbound.native_drafts import AnswerForm
 from bot.telegram.outbound.notifier import Notifier, get_chat_target
 from bot.telegram.outbound.summary_notices import SummaryNotices
+from bot.telegram.outbound.voice_notes import VOICE_NOTE_SECONDS, VoiceNotes
 from bot.telegram.runtime.bot_runner import BotRunner, make_steady_clock
 from bot.telegram.runtime.lease_guard import LeaseGuard
 from bot.telegram.runtime.turn_dispatch import TelegramTurnDispatcher
@@ -50,6 +51,7 @@ from shared.core.values.errors import StorageUnavailable
 from shared.ports import TURN_DUE, TYPING
 from shared.runtime.tasks import BackgroundTasks
 from shared.services.admin.alert_sender import SEND_SECONDS, AlertSender
+from shared.services.voice.speaking import SpeakingService
 
 log = structlog.get_logger(__name__)
 
@@ -118,6 +120,8 @@ class TelegramService:
         self._app.promotion.on_promotion(self._stores.telegram_inbox.store_again)
         if self._settings.alert_telegram_chats:
             self._tasks.run_forever(self._bring_alerts)
+        if self._app.speaking is not None:
+            self._tasks.run_forever(partial(self._bring_voice_notes, self._app.speaking))
         for config in self._bots:
             self._tasks.start(self._open(config))
 
@@ -194,6 +198,19 @@ class TelegramService:
                 except StorageUnavailable as error:
                     log.warning("uncertain_notices_unavailable", reason=str(error))
 
+    async def _bring_voice_notes(self, speaking: SpeakingService) -> None:
+        notes = VoiceNotes(
+            speaking, self._stores.speech, self._stores.telegram_chats,
+            senders=self._senders, tasks=self._tasks, crash_point=self._app.crash_point,
+        )  # fmt: skip
+        while True:
+            await asyncio.sleep(VOICE_NOTE_SECONDS)
+            if held := self._held():
+                try:
+                    await notes.send_due(held)
+                except StorageUnavailable as error:
+                    log.warning("voice_notes_unavailable", reason=str(error))
+
     async def _tell_decisions(self) -> None:
         """To whom an owner, the dashboard or a shell has let in or refused."""
         while True:
@@ -247,6 +264,7 @@ class TelegramService:
             ),
             stores=self._stores,
             humans=self._settings.has_handover,
+            speaks=self._app.speaking is not None,
         )
         voice = self._open_desk(desk)
         log.info("bot_ready", bot=desk.bot_id, username=identity.username, mode=config.mode)
@@ -312,6 +330,7 @@ class TelegramService:
             question=self._stores.telegram_chats.question,
             files=self._stores.attachments.body,
             wants=self._wants,
+            want_voice_note=self._stores.speech.want_note if self._app.speaking else None,
             reacts=self._settings.telegram_reactions,
             crash_point=self._app.crash_point,
             tracer=self._app.tracer,

@@ -1,4 +1,4 @@
-"""What turns speech into words: a service that speaks OpenAI's transcription API, or a model on this machine.
+"""What turns speech into words, and words into speech: servers with OpenAI's audio API, or a local model.
 
-Begin with `transcriptions`. Neither decodes a recording in a process of ours that does anything else.
+Begin with `audio_service`. No recording is decoded in a process of ours that does anything else.
 """

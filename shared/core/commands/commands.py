@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from typing import Any, Literal
 
 from shared.core.commands.arguments import Argument, BadArguments, typed_words
+from shared.core.values.speech import SPEECH_CHOICES
 from shared.locales import catalogue
 
 Channel = Literal["web", "telegram", "rest"]
@@ -190,6 +191,14 @@ COMMANDS: tuple[Command, ...] = (
         section="manner",
     ),
     Command(
+        name="voice",
+        args="[on | off | auto]",
+        example="auto",
+        named=(Argument(name="choice", one_of=SPEECH_CHOICES),),
+        groups="admins",
+        section="manner",
+    ),
+    Command(
         name="export",
         args="[json]",
         example="json",
@@ -211,11 +220,18 @@ _BY_NAME = {command.name: command for command in COMMANDS}
 
 
 def commands_for(
-    *, channel: Channel, audience: Audience, operator: bool = False, humans: bool = True, demo: bool = False
+    *,
+    channel: Channel,
+    audience: Audience,
+    operator: bool = False,
+    humans: bool = True,
+    demo: bool = False,
+    speaks: bool = False,
 ) -> tuple[Command, ...]:
     """Without `humans` nobody is offered one: no operator takes conversations here.
 
-    Only the demo, in which no real model answers, plays a sample.
+    Only the demo, in which no real model answers, plays a sample. Where nothing `speaks`, there is
+    no `/voice`.
     """
     return tuple(
         command
@@ -225,6 +241,7 @@ def commands_for(
         and (operator or command.who == "person")
         and (humans or command.name != "human")
         and (demo or command.name != "sample")
+        and (speaks or command.name != "voice")
     )
 
 

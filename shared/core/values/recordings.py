@@ -6,12 +6,16 @@ import math
 import re
 import struct
 from dataclasses import dataclass
+from typing import Literal
 
 _ENDINGS = {
     "audio/ogg": "ogg", "audio/webm": "webm", "audio/mp4": "mp4", "audio/mpeg": "mp3", "audio/wav": "wav",
     "audio/flac": "flac",
 }  # fmt: skip
 AUDIO_MIMES = tuple(_ENDINGS)
+SpeechFormat = Literal["opus", "mp3"]
+"""Of spoken answers: what Telegram shows as a voice note, and what every browser decodes."""
+SPEECH_MIMES: dict[SpeechFormat, str] = {"opus": "audio/ogg", "mp3": "audio/mpeg"}
 HEARD = "🎤"
 """Stands before words that were heard, not typed."""
 RECORDING_NOTE = "[voice message]"

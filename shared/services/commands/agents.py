@@ -1,4 +1,4 @@
-"""How the assistant behaves in one conversation: `/goal`, `/mode`, `/model` and `/settings`."""
+"""How the assistant behaves in one conversation: `/goal`, `/mode`, `/model`, `/voice` and `/settings`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from shared.core.commands.texts import bullets, choices, escaped, excerpt
 from shared.core.context.agents import GOAL_CHARS, models_of, modes_of, one_line, with_chosen_model
+from shared.core.values.speech import SPEECH_CHOICES
 from shared.services.commands.command_call import (
     Choice,
     CommandHandler,
@@ -31,6 +32,8 @@ class ChosenSettings(Protocol):
     @property
     def model(self) -> str: ...
     @property
+    def voice(self) -> str: ...
+    @property
     def agent_config(self) -> Mapping[str, Any]: ...
 
 
@@ -38,19 +41,24 @@ class SessionSettingsStore(Protocol):
     async def load_chosen(self, session_id: int) -> ChosenSettings: ...
     async def choose_goal(self, session_id: int, goal: str) -> None: ...
     async def choose_mode(self, session_id: int, mode: str) -> None: ...
+    async def choose_voice(self, session_id: int, choice: str) -> None: ...
     async def choose_model(self, session_id: int, model: str) -> None:
         """The view's epoch rises: what was planned for the former model is planned anew."""
         ...
 
 
 class SettingsCommands:
-    def __init__(self, *, store: SessionSettingsStore, requests: RequestBuilder) -> None:
+    def __init__(self, *, store: SessionSettingsStore, requests: RequestBuilder, speaks: bool) -> None:
         self._store = store
+        self._speaks = speaks
         self._requests = requests
 
     @property
     def handlers(self) -> dict[str, CommandHandler]:
-        return {"goal": self._goal, "mode": self._mode, "model": self._model, "settings": self._settings}
+        return {
+            "goal": self._goal, "mode": self._mode, "model": self._model, "voice": self._voice,
+            "settings": self._settings,
+        }  # fmt: skip
 
     async def _goal(self, call: CommandInvocation) -> CommandReply:
         texts, words = call.texts, one_line(call.args)
@@ -94,6 +102,18 @@ class SettingsCommands:
             return False, _choose(words, models)
         await self._store.choose_model(call.session_id, "" if found == own else found)
         return True, call.texts.say("model_set", model=choices([found]))
+
+    async def _voice(self, call: CommandInvocation) -> CommandReply:
+        if not self._speaks:
+            return False, call.texts.say("voice_unavailable")
+        wanted = call.args.casefold()
+        if not wanted:
+            now = (await self._store.load_chosen(call.session_id)).voice
+            return True, _choose(call.texts.say(f"voice_{now}"), SPEECH_CHOICES, now=now)
+        if wanted not in SPEECH_CHOICES:
+            return False, _choose(call.texts.say("voice_unknown"), SPEECH_CHOICES)
+        await self._store.choose_voice(call.session_id, wanted)
+        return True, call.texts.say(f"voice_{wanted}")
 
     async def _settings(self, call: CommandInvocation) -> CommandReply:
         chosen = await self._store.load_chosen(call.session_id)

@@ -82,10 +82,13 @@ class CommandService:
         caps: Caps,
         model_name: str,
         humans: bool = True,
+        speaks: bool = False,
         more: Sequence[CommandGroup] = (),
     ) -> None:
-        """`more` are commands of other rooms: memory, people, money; `humans` may take conversations."""
-        self._humans = humans
+        """`more` are commands of other rooms: memory, people, money; `humans` may take conversations, and
+        where it `speaks` answers can be read aloud.
+        """
+        self._humans, self._speaks = humans, speaks
         self._store = store
         self._conversation = conversation
         self._announcer = announcer
@@ -114,7 +117,9 @@ class CommandService:
     def list_offered(self, *, channel: Channel, audience: Audience) -> tuple[Command, ...]:
         """What a person can give there; a channel may carry out more by itself than this service does."""
         demo = "sample" in self._doers
-        table = commands_for(channel=channel, audience=audience, humans=self._humans, demo=demo)
+        table = commands_for(
+            channel=channel, audience=audience, humans=self._humans, demo=demo, speaks=self._speaks
+        )
         return tuple(command for command in table if command.name in self._doers or channel == "telegram")
 
     async def run(

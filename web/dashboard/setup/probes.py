@@ -24,7 +24,12 @@ from shared.adapters.models.reranker import SECONDS as RERANK_SECONDS
 from shared.adapters.models.routing import Models, models_of
 from shared.adapters.models.token_counter import VocabularyCounter
 from shared.adapters.telegram_probe import TelegramSilent, TokenRefused, look_at_bot
-from shared.bootstrap.from_settings import build_picture_maker, build_reranker, build_transcriber
+from shared.bootstrap.from_settings import (
+    build_picture_maker,
+    build_reranker,
+    build_speaker,
+    build_transcriber,
+)
 from shared.config.settings import Settings, read_secrets
 from shared.core.values.errors import EvertalkError, ModelError, ModelRefusedAccount
 from shared.core.values.messages import text_message
@@ -88,7 +93,7 @@ def _key_for(base_url: str, settings: Settings) -> str:
 async def try_settings(
     visit: AuthedRequest,
     *,
-    what: Literal["model", "voice", "pictures", "recall", "telegram"],
+    what: Literal["model", "voice", "speech", "pictures", "recall", "telegram"],
     changes: Changes | None = None,
     name: Annotated[str, Field(max_length=200)] = "",
 ) -> Reply:
@@ -160,6 +165,24 @@ async def _ask_voice(settings: Settings, _name: str) -> tuple[bool, str, str]:
     return True, f"It works: {transcriber.model} answered in {time.monotonic() - began:.1f} s.", ""
 
 
+async def _ask_speaker(settings: Settings, _name: str) -> tuple[bool, str, str]:
+    """For one word."""
+    speaker = build_speaker(settings)
+    if speaker is None:
+        return False, "There is no address here to be tested.", ""
+    began = time.monotonic()
+    try:
+        async with asyncio.timeout(SECONDS):
+            await speaker.speak("Hello.", form="opus")
+    except TimeoutError:
+        return False, f"The model has not answered in {SECONDS:.0f} seconds.", ""
+    except ModelRefusedAccount as error:
+        return False, "The provider refuses the key or the account.", str(error)
+    except ModelError as error:
+        return False, "The model did not answer.", str(error)
+    return True, f"It works: {speaker.model} answered in {time.monotonic() - began:.1f} s.", ""
+
+
 async def _ask_picture_maker(settings: Settings, _name: str) -> tuple[bool, str, str]:
     """For one picture, which costs what any does."""
     maker = build_picture_maker(settings)
@@ -210,8 +233,8 @@ async def _ask_telegram(settings: Settings, name: str) -> tuple[bool, str, str]:
 
 
 _PROBES = {
-    "model": _ask_models, "voice": _ask_voice, "pictures": _ask_picture_maker, "recall": _ask_reranker,
-    "telegram": _ask_telegram,
+    "model": _ask_models, "voice": _ask_voice, "speech": _ask_speaker, "pictures": _ask_picture_maker,
+    "recall": _ask_reranker, "telegram": _ask_telegram,
 }  # fmt: skip
 
 
@@ -219,7 +242,7 @@ def _without_secrets(reason: str, settings: Settings) -> str:
     """A server may repeat what it was sent."""
     single = (
         settings.anthropic_api_key, settings.openai_api_key, settings.telegram_bot_token,
-        settings.transcribe_key, settings.picture_key, settings.rerank_key,
+        settings.transcribe_key, settings.speech_key, settings.picture_key, settings.rerank_key,
     )  # fmt: skip
     several = (settings.model_keys, settings.telegram_tokens)
     secrets = [secret.get_secret_value() for secret in single if secret is not None]

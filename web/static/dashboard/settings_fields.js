@@ -1,7 +1,7 @@
 /** What can be set in the browser: by subject, with a name for people; how each is asked for says the server. */
 import { t } from "./i18n.js";
 
-/** @typedef {{id: string, name: string, help: string, fields: [string, string][], test?: "model" | "voice" | "pictures" | "recall" | "telegram" | "alerts", more?: [string, string]}} Section `more` is an address and where it leads */
+/** @typedef {{id: string, name: string, help: string, fields: [string, string][], test?: "model" | "voice" | "speech" | "pictures" | "recall" | "telegram" | "alerts", more?: [string, string]}} Section `more` is an address and where it leads */
 /** @type {Section[]} */
 export const SECTIONS = [
   { id: "model", name: t("Model"), help: t("Who answers. A key is enough; without a key or an address, the built-in demo answers."), test: "model", fields: [
@@ -21,6 +21,12 @@ export const SECTIONS = [
     ["EVERTALK_TRANSCRIBE_PER_MINUTE_USD", t("Price per minute")],
     ["EVERTALK_TRANSCRIBE_MOST_MINUTES", t("Longest recording, in minutes")],
     ["EVERTALK_TRANSCRIBE_MOST_MB", t("Largest recording, in MB")]] },
+  { id: "speech", name: t("Spoken answers"), help: t("Reads answers aloud for who chose it with /voice, by any server with OpenAI’s speech API. Without an address, nothing is spoken."), test: "speech", fields: [
+    ["EVERTALK_SPEECH_URL", t("{provider}: address", { provider: t("Spoken answers") })],
+    ["EVERTALK_SPEECH_KEY", t("{provider}: key", { provider: t("Spoken answers") })],
+    ["EVERTALK_SPEECH_MODEL", t("Model that speaks")],
+    ["EVERTALK_SPEECH_VOICE", t("Its voice")],
+    ["EVERTALK_SPEECH_PER_1000_CHARS_USD", t("Price per 1,000 characters")]] },
   { id: "pictures", name: t("Pictures"), help: t("Makes pictures that people ask for, by any server with OpenAI’s images API. Without an address, the assistant has no such tool."), test: "pictures", fields: [
     ["EVERTALK_PICTURE_URL", t("{provider}: address", { provider: t("Pictures") })],
     ["EVERTALK_PICTURE_KEY", t("{provider}: key", { provider: t("Pictures") })],

@@ -98,7 +98,7 @@ export function settingsForm(section, { now, took, may, who, say, signal }) {
     if (!signal.aborted && !waits() && !Object.keys(changes()).length) show(reply, h("p", { class: "done" }, t("Saved, and in force.")));
   }
 
-  /** @param {"model" | "voice" | "pictures" | "recall" | "telegram" | "alerts"} what */
+  /** @param {"model" | "voice" | "speech" | "pictures" | "recall" | "telegram" | "alerts"} what */
   async function test(what) {
     show(tested, h("p", { class: "muted" }, t("Testing…")));
     try {

@@ -100,6 +100,7 @@ ACTIONS: Mapping[str, Action] = {
     "pins": Delete(at="pinned_at"),
     "prune_decisions": Delete(at="decided_at"),
     "attachments": Delete(),
+    "spoken_answers": Delete(),
     "jobs": Blank(
         values={
             "payload": _EMPTY_OBJECT,
@@ -153,6 +154,7 @@ ACTIONS: Mapping[str, Action] = {
             "token_ratios": "numbers by a model's name",
             "left_by": "numbers of places",
             "last_channel": _FIXED,
+            "voice": _FIXED,
             "person": "goes with the person's name, by a trigger",
             "person_name": "goes with the person's name, by a trigger",
             "person_kind": _FIXED,

@@ -178,6 +178,11 @@ _STATEMENTS = {
               CROSS JOIN LATERAL jsonb_array_elements(v.payload -> 'attachments') AS f
               WHERE v.session_id = $1 AND v.seq = ANY ($2::bigint[]) AND e.author = 'assistant')
         RETURNING 1) SELECT count(*) FROM u""",
+    "spoken_answers": """
+      WITH u AS (
+        DELETE FROM spoken_answers s WHERE s.session_id = $1 AND s.turn_no IN (
+          SELECT t.turn_no FROM turn_entries t WHERE t.session_id = $1 AND t.seq = ANY ($2::bigint[]))
+        RETURNING 1) SELECT count(*) FROM u""",
     "flushes": """
       WITH u AS (
         UPDATE flushes f SET stray_text = '', error = '' WHERE f.session_id = $1 AND f.through_turn >= (

@@ -152,6 +152,13 @@ RULES: Mapping[str, Rule] = {
                           jsonb_build_array(jsonb_build_object('attachment_id', attachments.id)))""",
         told="as long as the conversation; files that no message uses: a day",
     ),
+    "spoken_answers": Sweep(
+        whose="session",
+        days=1,
+        key="session_id, turn_no, form",
+        where="created_at < now() - {age}",
+        told="a day",
+    ),
     "telegram_updates": Sweep(
         days=14,
         key="bot_id, update_id",

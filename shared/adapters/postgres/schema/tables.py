@@ -134,6 +134,7 @@ class SessionTable(SQLModel, table=True):
     __tablename__ = "sessions"
     __table_args__ = (
         CheckConstraint("base_turn <= answered_turn", name="session_hides_only_ended_turns"),
+        one_of("voice", "off", "on", "auto", name="session_voice"),
         CheckConstraint("flushed_turn <= answered_turn", name="session_flushes_only_ended_turns"),
         CheckConstraint("answered_turn < next_turn", name="session_answers_only_known_turns"),
         CheckConstraint("open_turn IS NULL OR open_turn = next_turn - 1", name="session_collects_newest"),
@@ -208,6 +209,8 @@ class SessionTable(SQLModel, table=True):
     """What the list shows of that person, kept in the same way; null until a worker tells an old session."""
     leased_at: datetime | None = field(moment(null=True))
     """When `leased_by` claimed it; null where a version before did."""
+    voice: str = field(words(default="off"))
+    """Whether its answers are spoken; `auto` where a voice message is answered."""
 
 
 class SessionTotalsTable(SQLModel, table=True):
@@ -829,6 +832,24 @@ class DeliveryTable(SQLModel, table=True):
     error: str = field(words(default=""))
     created_at: datetime = field(moment())
     delivered_at: datetime | None = field(moment(null=True))
+
+
+class SpokenAnswerTable(SQLModel, table=True):
+    """An answer as it is read aloud, for a day."""
+
+    __tablename__ = "spoken_answers"
+    __table_args__ = (
+        belongs("turns", "session_id", "turn_no", name="spoken_turn"),
+        one_of("form", "opus", "mp3", name="spoken_form"),
+        one_of("state", "due", "sending", "over", name="spoken_state"),
+        Index("spoken_answers_made", "created_at"),
+    )
+    session_id: int = field(big(key=True))
+    turn_no: int = field(big(key=True))
+    form: str = field(words(key=True))
+    state: str = field(words(default="due"))
+    body: bytes | None = field(digest(null=True))
+    created_at: datetime = field(moment())
 
 
 class UncertainNoticeTable(SQLModel, table=True):

@@ -1,4 +1,4 @@
-"""What people chose for a conversation: its goal, its mode, its model."""
+"""What people chose for a conversation: its goal, its mode, its model, and whether it speaks."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ class ChosenRow:
     goal: str
     mode: str
     model: str
+    voice: str
     agent_config: Mapping[str, Any]
 
 
@@ -29,7 +30,7 @@ class PostgresSessionSettings:
     @store_method
     async def load_chosen(self, session_id: int) -> ChosenRow:
         row = await self._pool.fetchrow(
-            """SELECT s.goal, s.mode, s.model, a.config AS agent_config
+            """SELECT s.goal, s.mode, s.model, s.voice, a.config AS agent_config
                  FROM sessions s JOIN agents a ON a.id = s.agent_id WHERE s.id = $1""",
             session_id,
         )
@@ -44,6 +45,10 @@ class PostgresSessionSettings:
     @store_method
     async def choose_mode(self, session_id: int, mode: str) -> None:
         await self._pool.execute("UPDATE sessions SET mode = $2 WHERE id = $1", session_id, mode)
+
+    @store_method
+    async def choose_voice(self, session_id: int, choice: str) -> None:
+        await self._pool.execute("UPDATE sessions SET voice = $2 WHERE id = $1", session_id, choice)
 
     @store_method
     async def choose_model(self, session_id: int, model: str) -> None:

@@ -728,7 +728,7 @@ SELECT r.id FROM reservations r
 
 A turn that waits for its next attempt is not among them: that one books what the others left (`LOST`); two days
 later no cap asks for it any more. A reservation of no turn and no job is a subagent's, which lives as long as the
-lease of the session under which it was made, or a picture's or a recording's, which takes two minutes at most.
+lease of the session under which it was made, or a picture's, a recording's or a spoken answer's, which takes two minutes at most.
 """
 
 SWEEP_RESERVATION = f"""
@@ -802,6 +802,15 @@ HEARD = f"""{_SPENT}, heard AS (
     "SELECT $1, (SELECT party_id FROM sessions WHERE id = $1), NULL, 'transcribe'",
 )
 """What was heard in a recording and what it cost, in one commit; it is of no turn yet."""
+SPOKEN = f"""{_SPENT}, spoken AS (
+  UPDATE spoken_answers SET body = $8
+   WHERE session_id = $1 AND turn_no = $3 AND form = $2 AND state = 'due' AND body IS NULL
+)
+{_ADDED_UP}""".replace(
+    "SELECT $1, $2, $3, 'chat'",
+    "SELECT $1, (SELECT party_id FROM sessions WHERE id = $1), $3, 'speech'",
+)
+"""A spoken answer and what it cost, in one commit; where its row is erased, nothing is kept."""
 
 LOST = f"""
 WITH s AS (SELECT id, party_id FROM sessions WHERE {FENCE} FOR NO KEY UPDATE), r AS (

@@ -23,6 +23,7 @@ from tests.kit.fakes.bot_api import TOKEN, USERNAME, running_bot_api
 from tests.kit.fakes.messages_api import running_fake
 from tests.kit.fakes.messages_api.server import BAD_KEY
 from tests.kit.fakes.rerank.harness import RunningReranker
+from tests.kit.fakes.speech.harness import RunningSpeech
 from tests.kit.fakes.transcriptions.harness import RunningTranscriptions
 
 KEY = "sk-typed-in-a-form"
@@ -214,6 +215,16 @@ async def test_who_orders_what_is_recalled_is_tried_with_two_passages(house: Das
     body = {"what": "recall", "changes": {"EVERTALK_RERANK_URL": "http://127.0.0.1:9"}}
     status, told = await ask(house, "POST", "/settings/test", json=body)
     assert (status, told["details"]["problems"][0]["name"]) == (422, "EVERTALK_RERANK_KEY")
+
+
+async def test_who_speaks_is_tried_with_a_word(house: Dashboard) -> None:
+    async with RunningSpeech() as service:
+        told = await tried(house, "speech", **service.settings)
+        assert told["message"].startswith("It works: gpt-4o-mini-tts answered in ")
+        told = await tried(house, "speech", **service.settings | {"EVERTALK_SPEECH_KEY": BAD_KEY})
+        assert (told["ok"], told["message"]) == (False, "The provider refuses the key or the account.")
+        assert [one["input"] for one in await service.requests()] == ["Hello.", "Hello."]
+    assert (await tried(house, "speech"))["message"] == "There is no address here to be tested."
 
 
 async def test_a_stored_key_is_not_sent_to_another_address_by_a_test(house: Dashboard) -> None:

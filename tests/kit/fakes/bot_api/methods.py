@@ -37,6 +37,7 @@ METHODS: dict[str, Handler] = {
     "answerInlineQuery": inline.answer_inline_query,
     "sendDocument": media.send_document,
     "sendPhoto": media.send_photo,
+    "sendVoice": media.send_voice,
     "sendMediaGroup": media.send_media_group,
     "getFile": media.get_file,
     "sendMessageDraft": drafts.send_message_draft,

@@ -1,0 +1,86 @@
+"""Answers as voice notes, behind their text: made when that is in its chat, and sent once or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import structlog
+
+from bot.telegram.client.outcomes import CallNotSent
+from bot.telegram.client.sender import Sender
+from bot.telegram.inbound.bot_context import get_command_texts
+from bot.telegram.outbound.notifier import get_chat_target
+from bot.telegram.outbound.typing_indicator import TaskStarter
+from shared.adapters.postgres.telegram.chats import ChatRow, PostgresTelegramChats
+from shared.adapters.postgres.voice.speech import PostgresSpeech
+from shared.core.values.errors import EvertalkError, StorageUnavailable
+from shared.runtime.crash_points import CrashPoint
+from shared.services.voice.speaking import SpeakingService
+
+log = structlog.get_logger(__name__)
+
+VOICE_NOTE_SECONDS = 0.5
+"""How often is looked whether one is due."""
+FILE_NAME = "answer.ogg"
+
+
+class VoiceNotes:
+    """One for all bots of the process. Of a session one after the other, in their order."""
+
+    def __init__(
+        self,
+        speaking: SpeakingService,
+        store: PostgresSpeech,
+        places: PostgresTelegramChats,
+        *,
+        senders: Mapping[int, Sender],
+        tasks: TaskStarter,
+        crash_point: CrashPoint,
+    ) -> None:
+        self._speaking = speaking
+        self._store = store
+        self._places = places
+        self._senders = senders
+        self._tasks = tasks
+        self._crash_point = crash_point
+        self._busy: set[int] = set()
+
+    async def send_due(self, accounts: Sequence[int]) -> None:
+        """Begins with those that are due; raises StorageUnavailable."""
+        for session_id, turn, address_id in await self._store.due_notes(accounts):
+            if session_id not in self._busy:
+                self._busy.add(session_id)
+                self._tasks.start(self._bring(session_id, turn, address_id))
+
+    async def _bring(self, session_id: int, turn: int, address_id: int) -> None:
+        try:
+            place = await self._places.place(address_id)
+            sender = None if place is None else self._senders.get(place.bot_id)
+            if place is not None and sender is not None:
+                await self._send(sender, place, session_id, turn)
+        except StorageUnavailable as error:
+            log.warning("voice_note_deferred", session_id=session_id, turn=turn, reason=str(error))
+        finally:
+            self._busy.discard(session_id)
+
+    async def _send(self, sender: Sender, place: ChatRow, session_id: int, turn: int) -> None:
+        where, texts = get_chat_target(place), get_command_texts(place)
+        await sender.send_typing(where, action="record_voice")
+        try:
+            body = await self._speaking.speak(session_id, turn, form="opus", texts=texts)
+        except StorageUnavailable:
+            raise
+        except EvertalkError as error:
+            log.warning("voice_note_not_made", session_id=session_id, turn=turn, code=error.code)
+            await self._store.end_note(session_id, turn)
+            return
+        if not await self._store.begin_note(session_id, turn):
+            return
+        self._crash_point("before_voice_note")
+        outcome = await sender.send_document(where, name=FILE_NAME, content=body, voice=True, silent=True)
+        self._crash_point("after_voice_note")
+        if isinstance(outcome, CallNotSent):
+            await self._store.note_not_sent(session_id, turn)
+            return
+        log.info("voice_note_ended", session_id=session_id, turn=turn, outcome=type(outcome).__name__)
+        await self._store.end_note(session_id, turn)

@@ -1,0 +1,113 @@
+"""Spoken answers: wanted before the answer is sent, made and paid once, and gone after a day.
+
+On Telegram one is `due`, then `sending`, then `over`: what may have been sent is not sent again. Those of web
+pages stay `due` and are handed out as often as they are asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import asyncpg
+
+from shared.adapters.postgres.db.pool import store_method
+from shared.adapters.postgres.turns.turn_sql import SPOKEN
+from shared.adapters.postgres.turns.turns import sums_of, usage_rows
+from shared.core.session.turns import Spending
+from shared.core.values.recordings import SpeechFormat
+
+
+class PostgresSpeech:
+    """Each method is one transaction; raises StorageUnavailable."""
+
+    def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
+        self._pool = pool
+
+    @store_method
+    async def want_note(self, session_id: int, turn: int) -> None:
+        """Before the answer is brought: whatever happens then, its voice note is not forgotten."""
+        await self._pool.execute(_WANT_NOTE, session_id, turn)
+
+    @store_method
+    async def due_notes(self, accounts: Sequence[int], *, limit: int = 20) -> list[tuple[int, int, int]]:
+        """Session, turn and place of voice notes whose answers are in their chats, oldest first."""
+        rows = await self._pool.fetch(_DUE_NOTES, [str(account) for account in accounts], limit)
+        return [(row["session_id"], row["turn_no"], row["address_id"]) for row in rows]
+
+    @store_method
+    async def open_spoken(self, session_id: int, turn: int, form: SpeechFormat) -> bytes | None:
+        """What was made already; from now on it can be recorded."""
+        body: bytes | None = await self._pool.fetchval(
+            """INSERT INTO spoken_answers AS s (session_id, turn_no, form) VALUES ($1, $2, $3)
+               ON CONFLICT (session_id, turn_no, form) DO UPDATE SET form = s.form RETURNING body""",
+            session_id, turn, form,
+        )  # fmt: skip
+        return body
+
+    @store_method
+    async def record_spoken(
+        self,
+        session_id: int,
+        turn: int,
+        form: SpeechFormat,
+        *,
+        body: bytes | None,
+        spent: Spending,
+        reservation_id: int | None,
+    ) -> None:
+        """What it cost, and what was made, unless the words were erased meanwhile; the first one stays."""
+        await self._pool.execute(
+            SPOKEN, session_id, form, turn, usage_rows([spent]), sums_of([spent]), reservation_id,
+            spent.cost_micro or 0, body,
+        )  # fmt: skip
+
+    @store_method
+    async def begin_note(self, session_id: int, turn: int) -> bool:
+        """Written before it is sent; False when somebody else sends it, or it is erased."""
+        return await self._turned(session_id, turn, "due", "sending")
+
+    @store_method
+    async def note_not_sent(self, session_id: int, turn: int) -> None:
+        """Surely: it may be tried again."""
+        await self._turned(session_id, turn, "sending", "due")
+
+    @store_method
+    async def end_note(self, session_id: int, turn: int) -> None:
+        """Sent or given up; its bytes are not kept."""
+        await self._pool.execute(
+            """UPDATE spoken_answers SET state = 'over', body = NULL
+                WHERE session_id = $1 AND turn_no = $2 AND form = 'opus'""",
+            session_id, turn,
+        )  # fmt: skip
+
+    async def _turned(self, session_id: int, turn: int, before: str, after: str) -> bool:
+        found = await self._pool.fetchval(
+            """UPDATE spoken_answers SET state = $4
+                WHERE session_id = $1 AND turn_no = $2 AND form = 'opus' AND state = $3 RETURNING true""",
+            session_id, turn, before, after,
+        )  # fmt: skip
+        return found is not None
+
+
+_WANT_NOTE = """
+INSERT INTO spoken_answers (session_id, turn_no, form)
+SELECT t.session_id, t.turn_no, 'opus' FROM turns t JOIN sessions s ON s.id = t.session_id
+ WHERE t.session_id = $1 AND t.turn_no = $2 AND t.state = 'answered'
+   AND (s.voice = 'on' OR s.voice = 'auto' AND EXISTS (
+         SELECT FROM turn_entries te JOIN entries e USING (session_id, seq)
+          CROSS JOIN LATERAL jsonb_array_elements(e.blocks) AS b
+           JOIN attachments f ON f.id = (b ->> 'attachment_id')::bigint AND f.session_id = e.session_id
+          WHERE te.session_id = t.session_id AND te.turn_no = t.turn_no AND e.author = 'person'
+            AND f.mime LIKE 'audio/%'))
+ON CONFLICT DO NOTHING
+"""
+_DUE_NOTES = """
+SELECT s.session_id, s.turn_no, t.address_id
+  FROM spoken_answers s JOIN turns t USING (session_id, turn_no) JOIN addresses a ON a.id = t.address_id
+ WHERE s.form = 'opus' AND s.state = 'due' AND s.created_at > now() - interval '1 hour'
+   AND a.account = ANY ($1::text[]) AND a.unreachable_since IS NULL
+   AND NOT EXISTS (SELECT FROM deliveries d WHERE d.session_id = s.session_id AND d.turn_no = s.turn_no
+                      AND d.state IN ('queued', 'sending', 'sent'))
+ ORDER BY s.created_at LIMIT $2
+"""
+"""After an hour nobody waits to hear it."""

@@ -1,0 +1,141 @@
+"""One of OpenAI's `/audio/…` at any server that has it: asked again if that helps, never for too long."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+import aiohttp
+
+from shared.adapters.models.breaker import Breaker, BreakerState
+from shared.adapters.models.error_mapping import error_of, read_refusal
+from shared.core.values.errors import (
+    ModelBusy,
+    ModelError,
+    ModelRefusedAccount,
+    ModelRejectedRequest,
+    ModelUnavailable,
+)
+from shared.core.values.model import Usage
+
+SECONDS = 120.0
+CONNECT_SECONDS = 10.0
+TRIES = 2
+LONGEST_WAIT_SECONDS = 5.0
+T = TypeVar("T")
+
+
+class AudioService:
+    """One account; where a `ModelError` has `aborted`, it may have cost something."""
+
+    def __init__(
+        self,
+        *,
+        url: str,
+        path: str,
+        key: str,
+        most_bytes: int,
+        seconds: float = SECONDS,
+        optional: tuple[str, ...] = (),
+    ) -> None:
+        base = url.rstrip("/")
+        self._url = f"{base if urlsplit(base).path.strip('/') else f'{base}/v1'}{path}"
+        self._headers = {"Authorization": f"Bearer {key}"} if key else {}
+        self._seconds = seconds
+        self._most_bytes = most_bytes
+        self._optional = optional
+        self._breaker = Breaker()
+        self.refused: set[str] = set()
+        """Fields that this server does not take."""
+
+    def states(self) -> Mapping[str, BreakerState]:
+        """As those of models, for the dashboard and alerts."""
+        return {self._url: self._breaker.state()}
+
+    async def ask(self, request: Callable[[], dict[str, Any]], read: Callable[[bytes], T]) -> T:
+        """`request` makes a body, without what is `refused`; `read` may raise ModelErrors."""
+        try:
+            async with asyncio.timeout(self._seconds + 1.0):
+                return await self._tries(request, read)
+        except TimeoutError as error:
+            raise ModelUnavailable("took too long") from error
+
+    async def _tries(self, request: Callable[[], dict[str, Any]], read: Callable[[bytes], T]) -> T:
+        failures = 0
+        while True:
+            self._breaker.admit()
+            try:
+                return await self._attempt(request, read)
+            except ModelRejectedRequest as error:
+                if not self._narrows(error):
+                    raise
+            except (ModelUnavailable, ModelBusy) as error:
+                failures += 1
+                wait = error.retry_after_seconds if isinstance(error, ModelBusy) else 0.5
+                if failures == TRIES or error.aborted or wait > LONGEST_WAIT_SECONDS:
+                    raise
+                await asyncio.sleep(wait)
+
+    async def _attempt(self, request: Callable[[], dict[str, Any]], read: Callable[[bytes], T]) -> T:
+        try:
+            answer = read(await self._post(request()))
+        except ModelRefusedAccount as error:
+            self._breaker.refused(str(error))
+            raise
+        except ModelRejectedRequest:
+            self._breaker.succeeded()
+            raise
+        except ModelError as error:
+            self._breaker.failed(str(error))
+            raise
+        self._breaker.succeeded()
+        return answer
+
+    def _narrows(self, error: ModelRejectedRequest) -> bool:
+        """Some servers refuse what others need: they are asked again without it, and then never for it."""
+        fresh = [name for name in self._optional if name in str(error) and name not in self.refused]
+        self.refused.update(fresh[:1])
+        return bool(fresh)
+
+    async def _post(self, body: dict[str, Any]) -> bytes:
+        timeout = aiohttp.ClientTimeout(total=self._seconds, sock_connect=CONNECT_SECONDS)
+        sent = False
+        try:
+            async with aiohttp.ClientSession(
+                timeout=timeout, cookie_jar=aiohttp.DummyCookieJar(), trust_env=False
+            ) as session:
+                request = session.post(self._url, **body, headers=self._headers, allow_redirects=False)
+                async with request as response:
+                    sent = response.status == 200
+                    answer = await self._read(response)
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            if sent or isinstance(error, TimeoutError):
+                raise failed_after_payment(type(error).__name__) from error
+            raise ModelUnavailable(type(error).__name__) from error
+        if response.status != 200:
+            raise error_of(read_refusal(response.status, parsed(answer), headers=response.headers))
+        return answer
+
+    async def _read(self, response: aiohttp.ClientResponse) -> bytes:
+        body = bytearray()
+        async for chunk in response.content.iter_chunked(65_536):
+            body += chunk
+            if len(body) > self._most_bytes:
+                raise aiohttp.ClientPayloadError("the answer is too large")
+        return bytes(body)
+
+
+def failed_after_payment(reason: str) -> ModelUnavailable:
+    failed = ModelUnavailable(reason)
+    failed.aborted = (Usage(known=False),)
+    return failed
+
+
+def parsed(body: bytes) -> Any:
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        return None

@@ -1,0 +1,65 @@
+"""What of an answer is read aloud: plain words without marks and code, up to a bound, and what that costs."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from typing import Literal
+
+SpeechChoice = Literal["off", "on", "auto"]
+SPEECH_CHOICES: tuple[SpeechChoice, ...] = ("off", "on", "auto")
+"""`auto` speaks where a voice message was answered."""
+MOST_SPOKEN_CHARS = 1_500
+"""About a minute and a half."""
+LeftOut = Literal["code", "table", "rest"]
+
+_FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,}).*?(?:^ {0,3}\1[`~]*[ \t]*$|\Z)", re.MULTILINE | re.DOTALL)
+_MATH = re.compile(r"\$\$.+?\$\$", re.DOTALL)
+_TABLE = re.compile(r"(?:^[ \t]*\|.*(?:\n|\Z))+", re.MULTILINE)
+_MARKS: tuple[tuple[re.Pattern[str], str], ...] = (
+    (re.compile(r"!\[([^\]]*)\]\([^)\s]*\)"), r"\1"),
+    (re.compile(r"\[([^\]]+)\]\([^)\s]*\)"), r"\1"),
+    (re.compile(r"https?://([^/\s)>]+)[^\s)>]*"), r"\1"),
+    (re.compile(r"^[ \t]*(?:#{1,6}|>|[-*+])[ \t]+", re.MULTILINE), ""),
+    (re.compile(r"^[ \t]*(?:[-*_][ \t]*){3,}$", re.MULTILINE), ""),
+    (re.compile(r"`([^`\n]*)`"), r"\1"),
+    (re.compile(r"(\*{1,3}|~~|\b_{1,3}|_{1,3}\b)(?=\S|$)|(?<=\S)(\*{1,3}|~~)"), ""),
+    (re.compile(r"<[^<>\n]{1,200}>"), ""),
+    (re.compile(r"[\U0001F000-\U0001FAFF\u2600-\u27BF\uFE0F\u200D]"), ""),
+    (re.compile(r"[ \t]+"), " "),
+    (re.compile(r" *\n\s*"), "\n"),
+)
+_ENDS = re.compile(r"[.!?…。！？؟।]+[\s\"”’»)]*|\n")
+
+
+def spoken_words(markdown: str, say: Callable[[LeftOut], str], *, most: int = MOST_SPOKEN_CHARS) -> str:
+    """Empty where nothing can be read aloud; `say` has the sentences for what is left out."""
+    left_out: list[LeftOut] = []
+    for what, pattern in (("code", _FENCE), ("code", _MATH), ("table", _TABLE)):
+        markdown, number = pattern.subn("\n", markdown)
+        if number and what not in left_out:
+            left_out.append(what)  # type: ignore[arg-type]
+    for mark, words in _MARKS:
+        markdown = mark.sub(words, markdown)
+    whole = markdown.strip()
+    if not whole:
+        return ""
+    beginning = _beginning(whole, most)
+    if len(beginning) < len(whole):
+        left_out.append("rest")
+    return "\n".join((beginning, *map(say, left_out)))
+
+
+def speech_micro(words: str, micro_per_1000_chars: int | None) -> int | None:
+    """Rounded up to the next micro-dollar; None where nobody knows the price."""
+    return None if micro_per_1000_chars is None else math.ceil(micro_per_1000_chars * len(words) / 1_000)
+
+
+def _beginning(words: str, most: int) -> str:
+    """Whole sentences, or whole words where the first sentence is too long."""
+    if len(words) <= most:
+        return words
+    ends = [end.end() for end in _ENDS.finditer(words, 0, most)]
+    at = ends[-1] if ends else max(words.rfind(" ", 0, most), 0) or most
+    return words[:at].strip()

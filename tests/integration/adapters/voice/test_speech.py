@@ -1,0 +1,71 @@
+"""The adapter that has words read aloud, against a strict service in a process of its own."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from shared.adapters.voice.speech import HttpSpeaker
+from shared.core.values.errors import (
+    ModelBusy,
+    ModelError,
+    ModelRefusedAccount,
+    ModelRejectedRequest,
+    ModelUnavailable,
+)
+from tests.kit.fakes.speech.harness import RunningSpeech
+from tests.kit.fakes.speech.server import KEY
+
+
+@pytest.fixture
+async def service() -> AsyncIterator[RunningSpeech]:
+    async with RunningSpeech() as service:
+        yield service
+
+
+def speaker(service: RunningSpeech, *, key: str = KEY, seconds: float = 30.0) -> HttpSpeaker:
+    return HttpSpeaker(url=service.url, key=key, model="tts-1", voice="nova", seconds=seconds)
+
+
+async def test_words_come_back_in_the_wanted_form(service: RunningSpeech) -> None:
+    assert await speaker(service).speak("Grüezi", form="opus") == b"OggS" + "Grüezi".encode()
+    assert (await speaker(service).speak("Grüezi", form="mp3")).endswith("Grüezi".encode())
+    first, second = await service.requests()
+    assert first == {"model": "tts-1", "voice": "nova", "input": "Grüezi", "response_format": "opus"}
+    assert second["response_format"] == "mp3"
+
+
+@pytest.mark.parametrize(
+    ("action", "error", "paid"),
+    [
+        ({"status": 401}, ModelRefusedAccount, False),
+        ({"status": 429, "retry_after": 60}, ModelBusy, False),
+        ({"status": 400, "message": "Invalid voice"}, ModelRejectedRequest, False),
+        ({"cut": True}, ModelUnavailable, True),
+        ({"latency": 30}, ModelUnavailable, True),
+        ({"body": "<html>"}, ModelUnavailable, True),
+        ({"body": ""}, ModelUnavailable, True),
+    ],
+)
+async def test_each_failure_has_its_name(
+    action: dict[str, object], error: type[ModelError], paid: bool, service: RunningSpeech
+) -> None:
+    await service.next(action)
+    with pytest.raises(error) as raised:
+        await speaker(service, seconds=1.5).speak("Hello", form="opus")
+    assert bool(raised.value.aborted) is paid
+
+
+async def test_what_passes_by_itself_is_tried_again_and_what_does_not_is_left_alone(
+    service: RunningSpeech,
+) -> None:
+    asks = speaker(service)
+    await service.next({"status": 503})
+    assert await asks.speak("Hello", form="opus")
+    assert len(await service.requests()) == 2
+    await service.next(*({"status": 500} for _ in range(20)))
+    for _ in range(4):
+        with pytest.raises(ModelUnavailable):
+            await asks.speak("Hello", form="opus")
+    assert len(await service.requests()) < 8

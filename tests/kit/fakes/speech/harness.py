@@ -1,0 +1,21 @@
+"""Starts the server as a process for a test, and tells it how to end requests."""
+
+from __future__ import annotations
+
+from tests.kit.fakes.speech.server import KEY
+from tests.kit.fakes.transcriptions.harness import RunningTranscriptions
+
+
+class RunningSpeech(RunningTranscriptions):
+    """`async with RunningSpeech() as service`."""
+
+    module = "tests.kit.fakes.speech"
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """For a deployment that uses it, at a cent for 1,000 characters."""
+        return {
+            "EVERTALK_SPEECH_URL": self.url,
+            "EVERTALK_SPEECH_KEY": KEY,
+            "EVERTALK_SPEECH_PER_1000_CHARS_USD": "0.01",
+        }
