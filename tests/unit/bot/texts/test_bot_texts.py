@@ -37,7 +37,7 @@ PLAIN = {
 """Shown as they stand: labels of buttons, answers to a press, captions."""
 BEGINNINGS_OF_PLAIN = ("setting_", "tool_")
 VALUES = {
-    "minutes": "10",
+    "minutes": "10", "stars": "★★★★",
     "name": "Ada", "username": "ada_l", "code": "ABCD2345", "who": "Ada", "megabytes": "20",
     "subject": "example.org",
     "value": "English", "words": "Likes tea.", "used": "$0.15", "cap": "$0.30", "count": "1,041",
