@@ -95,7 +95,7 @@ async def test_a_picture_comes_with_the_answer_and_stands_in_the_ledger(
 async def test_what_goes_wrong_is_told_to_the_model_and_paid_only_if_it_may_have_cost(
     guest: Visit, provider: RunningFake, images: RunningImages, action: dict[str, Any], told: str, paid: bool
 ) -> None:
-    await images.next(action)
+    await images.next(action, action)
     assert told in await ask(guest, provider)
     assert bool(await spent(guest)) is paid
     assert await guest.one("SELECT count(*) FROM reservations WHERE state = 'held'") == 0

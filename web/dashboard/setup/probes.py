@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
@@ -40,7 +40,7 @@ from web.dashboard.setup.settings import Changes, checked, load_stored, merged
 from web.rest.operation import Reply, Room
 
 room = Room()
-SECONDS = 30.0
+SECONDS, PICTURE_SECONDS = 30.0, 180.0
 _TOKENS = 64
 """Room for an answer of one word, also where a model thinks first."""
 
@@ -149,73 +149,59 @@ async def _ask_each(models: Models, names: Sequence[str]) -> tuple[bool, str, st
 
 async def _ask_voice(settings: Settings, _name: str) -> tuple[bool, str, str]:
     """With a second of silence."""
-    transcriber = build_transcriber(settings)
-    if transcriber is None:
-        return False, "There is no address here to be tested.", ""
-    began = time.monotonic()
-    try:
-        async with asyncio.timeout(SECONDS):
-            await transcriber.transcribe(Recording(body=silence(), mime="audio/wav", seconds=1.0))
-    except TimeoutError:
-        return False, f"The model has not answered in {SECONDS:.0f} seconds.", ""
-    except ModelRefusedAccount as error:
-        return False, "The provider refuses the key or the account.", str(error)
-    except ModelError as error:
-        return False, "The model did not answer.", str(error)
-    return True, f"It works: {transcriber.model} answered in {time.monotonic() - began:.1f} s.", ""
+    if (transcriber := build_transcriber(settings)) is None:
+        return _NO_ADDRESS
+    recording = Recording(body=silence(), mime="audio/wav", seconds=1.0)
+    return await _answer_of(transcriber.transcribe(recording), transcriber.model)
 
 
 async def _ask_speaker(settings: Settings, _name: str) -> tuple[bool, str, str]:
     """For one word."""
-    speaker = build_speaker(settings)
-    if speaker is None:
-        return False, "There is no address here to be tested.", ""
-    began = time.monotonic()
-    try:
-        async with asyncio.timeout(SECONDS):
-            await speaker.speak("Hello.", form="opus")
-    except TimeoutError:
-        return False, f"The model has not answered in {SECONDS:.0f} seconds.", ""
-    except ModelRefusedAccount as error:
-        return False, "The provider refuses the key or the account.", str(error)
-    except ModelError as error:
-        return False, "The model did not answer.", str(error)
-    return True, f"It works: {speaker.model} answered in {time.monotonic() - began:.1f} s.", ""
+    if (speaker := build_speaker(settings)) is None:
+        return _NO_ADDRESS
+    return await _answer_of(speaker.speak("Hello.", form="opus"), speaker.model)
 
 
 async def _ask_picture_maker(settings: Settings, _name: str) -> tuple[bool, str, str]:
     """For one picture, which costs what any does."""
-    maker = build_picture_maker(settings)
-    if maker is None:
-        return False, "There is no address here to be tested.", ""
-    began = time.monotonic()
-    try:
-        await maker.make("a small blue dot on white")
-    except ModelRefusedAccount as error:
-        return False, "The provider refuses the key or the account.", str(error)
-    except ModelError as error:
-        return False, "The model did not answer.", str(error)
-    return True, f"It works: {maker.model} answered in {time.monotonic() - began:.1f} s.", ""
+    if (maker := build_picture_maker(settings)) is None:
+        return _NO_ADDRESS
+    return await _answer_of(maker.make("a small blue dot on white"), maker.model, seconds=PICTURE_SECONDS)
 
 
 async def _ask_reranker(settings: Settings, _name: str) -> tuple[bool, str, str]:
     """With more patience than recall has."""
-    reranker = build_reranker(settings)
-    if reranker is None:
-        return False, "There is no address here to be tested.", ""
+    if (reranker := build_reranker(settings)) is None:
+        return _NO_ADDRESS
     began = time.monotonic()
+    asking = reranker.ask("where is the boat", ("it rains", "the boat is in the harbour"))
     try:
-        async with asyncio.timeout(SECONDS):
-            await reranker.ask("where is the boat", ("it rains", "the boat is in the harbour"))
-    except TimeoutError:
-        return False, f"The model has not answered in {SECONDS:.0f} seconds.", ""
-    except ModelError as error:
-        return False, "The model did not answer.", str(error)
+        found = await _answer_of(asking, urlsplit(settings.rerank_url or "").hostname or "")
     finally:
         await reranker.close()
-    if (seconds := time.monotonic() - began) > RERANK_SECONDS:
+    if found[0] and (seconds := time.monotonic() - began) > RERANK_SECONDS:
         return False, f"It answered after {seconds:.1f} s; recall waits for 0.3 s.", ""
-    return True, f"It works: {urlsplit(settings.rerank_url or '').hostname} answered in {seconds:.1f} s.", ""
+    return found
+
+
+_NO_ADDRESS = (False, "There is no address here to be tested.", "")
+
+
+async def _answer_of(
+    asking: Awaitable[object], name: str, *, seconds: float = SECONDS
+) -> tuple[bool, str, str]:
+    """How a call of `name` ended."""
+    began = time.monotonic()
+    try:
+        async with asyncio.timeout(seconds):
+            await asking
+    except TimeoutError:
+        return False, f"The model has not answered in {seconds:.0f} seconds.", ""
+    except ModelRefusedAccount as error:
+        return False, "The provider refuses the key or the account.", str(error)
+    except ModelError as error:
+        return False, "The model did not answer.", str(error)
+    return True, f"It works: {name} answered in {time.monotonic() - began:.1f} s.", ""
 
 
 async def _ask_telegram(settings: Settings, name: str) -> tuple[bool, str, str]:
