@@ -22,6 +22,7 @@ from shared.services.admin.playground import Playground
 from shared.services.privacy.export import DataExporter
 from shared.services.tools.handover import HandoverService
 from shared.services.voice.hearing import HearingService
+from shared.services.voice.speaking import SpeakingService
 from web import dashboard, routes
 from web.api import uploads
 from web.api.commands import RUNS, Runs
@@ -78,6 +79,8 @@ class Services(Protocol):
     @property
     def hearing(self) -> HearingService | None: ...
     @property
+    def speaking(self) -> SpeakingService | None: ...
+    @property
     def crash_point(self) -> CrashPoint: ...
 
 
@@ -110,6 +113,7 @@ def make_parts(
         files=Files(),
         hub=hub,
         replies=replies,
+        speaking=services.speaking,
         uploads=uploads.Uploads(stores.uploads, stores.events, hearing=services.hearing),
         tasks=tasks,
         limits=usual,

@@ -27,6 +27,7 @@ from web.server.rate_limits import ClientLimits, Places, RateWindows, Tries
 from web.server.reply_broadcast import Replies
 
 if TYPE_CHECKING:
+    from shared.services.voice.speaking import SpeakingService
     from web.api.uploads import Uploads
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -117,6 +118,8 @@ class Parts:
     hub: Hub
     replies: Replies
     uploads: Uploads
+    speaking: SpeakingService | None
+    """None where nothing reads answers aloud."""
     tasks: BackgroundTasks
     limits: ClientLimits
     local_limits: ClientLimits
@@ -150,7 +153,7 @@ class Parts:
             audience=audience_of(audience),
             humans=humans,
             demo=demo,
-            speaks=self.settings.speech_url is not None,
+            speaks=self.speaking is not None,
         )
 
     def wait_of_newcomer(self, request: web.Request) -> float:

@@ -27,6 +27,7 @@ from shared.core.values.errors import (
     UnknownSession,
 )
 from shared.services.voice.hearing import NotHeard, RecordingEmpty, RecordingTooLong
+from shared.services.voice.speaking import NothingToSpeak, NotSpoken
 from web.auth.site_tokens import BadIdentity, StillAnswering
 from web.auth.visitors import UnknownSite, UnknownToken
 from web.chat.message_intake import CidUsed
@@ -61,6 +62,8 @@ STATUS: tuple[tuple[type[EvertalkError], int], ...] = (
     (CapReached, 429),
     (CapHeld, 503),
     (NotHeard, 503),
+    (NotSpoken, 503),
+    (NothingToSpeak, 422),
     (ContextBudgetExceeded, 422),
     (StaleView, 409),
     (OnHold, 409),

@@ -18,6 +18,7 @@ from shared.core.identity.identity_claims import clean_name
 from shared.core.memory.search import HITS_PER_PAGE, QUERY_CHARS, SearchKey
 from shared.core.session.events import Accepted as Stored
 from shared.core.values.errors import ContextBudgetExceeded
+from shared.locales import catalogue
 from web.api.event_wait import EventSubscription, EventWaiter
 from web.auth.api_key_auth import API, KEY, NOWHERE, record
 from web.auth.visitors import Known
@@ -227,6 +228,26 @@ async def list_former(call: Call, session: SessionId, mid: NamedMid) -> Reply:
     """What a message said before it was edited, each time with its answers, oldest first."""
     versions = await call.parts.stores.history.former(call.session_id, mid)
     return None if versions is None else {"versions": versions}
+
+
+@room.on(
+    "POST /sessions/{id}/messages/{mid}/speech", scope="messages:write", rate="commands",
+    refusals=(404, 422, 429, 503), media="audio/mpeg", missing="This message cannot be read aloud here.",
+)  # fmt: skip
+async def speak_message(call: Call, session: SessionId, mid: NamedMid) -> Reply:
+    """An answer, read aloud. It is made and paid once, and kept for a day."""
+    parts, known = call.parts, call.person
+    await record(call.request, "messages.speak", about=f"session:{known.row.session_public_id}")
+    offered = parts.commands_for(known.audience, site=known.site)
+    if parts.speaking is None or all(command.name != "voice" for command in offered):
+        return None
+    turn = await parts.stores.speech.answered_turn(call.session_id, mid)
+    if turn is None:
+        return None
+    texts = catalogue("commands", call.language)
+    body = await parts.speaking.speak(call.session_id, turn, form="mp3", texts=texts)
+    headers = {"Content-Type": "audio/mpeg", **await cross_origin_headers(call.request)}
+    return web.Response(body=body, headers=headers)
 
 
 @room.on("GET /sessions/{id}/messages", Messages)

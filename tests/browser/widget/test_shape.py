@@ -165,9 +165,9 @@ def test_the_whole_widget_grows_no_heavier() -> None:
     # 700 for choices, commands in groups, and lines where a conversation was cut, 70 for office files, and
     # 1,000 each for editing the last message and for several conversations, 400 for headings of summaries,
     # 1,700 for the guide and the year that it shows, which come only where the demo answers, 100 for long
-    # messages, 2,500 for recording and playing speech, which come only where it is transcribed, and 1,150 for
-    # a rating, which comes with the first human.
-    assert sum(sizes.values()) <= 72_150, sizes
+    # messages, 2,500 for recording and playing speech, which come only where it is transcribed, 1,150 for
+    # a rating, which comes with the first human, and 250 for hearing answers.
+    assert sum(sizes.values()) <= 72_400, sizes
 
 
 @pytest.mark.parametrize("language", FILES.languages)

@@ -40,6 +40,7 @@ from shared.services.admin.playground import Playground
 from shared.services.tools.handover import HandoverService
 from shared.services.turns.session_service import validate_text
 from shared.services.voice.hearing import HearingService
+from shared.services.voice.speaking import SpeakingService
 from tests.kit.web.http_client import kept_in
 from tests.kit.web.inspector import inspecting_over, playing_over
 from web.app import make_parts, make_web_app, start_parts, stop_parts
@@ -247,6 +248,7 @@ class Services:
     dashboard_announcer: Any = None
     crash_point: CrashPoint = ignore_crash_point
     hearing: HearingService | None = None
+    speaking: SpeakingService | None = None
 
     def list_breakers(self) -> dict[str, Any]:
         return {}

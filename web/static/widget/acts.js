@@ -8,6 +8,8 @@ import { wordsOf } from "./words.js";
 
 const t = wordsOf("acts", english.acts);
 const ASK_MS = 20_000;
+const SPEAK_MS = 90_000;
+const PLAY = "M8 5l11 7-11 7z";
 const AGAIN = "M20 12a8 8 0 1 1-2.6-5.9M20 3v5h-5";
 const THUMB = "M7 11v9H3v-9zM7 19c3 1.5 9 2 11 1 2-2 3-7 2-9s-4-1-6-1c1-3 1-6-1-7-2 4-4 6-6 7";
 const ACTS_LOOK = /* css */ `
@@ -106,9 +108,24 @@ export function adorn(chat) {
     return {
       told: told(item),
       again: newest && (mine ? may(chat, "retry") && small("again", AGAIN, () => void again(chat)) : h("button", { class: "quiet", type: "button", onclick: () => void again(chat) }, t("retry"))),
-      thumbs: mine && may(chat, "feedback") && [thumb(item, 1, article), thumb(item, -1, article)],
+      thumbs: mine && [may(chat, "voice") && item.role === "assistant" && listener(item, article), may(chat, "feedback") && [thumb(item, 1, article), thumb(item, -1, article)]],
       pin: mine && may(chat, "pin") && pinner(item),
     };
+  }
+
+  /** Plays an answer, which is made when it is first asked for; the same button each time. @param {Item} item @param {any} article */
+  function listener(item, article) {
+    if (article.listener) return article.listener;
+    const button = article.listener = h("button", { class: "quiet", type: "button", "aria-label": t("listen"), title: t("listen") }, icon(PLAY, 15));
+    const load = async () => {
+      const { reach } = await import("./rare.js");
+      const answer = await reach(chat, `api/v1/sessions/${encodeURIComponent(chat.chat.session)}/messages/${item.mid}/speech`, { method: "POST" }, SPEAK_MS);
+      if (!answer.ok) throw new Error(`status ${answer.status}`);
+      return answer.blob();
+    };
+    const failed = () => chat.warn(t("not_spoken"));
+    button.onclick = () => void import("./voice.js").then((one) => { one.player(button, "", load, failed, t("listen"), 15); button.click(); }, failed);
+    return button;
   }
 
   /** @param {Item} item */

@@ -134,14 +134,14 @@ export function voice(chat) {
   }
 }
 
-/** Plays a recording without a source that a page's policy could forbid. @param {HTMLElement} button @param {string} label @param {() => Promise<Blob>} load @param {() => void} failed */
-export function player(button, label, load, failed) {
+/** Plays a recording without a source that a page's policy could forbid. @param {HTMLElement} button @param {string} label @param {() => Promise<Blob>} load @param {() => void} failed @param {string} [play] @param {number} [size] */
+export function player(button, label, load, failed, play = t("play"), size = 22) {
   /** @type {AudioContext | null} */
   let context = null;
   function paint() {
-    const words = t(context ? "stop" : "play");
-    button.firstElementChild?.replaceWith(icon(context ? SQUARE : PLAY, 22));
-    set(button, { "aria-label": `${words}: ${label}`, title: words });
+    const words = context ? t("stop") : play;
+    button.firstElementChild?.replaceWith(icon(context ? SQUARE : PLAY, size));
+    set(button, { "aria-label": label ? `${words}: ${label}` : words, title: words });
   }
   function halt() {
     void context?.close();

@@ -35,6 +35,17 @@ class PostgresSpeech:
         return [(row["session_id"], row["turn_no"], row["address_id"]) for row in rows]
 
     @store_method
+    async def answered_turn(self, session_id: int, seq: int) -> int | None:
+        """The turn that this entry answers; None where it is erased, or not the assistant's."""
+        turn: int | None = await self._pool.fetchval(
+            """SELECT te.turn_no FROM turn_entries te JOIN entries e USING (session_id, seq)
+                WHERE te.session_id = $1 AND te.seq = $2 AND e.author = 'assistant'
+                  AND e.blocks <> '[{"type": "text", "text": "[erased]"}]'""",
+            session_id, seq,
+        )  # fmt: skip
+        return turn
+
+    @store_method
     async def open_spoken(self, session_id: int, turn: int, form: SpeechFormat) -> bytes | None:
         """What was made already; from now on it can be recorded."""
         body: bytes | None = await self._pool.fetchval(

@@ -24,7 +24,7 @@ KINDS = (
 )  # fmt: skip
 ABOUT_ONE_SESSION = {
     "writeMessage", "listMessages", "listEvents", "searchMessages", "showHistory", "listOriginals",
-    "runCommand", "download", "editMessage", "listFormer", "showMessage",
+    "runCommand", "download", "editMessage", "listFormer", "showMessage", "speakMessage",
     "nameConversation",
 }  # fmt: skip
 

@@ -12,7 +12,9 @@ FIELDS = frozenset({"model", "voice", "input", "response_format"})
 MODELS, VOICES = ("gpt-4o-mini-tts", "tts-1"), ("alloy", "nova")
 MOST_CHARS = 4_096
 ACTIONS = frozenset({"status", "message", "retry_after", "latency", "cut", "body"})
-_MAGIC = {"opus": ("audio/ogg", b"OggS"), "mp3": ("audio/mpeg", b"\xff\xf3")}
+_SILENCE = (b"\xff\xfb\x90\x64" + bytes(413)) * 200
+"""Frames of an MP3 file, which browsers play for five seconds."""
+_MAGIC = {"opus": ("audio/ogg", b"OggS"), "mp3": ("audio/mpeg", _SILENCE)}
 
 
 class SpeechApi:

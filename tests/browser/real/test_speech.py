@@ -1,0 +1,92 @@
+"""Answers that are read aloud in a real browser: on a press, made and paid once, and nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import asyncpg
+import pytest
+from playwright.async_api import Browser, Page, expect
+
+from tests.browser.axe import look_for_faults
+from tests.browser.patience import WAIT_MS
+from tests.browser.real.conftest import serving
+from tests.kit.fakes.speech.harness import RunningSpeech
+
+pytestmark = pytest.mark.browser
+
+LISTEN, STOP = "Listen", "Stop playing"
+
+
+@pytest.fixture
+async def service() -> AsyncIterator[RunningSpeech]:
+    async with RunningSpeech() as service:
+        yield service
+
+
+@pytest.fixture
+async def url(database_url: str, redis_url: str, service: RunningSpeech) -> AsyncIterator[str]:
+    settings = {name.removeprefix("EVERTALK_").lower(): text for name, text in service.settings.items()}
+    async with serving(database_url, redis_url, **settings) as url:
+        yield url
+
+
+@pytest.fixture
+async def page(url: str, browser: Browser) -> AsyncIterator[Page]:
+    own = await browser.new_context(locale="en-US", viewport={"width": 390, "height": 844})
+    own.set_default_timeout(WAIT_MS)
+    page = await own.new_page()
+    await page.goto(f"{url}/chat")
+    await page.get_by_role("textbox").fill("My cat is called Miso.")
+    await page.keyboard.press("Enter")
+    yield page
+    await own.close()
+
+
+async def test_an_answer_is_played_on_a_press_and_paid_once(
+    page: Page, service: RunningSpeech, database_url: str
+) -> None:
+    listen, stop = (page.get_by_role("button", name=name, exact=True) for name in (LISTEN, STOP))
+    await expect(listen).to_have_count(1)
+    assert await service.requests() == []
+    await listen.focus()
+    await page.keyboard.press("Enter")
+    await expect(stop).to_be_focused()
+    assert await look_for_faults(page) == []
+    assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    await expect(listen).to_be_visible()
+    [asked] = await service.requests()
+    assert (asked["response_format"], "Miso" in asked["input"]) == ("mp3", True)
+    await page.reload()
+    await listen.click()
+    await expect(stop).to_be_visible()
+    await stop.click()
+    await expect(listen).to_be_visible()
+    assert await service.requests() == []
+    connection = await asyncpg.connect(database_url)
+    assert await connection.fetchval("SELECT count(*) FROM usage WHERE purpose = 'speech'") == 1
+    assert await connection.fetchval("SELECT sum(reserved_micro) FROM spend_days") == 0
+    await connection.close()
+
+
+async def test_a_failure_is_said_and_the_next_press_tries_again(page: Page, service: RunningSpeech) -> None:
+    listen = page.get_by_role("button", name=LISTEN, exact=True)
+    await service.next({"status": 400, "message": "no"})
+    await listen.click()
+    await expect(page.get_by_role("alert")).to_have_text("This cannot be read aloud just now.")
+    await listen.click()
+    await expect(page.get_by_role("button", name=STOP, exact=True)).to_be_visible()
+    assert len(await service.requests()) == 2
+
+
+async def test_where_nothing_speaks_there_is_no_button(
+    database_url: str, redis_url: str, browser: Browser
+) -> None:
+    async with serving(database_url, redis_url) as url:
+        page = await browser.new_page(locale="en-US")
+        await page.goto(f"{url}/chat")
+        await page.get_by_role("textbox").fill("My cat is called Miso.")
+        await page.keyboard.press("Enter")
+        await expect(page.get_by_role("button", name="Good answer")).to_be_visible(timeout=WAIT_MS)
+        await expect(page.get_by_role("button", name=LISTEN, exact=True)).to_have_count(0)
+        await page.close()

@@ -1,0 +1,104 @@
+"""Spoken answers on real Postgres: made and paid once, held by caps, gone with their words."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import asyncpg
+import pytest
+
+from shared.adapters.postgres.operations.invariants import check_invariants
+from shared.core.values.errors import CapReached, EvertalkError
+from shared.locales import catalogue
+from shared.services.voice.speaking import NothingToSpeak, NotSpoken
+from tests.kit.app_driver import Visit, running_app, settings_for, visit
+from tests.kit.fakes.speech.harness import RunningSpeech
+
+
+@pytest.fixture
+async def service() -> AsyncIterator[RunningSpeech]:
+    async with RunningSpeech() as service:
+        yield service
+
+
+@pytest.fixture
+async def guest(database_url: str, redis_url: str, service: RunningSpeech) -> AsyncIterator[Visit]:
+    """Of whom one turn is answered."""
+    wanted = {name.removeprefix("EVERTALK_").lower(): text for name, text in service.settings.items()}
+    settings = settings_for(database_url, redis_url, cap_session_usd="0.02", **wanted)
+    async with running_app(settings) as app:
+        guest = await visit(app)
+        await guest.ask("My cat is called Miso.")
+        yield guest
+        connection = await asyncpg.connect(database_url, timeout=60)
+        try:
+            assert await check_invariants(connection) == []
+        finally:
+            await connection.close(timeout=30)
+
+
+async def speak(guest: Visit, turn: int = 1) -> bytes:
+    assert guest.app.speaking is not None
+    return await guest.app.speaking.speak(
+        guest.session_id, turn, form="mp3", texts=catalogue("commands", "en")
+    )
+
+
+async def paid(guest: Visit) -> list[tuple[object, ...]]:
+    rows = await guest.app.pool.fetch(
+        "SELECT status, turn_no, known, cost_micro FROM usage WHERE purpose = 'speech' ORDER BY id"
+    )
+    return [tuple(row) for row in rows]
+
+
+async def test_what_is_asked_for_twice_at_once_is_made_and_paid_once(
+    guest: Visit, service: RunningSpeech
+) -> None:
+    await service.next({"latency": 0.5})
+    first, second = await asyncio.gather(speak(guest), speak(guest))
+    assert first == second == await speak(guest)
+    [asked] = await service.requests()
+    assert await paid(guest) == [("done", 1, True, 10 * len(asked["input"]))]
+    held = await guest.one("SELECT count(*) FROM reservations WHERE state = 'held'")
+    assert held == 0
+
+
+@pytest.mark.parametrize(("action", "cost"), [({"status": 400}, 0), ({"cut": True}, 1)])
+async def test_a_failure_costs_what_it_may_have_cost(
+    action: dict[str, object], cost: int, guest: Visit, service: RunningSpeech
+) -> None:
+    await service.next(action)
+    with pytest.raises(NotSpoken):
+        await speak(guest)
+    assert [status for status, *_ in await paid(guest)] == ["aborted"] * cost
+    assert await guest.one("SELECT count(*) FROM reservations WHERE state = 'held'") == 0
+    assert await speak(guest)
+
+
+async def test_a_cap_holds_before_anybody_is_asked(guest: Visit, service: RunningSpeech) -> None:
+    for _ in range(40):
+        await guest.app.stores.turns.reserve(guest.session_id, 500, caps=guest.app.caps)
+    with pytest.raises(EvertalkError) as raised:
+        await speak(guest)
+    assert isinstance(raised.value, CapReached) or raised.value.code.startswith("cap")
+    assert await service.requests() == []
+
+
+async def test_it_goes_with_its_words_and_is_not_kept_when_they_go_meanwhile(
+    guest: Visit, service: RunningSpeech
+) -> None:
+    await service.next({"latency": 1})
+    speaking = asyncio.create_task(speak(guest))
+    async with asyncio.timeout(20):
+        while not await guest.one("SELECT count(*) FROM spoken_answers"):
+            await asyncio.sleep(0.01)
+    speech = guest.app.stores.speech
+    answered = [await speech.answered_turn(guest.session_id, seq) for seq in (1, 2, 3)]
+    assert answered == [None, 1, None]
+    await guest.app.erasure.erase_messages(guest.session_id, [1, 2], "person")
+    assert await speaking
+    assert await guest.one("SELECT count(*) FROM spoken_answers") == 0
+    assert await speech.answered_turn(guest.session_id, 2) is None
+    with pytest.raises(NothingToSpeak):
+        await speak(guest, turn=9)
