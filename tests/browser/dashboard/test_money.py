@@ -96,7 +96,7 @@ async def test_the_overview_leads_to_what_needs_an_eye(page: Page, place: Place)
     await page.keyboard.type("go")
     await expect(page.get_by_role("heading", name="Overview")).to_be_visible()
     await page.keyboard.type("gc")
-    await expect(page.get_by_role("heading", name="Costs")).to_be_visible()
+    await expect(page.get_by_role("heading", name="Costs", level=1)).to_be_visible()
 
 
 async def test_a_provider_that_is_out_for_one_process_is_on_the_overview(page: Page, place: Place) -> None:
