@@ -51,10 +51,10 @@ from shared.supervision.liveness import touch_process_file
 from shared.supervision.process_handoff import clear_process_file, take_over_process
 
 if TYPE_CHECKING:
-    from shared.adapters.drawing import HttpPictureMaker
-    from shared.adapters.voice.local import LocalTranscriber
-    from shared.adapters.voice.speech import HttpSpeaker
-    from shared.adapters.voice.transcriptions import HttpTranscriber
+    from shared.adapters.media.drawing import HttpPictureMaker
+    from shared.adapters.media.local import LocalTranscriber
+    from shared.adapters.media.speech import HttpSpeaker
+    from shared.adapters.media.transcriptions import HttpTranscriber
 
 log = structlog.get_logger(__name__)
 

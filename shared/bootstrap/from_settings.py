@@ -35,11 +35,11 @@ from shared.services.tools.send_file import SEND_FILE
 from shared.services.turns.delegate_tool import DELEGATE
 
 if TYPE_CHECKING:
-    from shared.adapters.drawing import HttpPictureMaker
+    from shared.adapters.media.drawing import HttpPictureMaker
+    from shared.adapters.media.local import LocalTranscriber
+    from shared.adapters.media.speech import HttpSpeaker
+    from shared.adapters.media.transcriptions import HttpTranscriber
     from shared.adapters.models.reranker import HttpReranker
-    from shared.adapters.voice.local import LocalTranscriber
-    from shared.adapters.voice.speech import HttpSpeaker
-    from shared.adapters.voice.transcriptions import HttpTranscriber
 
 WORKSPACES_FOLDER = "workspaces"
 """In the data folder: where agents' folders lie unless their rows say otherwise."""
@@ -131,12 +131,12 @@ def build_alert_channels(settings: Settings) -> dict[str, AlertChannel]:
 def build_transcriber(settings: Settings) -> HttpTranscriber | LocalTranscriber | None:
     """Loaded only where one is set up."""
     if settings.transcribe_folder is not None:
-        from shared.adapters.voice.local import LocalTranscriber
+        from shared.adapters.media.local import LocalTranscriber
 
         return LocalTranscriber(settings.transcribe_folder)
     if settings.transcribe_url is None:
         return None
-    from shared.adapters.voice.transcriptions import HttpTranscriber
+    from shared.adapters.media.transcriptions import HttpTranscriber
 
     key = settings.transcribe_key
     return HttpTranscriber(
@@ -150,7 +150,7 @@ def build_picture_maker(settings: Settings) -> HttpPictureMaker | None:
     """Loaded only where one is set up."""
     if settings.picture_url is None:
         return None
-    from shared.adapters.drawing import HttpPictureMaker
+    from shared.adapters.media.drawing import HttpPictureMaker
 
     key = settings.picture_key
     return HttpPictureMaker(
@@ -164,7 +164,7 @@ def build_speaker(settings: Settings) -> HttpSpeaker | None:
     """Loaded only where one is set up."""
     if settings.speech_url is None:
         return None
-    from shared.adapters.voice.speech import HttpSpeaker
+    from shared.adapters.media.speech import HttpSpeaker
 
     key = settings.speech_key
     return HttpSpeaker(

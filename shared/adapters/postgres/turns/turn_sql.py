@@ -706,7 +706,7 @@ greatest(0, (SELECT coalesce(sum(u.cost_micro), 0) FROM usage u
 """What the ledger has of a job beyond what its other reservations have paid: nothing is charged twice."""
 
 UNBOUND_SECONDS = 180
-"""Half as long again as a recording may be listened to (`adapters.voice`), for the way to the database."""
+"""Half as long again as a recording may be listened to (`adapters.media`), for the way to the database."""
 
 LEFT_BEHIND = f"""
 SELECT r.id FROM reservations r

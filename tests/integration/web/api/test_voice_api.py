@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from shared.adapters.voice.transcriptions import HttpTranscriber
+from shared.adapters.media.transcriptions import HttpTranscriber
 from shared.core.session.turns import Caps
 from shared.core.values.recordings import RecordingLimits, silence
 from shared.runtime.crash_points import ignore_crash_point

@@ -10,7 +10,7 @@ def test_the_web_process_starts_without_the_heavy_packages() -> None:
     program = (
         "import sys, web.__main__\n"
         "import web.dashboard\n"
-        "heavy = {'sqlmodel', 'sqlalchemy', 'aiogram', 'anthropic', 'alembic', 'shared.adapters.voice'}\n"
+        "heavy = {'sqlmodel', 'sqlalchemy', 'aiogram', 'anthropic', 'alembic', 'shared.adapters.media'}\n"
         "heavy &= set(sys.modules)\n"
         "sys.exit(' '.join(sorted(heavy)) or 0)\n"
     )

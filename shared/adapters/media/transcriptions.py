@@ -9,8 +9,8 @@ from typing import Any
 
 import aiohttp
 
+from shared.adapters.media.media_service import SECONDS, MediaService, failed_after_payment, parsed
 from shared.adapters.models.breaker import BreakerState
-from shared.adapters.voice.audio_service import SECONDS, AudioService, failed_after_payment, parsed
 from shared.core.values.recordings import Recording, name_recording
 from shared.core.values.storable import storable
 from shared.ports import Transcript
@@ -23,7 +23,7 @@ class HttpTranscriber:
 
     def __init__(self, *, url: str, key: str, model: str, seconds: float = SECONDS) -> None:
         self.model = model
-        self._service = AudioService(
+        self._service = MediaService(
             url=url, path="/audio/transcriptions", key=key, seconds=seconds,
             optional=("response_format", "language"), most_bytes=MOST_ANSWER_BYTES,
         )  # fmt: skip

@@ -55,7 +55,7 @@ class LocalTranscriber:
     async def _heard(self, recording: Recording, language: str) -> Transcript:
         environment = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "shared.adapters.voice.local_worker", str(self._folder), language,
+            sys.executable, "-m", "shared.adapters.media.local_worker", str(self._folder), language,
             str(round(self._seconds)), cwd=_ROOT, env={**environment, "HF_HUB_OFFLINE": "1"},
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
         )  # fmt: skip

@@ -7,8 +7,8 @@ import binascii
 from collections.abc import Mapping
 from typing import Any
 
+from shared.adapters.media.media_service import MediaService, failed_after_payment, parsed
 from shared.adapters.models.breaker import BreakerState
-from shared.adapters.voice.audio_service import AudioService, failed_after_payment, parsed
 
 SECONDS = 180.0
 MOST_ANSWER_BYTES = 40 * 1024 * 1024
@@ -21,7 +21,7 @@ class HttpPictureMaker:
 
     def __init__(self, *, url: str, key: str, model: str, seconds: float = SECONDS) -> None:
         self.model = model
-        self._service = AudioService(
+        self._service = MediaService(
             url=url, path="/images/generations", key=key, most_bytes=MOST_ANSWER_BYTES, seconds=seconds,
             optional=(_FORMAT,),
         )  # fmt: skip

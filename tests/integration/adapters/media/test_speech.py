@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from shared.adapters.voice.speech import HttpSpeaker
+from shared.adapters.media.speech import HttpSpeaker
 from shared.core.values.errors import (
     ModelBusy,
     ModelError,

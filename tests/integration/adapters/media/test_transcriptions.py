@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from shared.adapters.voice.transcriptions import HttpTranscriber
+from shared.adapters.media.transcriptions import HttpTranscriber
 from shared.core.values.errors import (
     ModelBusy,
     ModelError,

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from shared.adapters.voice.local import UNREADABLE, LocalTranscriber
-from shared.adapters.voice.local_worker import write_heard
+from shared.adapters.media.local import UNREADABLE, LocalTranscriber
+from shared.adapters.media.local_worker import write_heard
 from shared.config.settings import BadSettings, load_settings
 from shared.core.values.errors import ModelUnavailable
 from shared.core.values.recordings import Recording, silence

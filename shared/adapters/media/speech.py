@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from shared.adapters.media.media_service import MediaService, failed_after_payment
 from shared.adapters.models.breaker import BreakerState
-from shared.adapters.voice.audio_service import AudioService, failed_after_payment
 from shared.core.values.recordings import SPEECH_MIMES, SpeechFormat, audio_mime
 
 SECONDS = 60.0
@@ -18,7 +18,7 @@ class HttpSpeaker:
     def __init__(self, *, url: str, key: str, model: str, voice: str, seconds: float = SECONDS) -> None:
         self.model = model
         self._voice = voice
-        self._service = AudioService(
+        self._service = MediaService(
             url=url, path="/audio/speech", key=key, seconds=seconds, most_bytes=MOST_ANSWER_BYTES
         )
 

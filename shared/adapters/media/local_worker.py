@@ -10,7 +10,7 @@ import resource
 import sys
 from typing import Any
 
-from shared.adapters.voice.local import UNREADABLE
+from shared.adapters.media.local import UNREADABLE
 
 MOST_MEMORY_BYTES = 6 * 1024**3
 

@@ -1,4 +1,4 @@
-"""One of OpenAI's `/audio/…` at any server that has it: asked again if that helps, never for too long."""
+"""One of OpenAI's media endpoints at any server: asked again if that helps, never for too long."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LONGEST_WAIT_SECONDS = 5.0
 T = TypeVar("T")
 
 
-class AudioService:
+class MediaService:
     """One account; where a `ModelError` has `aborted`, it may have cost something."""
 
     def __init__(
