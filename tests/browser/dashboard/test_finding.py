@@ -162,7 +162,7 @@ async def test_light_or_dark_is_chosen_once_for_this_browser(page: Page, place: 
     await page.emulate_media(color_scheme="dark")
     await page.goto(f"{place.url}/dashboard")
     theme = page.get_by_role("button", name="Theme")
-    await expect(theme).to_have_text("Theme as the system")
+    await expect(theme).to_have_text("Theme System")
     dark = await page.evaluate(background)
     await theme.click()
     await expect(theme).to_have_text("Theme light")
@@ -178,7 +178,7 @@ async def test_light_or_dark_is_chosen_once_for_this_browser(page: Page, place: 
     assert await look_for_faults(page) == []
     await photograph(page, "theme")
     await theme.click()
-    await expect(theme).to_have_text("Theme as the system")
+    await expect(theme).to_have_text("Theme System")
     assert await page.evaluate(background) == light
 
 

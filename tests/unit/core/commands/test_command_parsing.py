@@ -76,11 +76,11 @@ def test_visitors_of_a_public_page_see_only_the_plain_ones() -> None:
     assert names == ["help", "new", "stop", "feedback", "search", "forget", "human", "export"]
     names = [command.name for command in commands_for(channel="telegram", audience="public")]
     assert names == ["help", "new", "stop", "feedback", "search", "forget", "human", "export"]
-    assert len(commands_for(channel="telegram", audience="personal")) == len(COMMANDS) - 1
+    assert len(commands_for(channel="telegram", audience="personal", speaks=True)) == len(COMMANDS) - 1
 
 
 def test_only_the_page_of_the_demo_plays_a_sample() -> None:
-    demo = commands_for(channel="web", audience="personal", demo=True)
+    demo = commands_for(channel="web", audience="personal", demo=True, speaks=True)
     assert {one.name for one in COMMANDS} == {one.name for one in demo}
     elsewhere = (
         *commands_for(channel="telegram", audience="personal", demo=True),
@@ -88,6 +88,12 @@ def test_only_the_page_of_the_demo_plays_a_sample() -> None:
         *commands_for(channel="web", audience="public", demo=True),
     )
     assert "sample" not in {one.name for one in elsewhere}
+
+
+def test_where_nothing_speaks_there_is_no_voice() -> None:
+    for speaks in (True, False):
+        names = {one.name for one in commands_for(channel="web", audience="personal", speaks=speaks)}
+        assert ("voice" in names) is speaks
 
 
 def test_a_person_can_do_the_same_on_every_channel() -> None:
@@ -98,7 +104,19 @@ def test_a_person_can_do_the_same_on_every_channel() -> None:
 
 def test_in_groups_only_admins_change_what_all_others_see() -> None:
     for_admins = {command.name for command in COMMANDS if not may_in_group(command.name, admin=False)}
-    expected = {"compact", "undo", "pin", "unpin", "forget", "human", "goal", "mode", "model", "settings"}
+    expected = {
+        "compact",
+        "undo",
+        "pin",
+        "unpin",
+        "forget",
+        "human",
+        "goal",
+        "mode",
+        "model",
+        "settings",
+        "voice",
+    }
     assert for_admins == expected
     assert all(may_in_group(command.name, admin=True) for command in COMMANDS)
 
