@@ -63,7 +63,7 @@ async def test_a_command_that_nobody_knows_is_told_the_nearest_and_asks_no_model
     for _ in range(2):  # the second has nothing to do: that is an answer, too, and nothing to be alarmed by
         await box.fill("/new")
         await box.press("Enter")
-    await expect(page.locator(".result").last).to_contain_text("new already")
+    await expect(page.locator(".result").last).to_contain_text("already a new conversation")
     await expect(page.locator(".result[data-broken=true]")).to_have_count(0)
     await ask(page, "/etc is a folder,\nand /usr is one too.")
     connection = await asyncpg.connect(database_url)
