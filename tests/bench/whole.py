@@ -42,6 +42,9 @@ class InstantModel:
     def narrowed(self) -> tuple[()]:
         return ()
 
+    def fallbacks(self, _model: str) -> tuple[()]:
+        return ()
+
     def take_answered(self) -> tuple[()]:
         return ()
 

@@ -26,7 +26,7 @@ BY_ITS_OWN_CLOCK = {
     "shared/cli/upgrade.py": "which copy is the newest",
     "bot/telegram/runtime/bot_runner.py": "the time of day at the start; from there on seconds are counted",
     "web/server/shared_rate_limits.py": "the window that a caller's tries are counted in, over all processes",
-    "web/dashboard/money.py": "which month a page begins with",
+    "web/dashboard/series.py": "which day or hour a page ends with",
     "web/dashboard/pairing.py": "how a code is shown, not whether it is good",
     "web/auth/site_tokens.py": "the age of what a site's own server has signed",
     "web/auth/visitors.py": "the age of what a site's own server has signed",

@@ -77,12 +77,12 @@ async def test_the_same_wish_sent_twice_is_one(guest: Visit) -> None:
 async def test_a_wish_during_an_answer_and_one_for_nothing_are_refused_kindly(guest: Visit) -> None:
     early = await retried(guest)
     assert (early.success, early.event_seq) == (False, None)
-    assert "no message" in early.error
+    assert "Nothing to retry" in early.error
     await guest.say("Hello")
     assert "still answering" in (await retried(guest)).error
     await guest.answered()
     await guest.app.commands.run(session_id=guest.session_id, address_id=guest.address_id, name="new")
-    assert "no message" in (await retried(guest)).error, "what is no longer in view is not asked again"
+    assert "Nothing to retry" in (await retried(guest)).error, "what is no longer in view is not asked again"
 
 
 async def test_a_process_that_dies_over_it_leaves_one_answer(guest: Visit) -> None:
