@@ -362,7 +362,7 @@ def test_up_prints_pages_that_open_and_stops_on_ctrl_c(
     with urllib.request.urlopen(chat[1], timeout=10) as page:
         assert page.status == 200
     assert re.search(r"Dashboard +\S+/dashboard/login\?token=\S+", text)
-    assert "offline model" in text
+    assert "the built-in demo" in text
     assert "$5.00 a day" in text
     process.send_signal(signal.SIGINT)
     assert process.wait(60) == 0

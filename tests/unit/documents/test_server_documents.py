@@ -97,7 +97,7 @@ def test_every_alert_has_its_line_in_the_runbook() -> None:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_every_setting_of_the_pages_exists(page: str) -> None:
-    named = set(re.findall(r"\bEVERTALK_[A-Z_]+\b", (ROOT / page).read_text()))
+    named = set(re.findall(r"\bEVERTALK_[A-Z0-9_]+\b", (ROOT / page).read_text()))
     assert named <= {*list_setting_names().values(), ENV_FILE_NAME}
 
 

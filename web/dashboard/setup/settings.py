@@ -51,7 +51,7 @@ room = Room()
 _MODELS = "EVERTALK_MODELS"
 _ROWS = {"models": "models", "telegram_bots": "bots"}
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "settings.md"
-_ROW = re.compile(r"^\| `([A-Z_]+)` \| (.*?) \| (.*) \|$", re.MULTILINE)
+_ROW = re.compile(r"^\| `([A-Z0-9_]+)` \| (.*?) \| (.*) \|$", re.MULTILINE)
 _LINK = re.compile(r"\[([^\]]+)\]\([^)\s]*\)")
 Changes = Annotated[
     dict[str, str | None],
