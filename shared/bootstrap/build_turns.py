@@ -10,7 +10,7 @@ from shared.adapters.files.pruners import load_pruners
 from shared.adapters.files.sandbox_client import opened_elsewhere
 from shared.adapters.files.web_pages import FetchUrl
 from shared.bootstrap.foundation import CHANNELS, Foundation
-from shared.bootstrap.from_settings import build_away, build_handover_limits
+from shared.bootstrap.from_settings import build_away, build_handover_limits, micro_of
 from shared.config.settings import load_policy_overrides
 from shared.core.tools.reminders import parse_quiet_hours
 from shared.core.values.recordings import RecordingLimits
@@ -86,8 +86,8 @@ def build_hearing(base: Foundation) -> HearingService | None:
     settings, transcriber = base.settings, base.transcriber
     if transcriber is None:
         return None
-    price = settings.transcribe_per_minute_usd
-    free = settings.transcribe_folder is not None and price is None
+    micro = micro_of(settings.transcribe_per_minute_usd)
+    free = settings.transcribe_folder is not None and micro is None
     return HearingService(
         transcriber=transcriber,
         store=base.stores.attachments,
@@ -96,7 +96,7 @@ def build_hearing(base: Foundation) -> HearingService | None:
         limits=RecordingLimits(
             minutes=settings.transcribe_most_minutes,
             bytes=int(settings.transcribe_most_mb * MIB),
-            micro_per_minute=0 if free else None if price is None else int(price * 1_000_000),
+            micro_per_minute=0 if free else micro,
         ),
         crash_point=base.crash_point,
     )
@@ -106,14 +106,13 @@ def build_speaking(base: Foundation) -> SpeakingService | None:
     """None where nothing speaks, and nothing of it is loaded there."""
     if base.speaker is None:
         return None
-    price = base.settings.speech_per_1000_chars_usd
     return SpeakingService(
         speaker=base.speaker,
         store=base.stores.speech,
         answers=base.stores.deliveries,
         spend=base.stores.turns,
         caps=base.caps,
-        micro_per_1000_chars=None if price is None else int(price * 1_000_000),
+        micro_per_1000_chars=micro_of(base.settings.speech_per_1000_chars_usd),
         crash_point=base.crash_point,
     )
 
@@ -173,10 +172,9 @@ def _build_toolbox(base: Foundation, requests: RequestBuilder, more: Sequence[To
 
 
 def _build_picture_tool(base: Foundation) -> Sequence[Tool]:
-    """None where no server makes pictures, and nothing of it is loaded there."""
+    """Empty where no server makes pictures."""
     if base.picture_maker is None:
         return ()
-    price = base.settings.picture_usd
     return (
         MakePictureTool(
             base.picture_maker,
@@ -184,7 +182,7 @@ def _build_picture_tool(base: Foundation) -> Sequence[Tool]:
             spend=base.stores.turns,
             ledger=base.stores.turns,
             caps=base.caps,
-            price_micro=None if price is None else int(price * 1_000_000),
+            price_micro=micro_of(base.settings.picture_usd),
         ),
     )
 

@@ -14,7 +14,13 @@ from shared.adapters.models.catalog import TABLE, list_entries
 from shared.adapters.models.offline import OFFLINE_MODEL
 from shared.adapters.postgres.dashboard.alerts import Rules as AlertRules
 from shared.config.agents import AgentDefaults
-from shared.config.settings import BadSettings, Settings, SettingsProblem, load_policy_overrides
+from shared.config.settings import (
+    BadSettings,
+    Settings,
+    SettingsProblem,
+    load_policy_overrides,
+    open_secret,
+)
 from shared.core.context.memory_tools import FORGET_MEMORY, SAVE_MEMORY, SEARCH_MEMORY, UPDATE_MEMORY
 from shared.core.context.recall_query import RECALL
 from shared.core.context.tools import LOOK_AT_PICTURE, without_limits
@@ -88,17 +94,18 @@ def build_caps(settings: Settings) -> Caps:
         network = VISITORS_OF_A_NETWORK * settings.cap_visitor_per_day_usd
     hourly = settings.cap_total_per_day_usd * settings.cap_visitors_per_hour_percent / 100
     return Caps(
-        total=_micro(settings.cap_total_per_day_usd),
-        person=_micro(settings.cap_person_per_day_usd),
-        visitor=_micro(settings.cap_visitor_per_day_usd if public else settings.cap_person_per_day_usd),
-        session=_micro(settings.cap_session_usd),
-        network=_micro(network) if public else None,
-        visitors_hour=_micro(hourly) if public else None,
+        total=micro_of(settings.cap_total_per_day_usd),
+        person=micro_of(settings.cap_person_per_day_usd),
+        visitor=micro_of(settings.cap_visitor_per_day_usd if public else settings.cap_person_per_day_usd),
+        session=micro_of(settings.cap_session_usd),
+        network=micro_of(network) if public else None,
+        visitors_hour=micro_of(hourly) if public else None,
         timezone=settings.timezone,
     )
 
 
-def _micro(dollars: Decimal | None) -> int | None:
+def micro_of(dollars: Decimal | None) -> int | None:
+    """Whole micro-dollars of a setting."""
     return None if dollars is None else int(dollars * 1_000_000)
 
 
@@ -138,10 +145,9 @@ def build_transcriber(settings: Settings) -> HttpTranscriber | LocalTranscriber 
         return None
     from shared.adapters.media.transcriptions import HttpTranscriber
 
-    key = settings.transcribe_key
     return HttpTranscriber(
         url=settings.transcribe_url,
-        key=key.get_secret_value() if key else "",
+        key=open_secret(settings.transcribe_key),
         model=settings.transcribe_model,
     )
 
@@ -152,10 +158,9 @@ def build_picture_maker(settings: Settings) -> HttpPictureMaker | None:
         return None
     from shared.adapters.media.drawing import HttpPictureMaker
 
-    key = settings.picture_key
     return HttpPictureMaker(
         url=settings.picture_url,
-        key=key.get_secret_value() if key else "",
+        key=open_secret(settings.picture_key),
         model=settings.picture_model,
     )
 
@@ -166,10 +171,9 @@ def build_speaker(settings: Settings) -> HttpSpeaker | None:
         return None
     from shared.adapters.media.speech import HttpSpeaker
 
-    key = settings.speech_key
     return HttpSpeaker(
         url=settings.speech_url,
-        key=key.get_secret_value() if key else "",
+        key=open_secret(settings.speech_key),
         model=settings.speech_model,
         voice=settings.speech_voice,
     )
@@ -181,9 +185,8 @@ def build_reranker(settings: Settings) -> HttpReranker | None:
         return None
     from shared.adapters.models.reranker import HttpReranker
 
-    key = settings.rerank_key
     return HttpReranker(
-        url=settings.rerank_url, key=key.get_secret_value() if key else "", model=settings.rerank_model
+        url=settings.rerank_url, key=open_secret(settings.rerank_key), model=settings.rerank_model
     )
 
 

@@ -634,6 +634,11 @@ def read_secrets(secret: SecretStr | str | None) -> dict[str, str]:
     return found
 
 
+def open_secret(secret: SecretStr | None) -> str:
+    """Empty where none is set."""
+    return "" if secret is None else secret.get_secret_value()
+
+
 def validate_bot_token(token: SecretStr) -> SecretStr:
     """Raises ValueError, which never shows the token."""
     if not _BOT_TOKEN.fullmatch(token.get_secret_value()):

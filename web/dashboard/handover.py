@@ -18,7 +18,6 @@ from shared.core.identity.handover import (
     NOTE_CHARS,
     AnswerRuns,
     Assignment,
-    HandoverChange,
     Labels,
     Listed,
     Snooze,
@@ -108,15 +107,14 @@ async def move_handover(
                 moved = await desk.take_over(session_id, operator_id=who.operator_id, name=who.name)
             case "return" | "resolve":
                 moved = await desk.release(session_id, **mine, resolved=action == "resolve")
+            case "assign":
+                assigned = Assignment(operator=operator)
+                moved = await desk.change(session_id, assigned, version=version, **mine)
+            case "snooze":
+                moved = await desk.change(session_id, Snooze(until=until), version=version, **mine)
             case _:
-                change: HandoverChange = (
-                    Assignment(operator=operator)
-                    if action == "assign"
-                    else Snooze(until=until)
-                    if action == "snooze"
-                    else Labels(labels=clean_labels(labels or ()))
-                )
-                moved = await desk.change(session_id, change, version=version, **mine)
+                labelled = Labels(labels=clean_labels(labels or ()))
+                moved = await desk.change(session_id, labelled, version=version, **mine)
     told: dict[str, Any] = {"state": moved.state, "changed": moved.event_seq > 0}
     return {**told, "name": moved.name} if moved.name else told
 

@@ -30,7 +30,6 @@ _REFUSED = {
     422: "understood, and not possible",
     428: "say which version you have read",
     429: "too often; see Retry-After",
-    502: "another server that was asked did not answer",
     503: "not just now; see Retry-After",
 }
 _GROUPS = {

@@ -6,12 +6,12 @@ import asyncio
 import json
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
 
 import aiohttp
 
 from shared.adapters.models.breaker import Breaker, BreakerState
 from shared.adapters.models.error_mapping import error_of, read_refusal
+from shared.adapters.models.openai_provider import with_usual_path
 from shared.core.values.errors import (
     ModelBusy,
     ModelError,
@@ -41,8 +41,7 @@ class MediaService:
         seconds: float = SECONDS,
         optional: tuple[str, ...] = (),
     ) -> None:
-        base = url.rstrip("/")
-        self._url = f"{base if urlsplit(base).path.strip('/') else f'{base}/v1'}{path}"
+        self._url = f"{with_usual_path(url.rstrip('/'))}{path}"
         self._headers = {"Authorization": f"Bearer {key}"} if key else {}
         self._seconds = seconds
         self._most_bytes = most_bytes
@@ -61,7 +60,7 @@ class MediaService:
             async with asyncio.timeout(self._seconds + 1.0):
                 return await self._tries(request, read)
         except TimeoutError as error:
-            raise ModelUnavailable("took too long") from error
+            raise failed_after_payment("took too long") from error
 
     async def _tries(self, request: Callable[[], dict[str, Any]], read: Callable[[bytes], T]) -> T:
         failures = 0

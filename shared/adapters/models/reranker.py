@@ -6,12 +6,12 @@ import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
-from urllib.parse import urlsplit
 
 import aiohttp
 import structlog
 
 from shared.adapters.models.breaker import Breaker
+from shared.adapters.models.openai_provider import with_usual_path
 from shared.core.values.errors import ModelError, ModelUnavailable
 
 log = structlog.get_logger(__name__)
@@ -23,8 +23,7 @@ class HttpReranker:
     """One server. Its connection is kept, for the time is short; while it fails, it is not asked."""
 
     def __init__(self, *, url: str, key: str, model: str, seconds: float = SECONDS) -> None:
-        base = url.rstrip("/")
-        self._url = f"{base if urlsplit(base).path.strip('/') else f'{base}/v1'}/rerank"
+        self._url = f"{with_usual_path(url.rstrip('/'))}/rerank"
         self._headers = {"Authorization": f"Bearer {key}"} if key else {}
         self._model = {"model": model} if model else {}
         self._seconds = seconds

@@ -93,10 +93,10 @@ class Spending:
     """One model call, as the ledger of usage keeps it."""
 
     model: str
-    input_tokens: int
-    output_tokens: int
-    cache_read_tokens: int
-    cache_write_tokens: int
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
     known: bool
     cost_micro: int | None
     request_id: str = ""

@@ -23,7 +23,7 @@ from shared.services.turns.spend_tracker import SpendStore, SpendTracker
 from shared.services.turns.toolbox import Toolbox
 
 SECONDS = 75.0
-"""For the whole answer: what is set aside for it is swept up after 90."""
+"""For the whole answer: what is set aside for it is swept up later than that."""
 ROUNDS = 4
 MANY = 1_000
 """Of tools of servers; more than there can be."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 import structlog
@@ -12,7 +14,7 @@ from shared.core.values.errors import CapReached, ContentRefused, ModelError, Mo
 from shared.core.values.files import clean_name
 from shared.core.values.model import ToolSpec
 from shared.ports import ToolContext, ToolFailed, ToolFile, ToolOutput
-from shared.services.turns.spend_tracker import SpendStore
+from shared.services.turns.spend_tracker import SpendStore, SpendTracker
 
 log = structlog.get_logger(__name__)
 
@@ -92,42 +94,31 @@ class MakePictureTool:
         return ToolOutput(files=(file,))
 
     async def _made(self, prompt: str, context: ToolContext) -> bytes:
-        """Set aside, made, booked and settled, also where it failed after it may have been paid for."""
+        """Set aside, made, settled and booked, also when it was broken off: the service may have made it."""
+        purse = SpendTracker(self._spend, session_id=context.session_id, job_id=None, caps=self._caps)
+        made = Spending(model=self._maker.model, known=True, cost_micro=self._price)
         try:
-            reservation = (
-                await self._spend.reserve(context.session_id, self._price, caps=self._caps, turn=None)
-                if self._price
-                else None
-            )
+            async with purse.hold_micro(self._price or 0) as pay:
+                try:
+                    picture = await self._maker.make(prompt)
+                except ModelError as error:
+                    pay([replace(made, known=False, aborted=True)] if error.aborted else [])
+                    raise
+                except asyncio.CancelledError:
+                    pay([replace(made, known=False, aborted=True)])
+                    raise
+                pay([made])
         except CapReached as error:
             raise ToolFailed("A spending limit is reached. Do not try again today.") from error
-        paid = False
-        try:
-            picture = await self._maker.make(prompt)
-            paid = True
         except (ContentRefused, ModelRejectedRequest) as error:
             raise ToolFailed("The service refuses this description.") from error
         except ModelError as error:
-            paid = bool(error.aborted)
             log.warning("picture_failed", session_id=context.session_id, code=error.code, reason=str(error))
             raise ToolFailed("The service that makes pictures did not make one.") from error
         finally:
-            if paid:
-                await self._book(context)
-            if reservation is not None:
-                spent = self._price or 0
-                await self._spend.release_reservation(reservation, spent_micro=spent if paid else 0)
+            if purse.spent:
+                await self._ledger.record_delegated(
+                    context.session_id, party_id=context.party_id, turn=context.turn, spent=purse.spent,
+                    purpose="picture",
+                )  # fmt: skip
         return picture
-
-    async def _book(self, context: ToolContext) -> None:
-        spent = Spending(
-            model=self._maker.model, input_tokens=0, output_tokens=0, cache_read_tokens=0,
-            cache_write_tokens=0, known=True, cost_micro=self._price,
-        )  # fmt: skip
-        await self._ledger.record_delegated(
-            context.session_id,
-            party_id=context.party_id,
-            turn=context.turn,
-            spent=[spent],
-            purpose="picture",
-        )

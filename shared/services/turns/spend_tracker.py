@@ -82,9 +82,13 @@ class SpendTracker:
         Of the call's worst case `held_micro` is set aside already.
         """
         if card.prices is None:
-            return SpendReservation(self, 0)
+            return self.hold_micro(0)
         worst = worst_case_micro(input_tokens, output_tokens, card.prices, hour=hour)
-        return SpendReservation(self, max(0, worst - held_micro))
+        return self.hold_micro(max(0, worst - held_micro))
+
+    def hold_micro(self, micro: int) -> SpendReservation:
+        """Around one call of so much; 0 where nobody knows its price: nothing is set aside."""
+        return SpendReservation(self, micro)
 
     async def pay_for(
         self,

@@ -128,6 +128,7 @@ class Subagent:
                 if not (error.elsewhere and self.others):
                     raise
                 self.card, self.ceiling = await self.model.load_card(self.others.pop(0)), None
+                self.ratio = self.card.token_factor
 
     async def _ask_model(self, *, last: bool) -> ModelReply:
         specs = () if last or "tools" not in self.card.capabilities else self.specs

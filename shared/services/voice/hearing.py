@@ -128,10 +128,6 @@ class HearingService:
     def _spending(self, seconds: float, *, known: bool, aborted: bool = False) -> Spending:
         return Spending(
             model=self._transcriber.model,
-            input_tokens=0,
-            output_tokens=0,
-            cache_read_tokens=0,
-            cache_write_tokens=0,
             known=known,
             cost_micro=self.limits.cost_micro(seconds),
             aborted=aborted,

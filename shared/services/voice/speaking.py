@@ -125,10 +125,6 @@ class SpeakingService:
     def _spending(self, micro: int | None, *, aborted: bool = False) -> Spending:
         return Spending(
             model=self._speaker.model,
-            input_tokens=0,
-            output_tokens=0,
-            cache_read_tokens=0,
-            cache_write_tokens=0,
             known=not aborted,
             cost_micro=micro,
             aborted=aborted,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -100,6 +101,24 @@ async def test_what_goes_wrong_is_told_to_the_model_and_paid_only_if_it_may_have
     assert bool(await spent(guest)) is paid
     assert await guest.one("SELECT count(*) FROM reservations WHERE state = 'held'") == 0
     assert "attachments" not in [event for event in guest.heard if isinstance(event, Stored)][-1].payload
+
+
+async def test_a_picture_that_was_broken_off_may_have_been_made_and_is_paid(
+    guest: Visit, provider: RunningFake, images: RunningImages
+) -> None:
+    await images.next({"latency": 30})
+    call = {"name": "make_picture", "input": {"description": PROMPT}}
+    await provider.script([{"times": 1, "action": {"tool_use": [call]}}])
+    await guest.say("Draw me a boat.")
+    answering = asyncio.create_task(guest.answered())
+    async with asyncio.timeout(20):
+        while not await images.requests():
+            await asyncio.sleep(0.02)
+    assert await guest.app.sessions.stop(guest.session_id)
+    await answering
+    assert await spent(guest) == [(40_000, "gpt-image-2")]
+    assert await guest.one("SELECT bool_and(status = 'aborted') FROM usage WHERE purpose = 'picture'")
+    assert await guest.one("SELECT count(*) FROM reservations WHERE state = 'held'") == 0
 
 
 @pytest.mark.parametrize("guest", ["6"], indirect=True)

@@ -228,12 +228,12 @@ async def test_a_subagent_keeps_its_reservation_as_long_as_the_lease_of_its_turn
     claim = await claimed(guest)
     assert await guest.app.stores.turns.reserve(guest.session_id, 700, caps=CAPS) is not None
     await guest.app.pool.execute(
-        """WITH s AS (UPDATE sessions SET leased_at = leased_at - interval '5 minutes')
-           UPDATE reservations SET created_at = now() - interval '4 minutes' WHERE turn_no IS NULL"""
+        """WITH s AS (UPDATE sessions SET leased_at = leased_at - interval '6 minutes')
+           UPDATE reservations SET created_at = now() - interval '5 minutes' WHERE turn_no IS NULL"""
     )
     assert await guest.app.stores.jobs.sweep_reservations() == 0, "its turn is being answered"
     await dies(guest, claim)
-    assert await guest.app.stores.jobs.sweep_reservations() == 1, "four minutes later, not twenty"
+    assert await guest.app.stores.jobs.sweep_reservations() == 1, "five minutes later, not twenty"
     await guest.answered()
 
 

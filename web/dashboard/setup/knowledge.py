@@ -66,7 +66,6 @@ async def keep_knowledge(visit: AuthedRequest, name: Name, *, file: File) -> Rep
         passages = await passages_of(path, content)
     except UnreadableKnowledge as error:
         raise HttpRefusal(422, "unreadable", "This file cannot be used.", reason=str(error)) from None
-    await visit.record("agent.knowledge_kept", str(agent.id), passages=len(passages))
     outcome = await visit.desk.stores.knowledge.upload(
         agent.id, path, sha256=hashlib.sha256(content).digest(), passages=passages,
         by=visit.operator.name, most=MAX_PASSAGES,
@@ -76,6 +75,7 @@ async def keep_knowledge(visit: AuthedRequest, name: Name, *, file: File) -> Rep
         raise HttpRefusal(409, "path_taken", words)
     if outcome == "full":
         raise HttpRefusal(409, "full", f"An agent knows {MAX_PASSAGES:,} passages at most.")
+    await visit.record("agent.knowledge_kept", str(agent.id), passages=len(passages))
     return {"path": path, "passages": len(passages)}
 
 

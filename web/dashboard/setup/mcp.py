@@ -101,14 +101,19 @@ async def try_mcp_server(
 def _settings(
     stored: Mapping[str, Any], server: str, url: str, headers: Mapping[str, str] | None
 ) -> dict[str, Any]:
-    """A secret that is stored goes to the address that it was given for, and nowhere else."""
-    former = stored.get(server, {})
+    """A secret that is stored goes to the address that it was given for, and nowhere else.
+
+    The address as it is shown stands for the whole one, of which only a part may be shown.
+    """
+    former, url = stored.get(server, {}), url.strip()
+    if former and url == _plain_address(former["url"]):
+        url = former["url"]
     if headers is None and former.get("headers"):
         if _origin(former["url"]) != _origin(url):
             words = "Give the headers again with a new address: they are sent nowhere else."
             raise HttpRefusal(422, "headers_needed", words)
         headers = former["headers"]
-    return {"url": url.strip(), **({"headers": dict(headers)} if headers else {})}
+    return {"url": url, **({"headers": dict(headers)} if headers else {})}
 
 
 def _origin(url: str) -> tuple[str, str]:
@@ -117,6 +122,12 @@ def _origin(url: str) -> tuple[str, str]:
     except ValueError:
         return "", url
     return parts.scheme, parts.netloc
+
+
+def _plain_address(url: str) -> str:
+    """Without what may be secret: a password, a query."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 def _stored(found: StoredSettings) -> dict[str, Any]:
@@ -153,10 +164,9 @@ def _whole(visit: AuthedRequest, found: StoredSettings) -> dict[str, Any]:
 
 
 def _shown(server: McpServer, *, origin: str, running: bool) -> dict[str, Any]:
-    parts = urlsplit(server.url)
-    address = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
     return {
-        "name": server.name, "from": origin, "where": address if server.url else server.command,
+        "name": server.name, "from": origin,
+        "where": _plain_address(server.url) if server.url else server.command,
         "headers": sorted(server.headers),
         "running": running,
     }  # fmt: skip

@@ -705,8 +705,8 @@ greatest(0, (SELECT coalesce(sum(u.cost_micro), 0) FROM usage u
 """
 """What the ledger has of a job beyond what its other reservations have paid: nothing is charged twice."""
 
-UNBOUND_SECONDS = 180
-"""Half as long again as a recording may be listened to (`adapters.media`), for the way to the database."""
+UNBOUND_SECONDS = 270
+"""Half as long again as a picture may be made (`adapters.media.drawing`), for the way to the database."""
 
 LEFT_BEHIND = f"""
 SELECT r.id FROM reservations r
@@ -728,7 +728,8 @@ SELECT r.id FROM reservations r
 
 A turn that waits for its next attempt is not among them: that one books what the others left (`LOST`); two days
 later no cap asks for it any more. A reservation of no turn and no job is a subagent's, which lives as long as the
-lease of the session under which it was made, or a picture's, a recording's or a spoken answer's, which takes two minutes at most.
+lease of the session under which it was made, or of a picture, a recording or a spoken answer, which takes three
+minutes at most.
 """
 
 SWEEP_RESERVATION = f"""
@@ -743,7 +744,8 @@ UPDATE spend_days d SET reserved_micro = d.reserved_micro - done.amount_micro,
   FROM done WHERE d.day = done.day AND d.scope = ANY (done.scopes)
 """
 
-"""A helper's call, a look at a picture, or a recording, is of no turn and no job: what it cost nobody knows, so all of it."""
+"""A helper's call, a picture, a recording or a spoken answer is of no turn and no job: what it cost nobody knows,
+so all of it."""
 
 RELEASE_RESERVATION = f"""
 WITH done AS (

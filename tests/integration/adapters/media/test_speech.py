@@ -14,8 +14,8 @@ from shared.core.values.errors import (
     ModelRejectedRequest,
     ModelUnavailable,
 )
+from tests.kit.fakes.scripted_api import KEY
 from tests.kit.fakes.speech.harness import RunningSpeech
-from tests.kit.fakes.speech.server import KEY
 
 
 @pytest.fixture

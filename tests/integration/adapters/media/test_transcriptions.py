@@ -16,9 +16,9 @@ from shared.core.values.errors import (
 )
 from shared.core.values.recordings import AUDIO_MIMES, Recording, audio_mime
 from shared.ports import Transcript
+from tests.kit.fakes.scripted_api import KEY
 from tests.kit.fakes.transcriptions.harness import RunningTranscriptions
 from tests.kit.fakes.transcriptions.recordings import MAGIC, recording
-from tests.kit.fakes.transcriptions.server import KEY
 
 
 @pytest.fixture

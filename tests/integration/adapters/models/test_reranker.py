@@ -14,7 +14,8 @@ from shared.adapters.models.reranker import SECONDS, HttpReranker
 from shared.core.memory.recall import Found, Ranked
 from shared.services.turns.retrieval import RERANKED, rerank
 from tests.kit.fakes.rerank.harness import RunningReranker
-from tests.kit.fakes.rerank.server import KEY, MODEL
+from tests.kit.fakes.rerank.server import MODEL
+from tests.kit.fakes.scripted_api import KEY
 
 QUESTION = "Which number has the piano?"
 PASSAGES = ("It rains again.", "The piano has the number PX-4471.", "We rowed to the harbour.")

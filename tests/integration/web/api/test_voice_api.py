@@ -14,9 +14,9 @@ from shared.core.values.recordings import RecordingLimits, silence
 from shared.runtime.crash_points import ignore_crash_point
 from shared.services.voice.hearing import HearingService
 from tests.integration.web.api.test_uploads_api import fetch, send, visitor
+from tests.kit.fakes.scripted_api import KEY
 from tests.kit.fakes.transcriptions.harness import RunningTranscriptions
 from tests.kit.fakes.transcriptions.recordings import opus, recording
-from tests.kit.fakes.transcriptions.server import KEY
 from tests.kit.web.fixtures import Frame, Screen, Server
 from web.api.uploads import Uploads
 

@@ -85,6 +85,15 @@ async def test_a_server_is_added_changed_and_removed_and_its_key_stays_sealed(de
     assert (status, told["servers"], await desk.stored()) == (200, [], {})
 
 
+async def test_an_address_as_it_is_shown_stands_for_the_whole_one(desk: Desk) -> None:
+    whole = {**FILES, "url": "https://me:canary@tools.example/mcp?key=canary"}
+    status, told = await desk.ask("PUT", "/files", match=0, body=whole)
+    assert (status, told["servers"][0]["where"]) == (200, "https://tools.example/mcp")
+    status, _ = await desk.ask("PUT", "/files", match=1, body={"url": "https://tools.example/mcp"})
+    (server,), _ = list_servers(load_with_stored(await desk.stored(), data_dir=desk.folder))
+    assert (status, server.url, server.headers) == (200, whole["url"], FILES["headers"])
+
+
 @pytest.mark.parametrize(
     ("name", "url"), [("bad name", "https://x.example"), ("x", "ftp://x.example"), ("x", "http://${HOME}")]
 )

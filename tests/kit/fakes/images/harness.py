@@ -1,12 +1,12 @@
-"""Starts the server as a process for a test, and tells it how to end requests."""
+"""The server as a process for a test."""
 
 from __future__ import annotations
 
-from tests.kit.fakes.images.server import KEY
-from tests.kit.fakes.transcriptions.harness import RunningTranscriptions
+from tests.kit.fakes.running_api import RunningApi
+from tests.kit.fakes.scripted_api import KEY
 
 
-class RunningImages(RunningTranscriptions):
+class RunningImages(RunningApi):
     """`async with RunningImages() as server`."""
 
     module = "tests.kit.fakes.images"

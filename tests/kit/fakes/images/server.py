@@ -13,42 +13,25 @@ from openai.types.image_generate_params import ImageGenerateParamsNonStreaming
 from PIL import Image
 from pydantic import TypeAdapter, ValidationError
 
-KEY = "a-key-for-the-fake"
-ACTIONS = frozenset({"status", "latency", "body", "message", "by_address"})
+from tests.kit.fakes.scripted_api import ScriptedApi, has_key
+
 _WISH: TypeAdapter[ImageGenerateParamsNonStreaming] = TypeAdapter(ImageGenerateParamsNonStreaming)
 
 
-class ImagesApi:
-    """A strict stand-in for `/v1/images/generations`; `/control/next` tells how the next requests end."""
+class ImagesApi(ScriptedApi):
+    """A strict stand-in for `/v1/images/generations`."""
 
-    def __init__(self) -> None:
-        self._next: list[dict[str, Any]] = []
-        self._asked: list[dict[str, Any]] = []
+    path = "/v1/images/generations"
+    actions = frozenset({"status", "latency", "body", "message", "by_address"})
 
-    def application(self) -> web.Application:
-        app = web.Application()
-        app.router.add_post("/v1/images/generations", self._make)
-        app.router.add_post("/control/next", self._script)
-        app.router.add_get("/control/requests", self._told)
-        return app
-
-    async def _script(self, request: web.Request) -> web.Response:
-        self._next = await request.json()
-        unknown = {name for one in self._next for name in one} - ACTIONS
-        return web.json_response(sorted(unknown), status=400 if unknown else 200)
-
-    async def _told(self, request: web.Request) -> web.Response:
-        asked, self._asked = self._asked, []
-        return web.json_response(asked)
-
-    async def _make(self, request: web.Request) -> web.Response:
-        if request.headers.get("Authorization") != f"Bearer {KEY}":
+    async def answer(self, request: web.Request) -> web.Response:
+        if not has_key(request):
             return _refusal(401, "Incorrect API key provided")
         wish = await request.json()
         if (objection := _objection(wish)) is not None:
             return _refusal(400, objection)
-        self._asked.append(wish)
-        action = self._next.pop(0) if self._next else {}
+        self.asked.append(wish)
+        action = self.next_action()
         await asyncio.sleep(action.get("latency", 0))
         if "status" in action:
             return _refusal(action["status"], action.get("message", "as the script wants it"))

@@ -1,12 +1,13 @@
-"""Starts the server as a process for a test, and tells it how to end requests."""
+"""The server as a process for a test."""
 
 from __future__ import annotations
 
-from tests.kit.fakes.rerank.server import KEY, MODEL
-from tests.kit.fakes.transcriptions.harness import RunningTranscriptions
+from tests.kit.fakes.rerank.server import MODEL
+from tests.kit.fakes.running_api import RunningApi
+from tests.kit.fakes.scripted_api import KEY
 
 
-class RunningReranker(RunningTranscriptions):
+class RunningReranker(RunningApi):
     """`async with RunningReranker() as server`."""
 
     module = "tests.kit.fakes.rerank"

@@ -7,44 +7,27 @@ from typing import Any
 
 from aiohttp import web
 
-KEY = "a-key-for-the-fake"
+from tests.kit.fakes.scripted_api import ScriptedApi, has_key
+
 MODEL = "fake-reranker"
 FIELDS = frozenset({"model", "query", "documents", "top_n"})
-ACTIONS = frozenset({"status", "latency", "body"})
 MOST_DOCUMENTS = 1_000
 
 
-class RerankApi:
-    """A strict stand-in for `/v1/rerank`; `/control/next` tells how the next requests end."""
+class RerankApi(ScriptedApi):
+    """A strict stand-in for `/v1/rerank`."""
 
-    def __init__(self) -> None:
-        self._next: list[dict[str, Any]] = []
-        self._asked: list[dict[str, Any]] = []
+    path = "/v1/rerank"
+    actions = frozenset({"status", "latency", "body"})
 
-    def application(self) -> web.Application:
-        app = web.Application()
-        app.router.add_post("/v1/rerank", self._rerank)
-        app.router.add_post("/control/next", self._script)
-        app.router.add_get("/control/requests", self._told)
-        return app
-
-    async def _script(self, request: web.Request) -> web.Response:
-        self._next = await request.json()
-        unknown = {name for one in self._next for name in one} - ACTIONS
-        return web.json_response(sorted(unknown), status=400 if unknown else 200)
-
-    async def _told(self, request: web.Request) -> web.Response:
-        asked, self._asked = self._asked, []
-        return web.json_response(asked)
-
-    async def _rerank(self, request: web.Request) -> web.Response:
-        action = self._next.pop(0) if self._next else {}
-        if request.headers.get("Authorization") != f"Bearer {KEY}":
+    async def answer(self, request: web.Request) -> web.Response:
+        action = self.next_action()
+        if not has_key(request):
             return web.json_response({"detail": "Invalid API key"}, status=401)
         wish = await request.json()
         if (objection := _objection(wish)) is not None:
             return web.json_response({"detail": objection}, status=422)
-        self._asked.append(wish)
+        self.asked.append(wish)
         await asyncio.sleep(action.get("latency", 0))
         if "status" in action:
             return web.json_response({"detail": "as the script wants it"}, status=action["status"])

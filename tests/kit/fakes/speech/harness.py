@@ -1,12 +1,12 @@
-"""Starts the server as a process for a test, and tells it how to end requests."""
+"""The server as a process for a test."""
 
 from __future__ import annotations
 
-from tests.kit.fakes.speech.server import KEY
-from tests.kit.fakes.transcriptions.harness import RunningTranscriptions
+from tests.kit.fakes.running_api import RunningApi
+from tests.kit.fakes.scripted_api import KEY
 
 
-class RunningSpeech(RunningTranscriptions):
+class RunningSpeech(RunningApi):
     """`async with RunningSpeech() as service`."""
 
     module = "tests.kit.fakes.speech"

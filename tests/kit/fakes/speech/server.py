@@ -7,43 +7,26 @@ from typing import Any
 
 from aiohttp import web
 
-KEY = "a-key-for-the-fake"
+from tests.kit.fakes.scripted_api import ScriptedApi, has_key
+
 FIELDS = frozenset({"model", "voice", "input", "response_format"})
 MODELS, VOICES = ("gpt-4o-mini-tts", "tts-1"), ("alloy", "nova")
 MOST_CHARS = 4_096
-ACTIONS = frozenset({"status", "message", "retry_after", "latency", "cut", "body"})
 _SILENCE = (b"\xff\xfb\x90\x64" + bytes(413)) * 200
 """Frames of an MP3 file, which browsers play for five seconds."""
 _MAGIC = {"opus": ("audio/ogg", b"OggS"), "mp3": ("audio/mpeg", _SILENCE)}
 
 
-class SpeechApi:
-    """A strict stand-in for `/v1/audio/speech`; `/control/next` tells how the next requests end."""
+class SpeechApi(ScriptedApi):
+    """A strict stand-in for `/v1/audio/speech`."""
 
-    def __init__(self) -> None:
-        self._next: list[dict[str, Any]] = []
-        self._asked: list[dict[str, Any]] = []
+    path = "/v1/audio/speech"
+    actions = frozenset({"status", "message", "retry_after", "latency", "cut", "body"})
 
-    def application(self) -> web.Application:
-        app = web.Application()
-        app.router.add_post("/v1/audio/speech", self._speak)
-        app.router.add_post("/control/next", self._script)
-        app.router.add_get("/control/requests", self._told)
-        return app
-
-    async def _script(self, request: web.Request) -> web.Response:
-        self._next = await request.json()
-        unknown = {name for one in self._next for name in one} - ACTIONS
-        return web.json_response(sorted(unknown), status=400 if unknown else 200)
-
-    async def _told(self, request: web.Request) -> web.Response:
-        asked, self._asked = self._asked, []
-        return web.json_response(asked)
-
-    async def _speak(self, request: web.Request) -> web.StreamResponse:
+    async def answer(self, request: web.Request) -> web.StreamResponse:
         wish = await request.json()
-        self._asked.append(wish)
-        action = self._next.pop(0) if self._next else {}
+        self.asked.append(wish)
+        action = self.next_action()
         await asyncio.sleep(action.get("latency", 0))
         status, message = _refusal(request, wish)
         if status := action.get("status", status):
@@ -63,7 +46,7 @@ class SpeechApi:
 
 
 def _refusal(request: web.Request, wish: dict[str, Any]) -> tuple[int, str]:
-    if request.headers.get("Authorization") != f"Bearer {KEY}":
+    if not has_key(request):
         return 401, "Incorrect API key provided."
     if strange := wish.keys() - FIELDS:
         return 400, f"Unrecognized request argument supplied: {sorted(strange)}"

@@ -9,13 +9,12 @@ from typing import Any
 
 from aiohttp import BodyPartReader, web
 
+from tests.kit.fakes.scripted_api import ScriptedApi, has_key
 from tests.kit.fakes.transcriptions.recordings import MAGIC
 
-KEY = "a-key-for-the-fake"
 MODELS = "whisper-1", "gpt-4o-transcribe"
 FIELDS = frozenset({"file", "model", "response_format", "language"})
 MOST_BYTES = 25 * 1024 * 1024
-ACTIONS = frozenset({"status", "message", "retry_after", "latency", "cut", "body", "pad", "text", "seconds"})
 _SAID, _SECONDS = re.compile(rb"SAY<(.*?)>", re.DOTALL), re.compile(rb"SECONDS<([\d.]+)>")
 
 
@@ -25,36 +24,22 @@ class Refused(Exception):
         self.status = status
 
 
-class TranscriptionsApi:
-    """A strict stand-in for a service that transcribes; `/control/next` tells how the next requests end."""
+class TranscriptionsApi(ScriptedApi):
+    """A strict stand-in for a service that transcribes."""
 
-    def __init__(self) -> None:
-        self._next: list[dict[str, Any]] = []
-        self._asked: list[dict[str, Any]] = []
+    path = "/v1/audio/transcriptions"
+    actions = frozenset(
+        {"status", "message", "retry_after", "latency", "cut", "body", "pad", "text", "seconds"}
+    )
+    most_bytes = MOST_BYTES + 65_536
 
-    def application(self) -> web.Application:
-        app = web.Application(client_max_size=MOST_BYTES + 65_536)
-        app.router.add_post("/v1/audio/transcriptions", self._transcribe)
-        app.router.add_post("/control/next", self._script)
-        app.router.add_get("/control/requests", self._told)
-        return app
-
-    async def _script(self, request: web.Request) -> web.Response:
-        self._next = await request.json()
-        unknown = {name for one in self._next for name in one} - ACTIONS
-        return web.json_response(sorted(unknown), status=400 if unknown else 200)
-
-    async def _told(self, request: web.Request) -> web.Response:
-        asked, self._asked = self._asked, []
-        return web.json_response(asked)
-
-    async def _transcribe(self, request: web.Request) -> web.StreamResponse:
-        action = self._next.pop(0) if self._next else {}
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        action = self.next_action()
         try:
             fields = await _fields(request)
             content = fields.pop("file")
             told = {name: value.decode() for name, value in fields.items()}
-            self._asked.append({**told, "size": len(content)})
+            self.asked.append({**told, "size": len(content)})
             await asyncio.sleep(action.get("latency", 0))
             if status := action.get("status"):
                 raise Refused(status, action.get("message", "as the script wants it"))
@@ -92,7 +77,7 @@ async def _answer(
 
 
 async def _fields(request: web.Request) -> dict[str, bytes]:
-    if request.headers.get("Authorization") != f"Bearer {KEY}":
+    if not has_key(request):
         raise Refused(401, "Incorrect API key provided.")
     if not request.content_type.startswith("multipart/form-data"):
         raise Refused(400, "the body is no form")

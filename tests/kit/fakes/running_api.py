@@ -1,0 +1,62 @@
+"""Starts a stand-in as a process for a test, tells it how to end requests, and stops it by its pid."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import TracebackType
+from typing import Any, ClassVar, Self
+
+import aiohttp
+
+ROOT = Path(__file__).parents[3]
+STOP_SECONDS = 20.0
+
+
+class RunningApi:
+    """Of a `ScriptedApi`, by its module."""
+
+    module: ClassVar[str]
+
+    def __init__(self) -> None:
+        self._process: asyncio.subprocess.Process | None = None
+        self.url = ""
+
+    async def __aenter__(self) -> Self:
+        command = [sys.executable, "-m", self.module, "--parent-pid", str(os.getpid())]
+        self._process = await asyncio.create_subprocess_exec(
+            *command, cwd=ROOT, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL
+        )
+        assert self._process.stdout is not None
+        line = await asyncio.wait_for(self._process.stdout.readline(), 60)
+        self.url = f"http://127.0.0.1:{json.loads(line)['port']}/v1"
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._process is not None and self._process.returncode is None:
+            self._process.terminate()
+            await asyncio.wait_for(self._process.wait(), STOP_SECONDS)
+
+    async def next(self, *actions: dict[str, Any]) -> None:
+        """How the next requests end; those behind them are answered."""
+        await self._control("POST", "next", list(actions))
+
+    async def requests(self) -> list[dict[str, Any]]:
+        """What it was asked since the last look, without the bytes."""
+        found: list[dict[str, Any]] = await self._control("GET", "requests")
+        return found
+
+    async def _control(self, method: str, what: str, wish: Any = None) -> Any:
+        url = self.url.replace("/v1", f"/control/{what}")
+        async with (
+            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=10)) as http,
+            http.request(method, url, json=wish) as answer,
+        ):
+            assert answer.status == 200, await answer.text()
+            return await answer.json()
