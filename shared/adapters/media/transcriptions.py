@@ -64,9 +64,10 @@ def _transcript(told: Any) -> Transcript:
 
 def _positive(value: object) -> float | None:
     """Some say it as text."""
-    is_number = isinstance(value, int | float | str) and not isinstance(value, bool)
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
     try:
-        number = float(value) if is_number else math.nan  # type: ignore[arg-type]
+        number = float(value)
     except (ValueError, OverflowError):
         return None
     return number if math.isfinite(number) and number >= 0 else None

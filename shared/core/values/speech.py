@@ -17,6 +17,11 @@ LeftOut = Literal["code", "table", "rest"]
 _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,}).*?(?:^ {0,3}\1[`~]*[ \t]*$|\Z)", re.MULTILINE | re.DOTALL)
 _MATH = re.compile(r"\$\$.+?\$\$", re.DOTALL)
 _TABLE = re.compile(r"(?:^[ \t]*\|.*(?:\n|\Z))+", re.MULTILINE)
+_NOT_SPOKEN: tuple[tuple[LeftOut, re.Pattern[str]], ...] = (
+    ("code", _FENCE),
+    ("code", _MATH),
+    ("table", _TABLE),
+)
 _MARKS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"!\[([^\]]*)\]\([^)\s]*\)"), r"\1"),
     (re.compile(r"\[([^\]]+)\]\([^)\s]*\)"), r"\1"),
@@ -36,10 +41,10 @@ _ENDS = re.compile(r"[.!?…。！？؟।]+[\s\"”’»)]*|\n")
 def spoken_words(markdown: str, say: Callable[[LeftOut], str], *, most: int = MOST_SPOKEN_CHARS) -> str:
     """Empty where nothing can be read aloud; `say` has the sentences for what is left out."""
     left_out: list[LeftOut] = []
-    for what, pattern in (("code", _FENCE), ("code", _MATH), ("table", _TABLE)):
+    for what, pattern in _NOT_SPOKEN:
         markdown, number = pattern.subn("\n", markdown)
         if number and what not in left_out:
-            left_out.append(what)  # type: ignore[arg-type]
+            left_out.append(what)
     for mark, words in _MARKS:
         markdown = mark.sub(words, markdown)
     whole = markdown.strip()
