@@ -214,6 +214,10 @@ async def list_lines(
 ) -> Reply:
     """Operators get all entries, by turn and step."""
     found = await visit.desk.admin.overview.messages(session, before=before, limit=limit)
+    who = visit.operator
+    for note in found["private_notes"] if found else ():
+        own = note.pop("operator_id") == who.operator_id
+        note["can_remove"] = who.may("admin") or (own and who.may("operator"))
     return await _read(visit, "messages", found)
 
 

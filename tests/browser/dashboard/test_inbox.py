@@ -143,6 +143,42 @@ async def test_assign_label_snooze_and_note(house: House) -> None:
     assert first != second
 
 
+async def test_a_private_note_is_removed_by_keys_and_goes_from_other_pages(house: House) -> None:
+    session = await waits(house, 1)
+    path = f"/dashboard/inbox?at={session}"
+    anna = await house.operator("Anna", path=path)
+    await anna.get_by_role("button", name="Private note").click()
+    await anna.keyboard.type("Owes us a cake")
+    await anna.keyboard.press("Enter")
+    bert = await house.operator("Bert", path=path)
+    phone = {"viewport": {"width": 390, "height": 844}}
+    admin = await house.operator("Clara", "admin", f"/dashboard/sessions/{session}", **phone)
+    for page in (anna, bert, admin):
+        await expect(page.locator(".message.note")).to_contain_text("Owes us a cake")
+    remove = "Remove the private note"
+    await expect(bert.get_by_role("button", name=remove)).to_have_count(0)
+    await expect(admin.get_by_role("button", name=remove)).to_be_visible()
+    assert await look_for_faults(admin) == []
+    await fits(admin)
+    await shot(admin, "note-390")
+    await anna.get_by_role("button", name=remove).focus()
+    await anna.keyboard.press("Enter")
+    question = anna.get_by_role("dialog", name="Remove the private note?")
+    await expect(question).to_contain_text("cannot be brought back")
+    assert await look_for_faults(anna) == []
+    await shot(anna, "note-remove")
+    await anna.keyboard.press("Escape")
+    await expect(question).to_have_count(0)
+    await expect(anna.get_by_role("button", name=remove)).to_be_focused()
+    await anna.keyboard.press("Enter")
+    await question.get_by_role("button", name="Remove").press("Enter")
+    for page in (anna, bert, admin):
+        await expect(page.locator(".message.note")).to_have_count(0)
+    await expect(anna.locator(".transcript")).to_be_focused()
+    assert await house.one("SELECT count(*) FROM private_notes") == 0
+    assert await house.one("SELECT actor FROM audit WHERE action = 'private_note.deleted'") == "Anna"
+
+
 async def another_word(house: House, session: str) -> Inbound:
     row = await house.app.pool.fetchrow(
         "SELECT s.id, a.id AS address FROM sessions s JOIN addresses a ON a.session_id = s.id"

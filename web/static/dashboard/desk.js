@@ -1,4 +1,5 @@
 /** The operator's part of a session: who has it, take it or give it back, and write in it. */
+import { sure } from "./acting.js";
 import { cannedReplies } from "./canned.js";
 import { follow } from "./live.js";
 import { ask } from "./net.js";
@@ -116,7 +117,21 @@ export function operatorDesk({ id, me, say, signal, reload, taken, moved }) {
     if (inside) (line.querySelector(`button[data-act=${act}]`) ?? line).focus({ preventScroll: true });
   }
 
-  return { bar, types, composer, notes, update };
+  /** Asks first, for the words are gone then. @param {any} one */
+  async function drop(one) {
+    if (!await sure({ title: t("Remove the private note?"), words: [t("Its words are deleted for all operators and cannot be brought back.")], yes: t("Remove") })) return false;
+    show(note);
+    try {
+      await ask(`/sessions/${id}/private-notes/${one.id}`, { method: "DELETE", signal });
+      say(t("The private note is removed."));
+      return true;
+    } catch (error) {
+      if (!signal.aborted) { show(note, problem(error)); void reload(); }
+      return false;
+    }
+  }
+
+  return { bar, types, composer, notes, update, drop };
 }
 
 /** @param {string[]} labels */

@@ -124,7 +124,7 @@ export function inboxPage({ root, me, say, go, entitle, look, signal, told }) {
   /** @param {string} id @param {AbortSignal} signal */
   function conversation(id, signal) {
     const head = h("div", { class: "inbox-head" }, skeleton(2));
-    const talk = transcript({ path: `/sessions/${id}/messages`, label: t("Messages"), signal, empty: t("Nothing was said yet.") });
+    const talk = transcript({ path: `/sessions/${id}/messages`, label: t("Messages"), signal, drop: (note) => desk.drop(note), empty: t("Nothing was said yet.") });
     const desk = operatorDesk({ id, me, say, signal, reload: async () => { look(); await Promise.all([fill(true), load(true)]).catch(() => {}); }, taken: () => desk.composer.input.focus(), moved });
     const contact = contactCard({ id, me, signal });
     let drawn = "";

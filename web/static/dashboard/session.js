@@ -54,7 +54,7 @@ export function sessionPage({ root, id, me, say, go, entitle, look, signal }) {
   const replayed = replay({ path, id, signal, moved: (turn, call) => { if (tab === "requests") remember({ turn: String(turn), call: call ? String(call) : null }); } });
   const replayCard = card(t("Replay: what the model saw"), [replayed.node]);
   const spans = h("div", { class: "segments", role: "group", "aria-label": t("Turns shown") });
-  const talk = transcript({ path: `${path}/messages`, label: t("Messages"), signal, empty: t("Nothing was said yet."), at: turnOfAddress() || (new URLSearchParams(location.search).get("at") ?? "") });
+  const talk = transcript({ path: `${path}/messages`, label: t("Messages"), signal, drop: (note) => desk.drop(note), empty: t("Nothing was said yet."), at: turnOfAddress() || (new URLSearchParams(location.search).get("at") ?? "") });
   const desk = operatorDesk({ id, me, say, signal, reload: () => { look(); return load(true).catch(() => {}); }, taken: () => { choose("conversation"); toReply(); } });
   const wanted = h("input", { type: "number", min: 1, step: 1, required: true, inputmode: "numeric", placeholder: t("Turn"), "aria-label": t("Turn number") });
   const jump = h("form", { class: "jump", onsubmit: (/** @type {Event} */ event) => { event.preventDefault(); jumpTo(Number(wanted.value)); } }, wanted, h("button", { type: "submit", class: "line" }, t("Go to")));

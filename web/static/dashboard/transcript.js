@@ -100,11 +100,12 @@ function momentsOf(handovers, notes) {
 /** What a person thought of the help, of five. @param {number} rating */
 export const stars = (rating) => h("span", { class: "stars", role: "img", "aria-label": t("Rated {rating} of 5", { rating: number(rating) }) }, "★".repeat(rating) + "☆".repeat(5 - rating));
 
-/** @param {any} note */
-const noteNode = (note) => h("li", { class: "message note" }, h("div", { class: "by" }, h("b", null, t("Private note")), h("span", { class: "from", dir: "auto" }, note.operator), h("span", { class: "muted" }, h("time", { datetime: note.at, title: when(note.at) }, clock(note.at)))), words(note.body));
+/** @param {any} note @param {(note: any) => void} [remove] */
+const noteNode = (note, remove) => h("li", { class: "message note" }, h("div", { class: "by" }, h("b", null, t("Private note")), h("span", { class: "from", dir: "auto" }, note.operator), h("span", { class: "muted" }, h("time", { datetime: note.at, title: when(note.at) }, clock(note.at))),
+  remove && note.can_remove && h("button", { type: "button", class: "link", "aria-label": t("Remove the private note"), onclick: () => remove(note) }, t("Remove"))), words(note.body));
 
-/** @param {any} moment */
-const momentNode = (moment) => moment.note ? noteNode(moment) : h("li", { class: "divider hand" }, h("span", null, moment.words, moment.rating && [" ", stars(moment.rating)],
+/** @param {any} moment @param {(note: any) => void} [remove] */
+const momentNode = (moment, remove) => moment.note ? noteNode(moment, remove) : h("li", { class: "divider hand" }, h("span", null, moment.words, moment.rating && [" ", stars(moment.rating)],
   h("span", { class: "muted" }, " · ", h("time", { datetime: moment.at, title: when(moment.at) }, clock(moment.at))), moment.more && h("span", { class: "block muted", dir: "auto" }, h("q", null, moment.more))));
 
 /**
@@ -115,7 +116,7 @@ function itemsOf(messages, links, handovers, notes, more) {
   const dividers = [...links];
   const moments = momentsOf(handovers, notes);
   if (more && messages.length) while (moments.length && Date.parse(moments[0].at) < Date.parse(messages[0].at)) moments.shift();
-  const items = /** @type {{key: string, of: any, make: (of: any) => any}[]} */ ([]);
+  const items = /** @type {{key: string, of: any, make: (of: any, remove?: (note: any) => void) => any}[]} */ ([]);
   const tell = () => { const of = moments.shift(); items.push({ key: of.key, of, make: momentNode }); };
   for (const [index, message] of messages.entries()) {
     const next = messages[index + 1];
@@ -146,10 +147,11 @@ function joined(older, newer, key) {
 
 /**
  * Messages read backwards, page by page; the newest are asked for again and again.
- * @param {{path: string, label: string, signal: AbortSignal, empty: string, at?: string}} of `at` is the turn that it
- *   opens at, or with it the number of a message, `12-34`: then it stays there until the newest are asked for
+ * @param {{path: string, label: string, signal: AbortSignal, empty: string, at?: string, drop?: (note: any) => Promise<boolean>}} of
+ *   `at` is the turn that it opens at, or with it the number of a message, `12-34`: then it stays there until the newest are
+ *   asked for; `drop` removes a private note, where the operator does not think better of it
  */
-export function transcript({ path, label, signal, empty, at = "" }) {
+export function transcript({ path, label, signal, empty, at = "", drop }) {
   const list = h("ol", { class: "messages" });
   const more = h("button", { type: "button", class: "line", hidden: true, onclick: () => earlier() }, t("Load earlier messages"));
   const note = h("div");
@@ -167,11 +169,19 @@ export function transcript({ path, label, signal, empty, at = "" }) {
       const text = JSON.stringify(of);
       const before = drawn.get(key);
       if (before?.text === text) return before.node;
-      const node = make(of);
+      const node = make(of, drop && remove);
       drawn.set(key, { text, node });
       return node;
     });
     settle(list, nodes.length ? nodes : [h("li", { class: "empty" }, empty)]);
+  }
+
+  /** @param {any} gone */
+  async function remove(gone) {
+    if (!await drop?.(gone)) return;
+    all.notes = all.notes.filter((one) => one.id !== gone.id);
+    draw();
+    box.focus({ preventScroll: true });
   }
 
   /** Some turns after the wanted one are shown too, unless they alone fill the page. @param {boolean} refresh */

@@ -244,7 +244,8 @@ SELECT json_build_object(
             ORDER BY id DESC LIMIT 5000) j),
   'handovers', (SELECT json_build_array(count(*), sum(h.id), sum(length(h.state)), max(h.taken_at), sum(s.answered_turn),
                   sum(s.next_seq), sum(h.version), count(*) FILTER (WHERE h.snoozed_until > now()),
-                  (SELECT max(id) FROM private_notes)) FROM handovers h JOIN sessions s ON s.id = h.session_id WHERE h.ended_at IS NULL),
+                  (SELECT json_build_array(count(*), sum(n.id)) FROM
+                    (SELECT id FROM private_notes ORDER BY id DESC LIMIT 1000) n)) FROM handovers h JOIN sessions s ON s.id = h.session_id WHERE h.ended_at IS NULL),
   'deliveries', (SELECT json_build_array(count(*), max(created_at), sum(turn_no), sum(part)) FROM
             (SELECT created_at, turn_no, part FROM deliveries WHERE state IN ('uncertain', 'dead')
               ORDER BY created_at DESC LIMIT 1000) d),

@@ -169,7 +169,7 @@ SELECT json_build_object({_FACTS},
         'waits_since', (SELECT n.opened_at FROM turns n
                          WHERE n.session_id = s.id AND n.turn_no = s.answered_turn + 1))
       FROM handovers h WHERE h.session_id = s.id AND h.ended_at IS NULL),
-  'private_notes', (SELECT count(*) FROM private_notes n WHERE n.session_id = s.id),
+  'private_notes', (SELECT json_build_array(count(*), max(n.created_at)) FROM private_notes n WHERE n.session_id = s.id),
   'site', (SELECT coalesce(nullif(w.config ->> 'title', ''), w.name) FROM addresses x JOIN sites w ON w.name = x.account
             WHERE x.session_id = s.id AND x.channel = 'web' ORDER BY x.id DESC LIMIT 1),
   'first_channel', (SELECT json_agg(DISTINCT n.channel) FROM turns n
@@ -257,7 +257,7 @@ SELECT json_build_object({_SHOWN},
              OR h.ended_at >= (SELECT coalesce(min(at), '-infinity') FROM shown))
            ORDER BY h.id DESC LIMIT 200) h), '[]'::json),
   'private_notes', coalesce((SELECT json_agg(json_build_object('id', n.public_id, 'operator', n.operator_name,
-      'body', n.body, 'at', n.created_at) ORDER BY n.id)
+      'operator_id', n.operator_id, 'body', n.body, 'at', n.created_at) ORDER BY n.id)
     FROM (SELECT * FROM private_notes n WHERE n.session_id = s.id
              AND n.created_at >= (SELECT coalesce(min(at), '-infinity') FROM shown)
            ORDER BY n.id DESC LIMIT 200) n), '[]'::json)

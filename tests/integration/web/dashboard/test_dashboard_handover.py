@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -14,6 +15,7 @@ import pytest
 from aiohttp import web
 
 from shared.adapters.models.token_counter import VocabularyCounter
+from shared.adapters.postgres.dashboard.job_list_sql import PULSE
 from shared.adapters.postgres.handover.handovers import PostgresHandovers
 from shared.adapters.postgres.people.visitors import PostgresVisitors, new_token
 from shared.config.settings import load_settings
@@ -220,19 +222,54 @@ async def test_private_notes_are_stored_once_and_deleted_by_their_author(
     assert (await post(anna, f"{uuid4()}/private-notes", {"cid": "n", "text": "x"}))[0] == 404
     said = await anna.get(f"/sessions/{session}/messages")
     assert [(one["operator"], one["body"]) for one in said["private_notes"]] == [("anna", "Careful")]
+    assert [one["can_remove"] for one in said["private_notes"]] == [True]
     path = f"/api/v1/sessions/{session}/private-notes/{first['id']}"
     await pool.execute("INSERT INTO operators (name, role) VALUES ('bert', 'operator')")
     await pool.execute(
         "UPDATE private_notes SET operator_id = (SELECT id FROM operators WHERE name = 'bert')"
     )
     assert await anna.status("DELETE", path, headers=SAME_ORIGIN) == 404
+    assert await can_remove(anna, session) == [False]
+    await pool.execute("UPDATE operators SET role = 'admin' WHERE name = 'anna'")
+    assert await can_remove(anna, session) == [True]
+    await pool.execute("UPDATE operators SET role = 'viewer' WHERE name = 'anna'")
     await pool.execute(
         "UPDATE private_notes SET operator_id = (SELECT id FROM operators WHERE name = 'anna')"
     )
+    assert await can_remove(anna, session) == [False]
+    assert await anna.status("DELETE", path, headers=SAME_ORIGIN) == 403
+    await pool.execute("UPDATE operators SET role = 'operator' WHERE name = 'anna'")
     assert await anna.status("DELETE", path, headers=SAME_ORIGIN) == 200
     assert await pool.fetchval("SELECT count(*) FROM private_notes") == 0
+    assert await anna.status("DELETE", path, headers=SAME_ORIGIN) == 404
+    actions = await pool.fetch(
+        "SELECT action, object FROM audit WHERE action LIKE 'private_note.%' ORDER BY id"
+    )
+    assert [tuple(row) for row in actions][-1] == ("private_note.deleted", session)
     await pool.execute("UPDATE operators SET role = 'viewer' WHERE name = 'anna'")
     assert (await post(anna, f"{session}/private-notes", {"cid": "n3", "text": "x"}))[0] == 403
+
+
+async def test_the_stream_tells_that_any_private_note_was_removed(
+    anna: Dashboard, pool: asyncpg.Pool[asyncpg.Record]
+) -> None:
+    session = await waiting(anna)
+    first = (await post(anna, f"{session}/private-notes", {"cid": "n1", "text": "One"}))[1]["id"]
+    await post(anna, f"{session}/private-notes", {"cid": "n2", "text": "Two"})
+    pulse, shown = json.loads(await pool.fetchval(PULSE))["handovers"], await facts(anna, session)
+    path = f"/api/v1/sessions/{session}/private-notes/{first}"
+    assert await anna.status("DELETE", path, headers=SAME_ORIGIN) == 200
+    assert json.loads(await pool.fetchval(PULSE))["handovers"] != pulse
+    await post(anna, f"{session}/private-notes", {"cid": "n3", "text": "Three"})
+    assert await facts(anna, session) != shown
+
+
+async def facts(anna: Dashboard, session: str) -> Any:
+    return (await anna.get(f"/sessions/{session}"))["private_notes"]
+
+
+async def can_remove(anna: Dashboard, session: str) -> list[bool]:
+    return [one["can_remove"] for one in (await anna.get(f"/sessions/{session}/messages"))["private_notes"]]
 
 
 async def test_of_two_who_edit_a_canned_reply_the_slower_is_told(anna: Dashboard) -> None:
