@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from alembic import context
-from sqlmodel import SQLModel
-
-import shared.adapters.postgres.schema.tables  # noqa: F401  the tables register themselves
 
 
 def run() -> None:
     connection = context.config.attributes.get("connection")
     if connection is None:
         raise SystemExit("Migrations are run by `./evertalk up`, or by shared.adapters.postgres.db.migrate.")
-    context.configure(connection=connection, target_metadata=SQLModel.metadata)
+    context.configure(connection=connection)
     with context.begin_transaction():
         context.run_migrations()
 

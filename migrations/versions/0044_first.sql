@@ -355,6 +355,7 @@ CREATE FUNCTION uncertain_parts_are_told() RETURNS trigger
          RETURN NULL;
        END $$;
 
+-- A place in a channel: a Telegram chat and topic, a visitor of a site.
 CREATE TABLE addresses (
     id bigint NOT NULL,
     channel text NOT NULL,
@@ -387,6 +388,7 @@ CREATE SEQUENCE agents_id_seq;
 
 ALTER SEQUENCE agents_id_seq OWNED BY agents.id;
 
+-- One message about an alert to one target; `sending` while the request is under way, and not longer.
 CREATE TABLE alert_sends (
     id bigint NOT NULL,
     alert_id bigint NOT NULL,
@@ -411,6 +413,7 @@ CREATE SEQUENCE alert_sends_id_seq;
 
 ALTER SEQUENCE alert_sends_id_seq OWNED BY alert_sends.id;
 
+-- Something that needs an operator: open while it is so, once for each key. Never words of people.
 CREATE TABLE alerts (
     id bigint NOT NULL,
     public_id uuid DEFAULT gen_random_uuid() NOT NULL,
@@ -431,6 +434,7 @@ CREATE SEQUENCE alerts_id_seq;
 
 ALTER SEQUENCE alerts_id_seq OWNED BY alerts.id;
 
+-- What a program may do over REST, by a token that is kept as a hash only.
 CREATE TABLE api_keys (
     id bigint NOT NULL,
     name text NOT NULL,
@@ -451,6 +455,7 @@ CREATE SEQUENCE api_keys_id_seq;
 
 ALTER SEQUENCE api_keys_id_seq OWNED BY api_keys.id;
 
+-- The whole of something that the log shows by head and tail only.
 CREATE TABLE artifacts (
     id bigint NOT NULL,
     public_id uuid DEFAULT gen_random_uuid() NOT NULL,
@@ -491,6 +496,7 @@ CREATE SEQUENCE attachments_id_seq;
 
 ALTER SEQUENCE attachments_id_seq OWNED BY attachments.id;
 
+-- Who read or changed what; each row carries the hash of the one before. Ids, never text.
 CREATE TABLE audit (
     id bigint NOT NULL,
     at timestamp with time zone DEFAULT now() NOT NULL,
@@ -506,6 +512,7 @@ CREATE SEQUENCE audit_id_seq;
 
 ALTER SEQUENCE audit_id_seq OWNED BY audit.id;
 
+-- A ledger made at an early flush, used when the summary that should follow fails.
 CREATE TABLE checkpoints (
     id bigint NOT NULL,
     session_id bigint NOT NULL,
@@ -526,6 +533,7 @@ CREATE SEQUENCE checkpoints_id_seq;
 
 ALTER SEQUENCE checkpoints_id_seq OWNED BY checkpoints.id;
 
+-- One part of an answer on its way to a person, written before it is sent.
 CREATE TABLE deliveries (
     session_id bigint NOT NULL,
     turn_no bigint NOT NULL,
@@ -541,22 +549,34 @@ CREATE TABLE deliveries (
     CONSTRAINT delivery_state CHECK ((state = ANY (ARRAY['queued'::text, 'sending'::text, 'sent'::text, 'delivered'::text, 'uncertain'::text, 'dead'::text])))
 );
 
+-- One row: what is true of this installation. A restore and a promoted standby raise `log_epoch`.
 CREATE TABLE deployment (
     id integer DEFAULT 1 NOT NULL,
     log_epoch bigint DEFAULT 1 NOT NULL,
     created_at timestamp with time zone DEFAULT now() NOT NULL,
+    -- Of the server that wrote last; empty where it does not tell.
     timeline text DEFAULT ''::text NOT NULL,
     CONSTRAINT deployment_is_one_row CHECK ((id = 1))
 );
 
+-- One message of the log, only ever added; whoever is in no hurry reads and writes the view `entries`.
+-- Plain words stand in `words`, everything else in `blocks`; what follows from another column is left out.
+-- For its rows and those of `turns`, `turn_entries` and `events` no foreign key looks for what they belong
+-- to: it would lock that against nothing, at the price of a record of the log for each row that a turn
+-- adds. Sessions, turns, entries and addresses are there for good: no statement deletes one, other keys
+-- (`totals_session`, `visitors_address_id_fkey`) and this table's trigger keep the database from it, and
+-- all four are written by statements that hold the session's row and take its number from there.
+-- `check_invariants` looks for rows that belong to nothing.
 CREATE TABLE entry_rows (
     session_id bigint NOT NULL,
     seq bigint NOT NULL,
+    -- Null where the author says it: the assistant's is `assistant`, everybody else's `user`.
     role text,
     author text NOT NULL,
     blocks jsonb,
     tokens integer NOT NULL,
     dedupe_key text,
+    -- Null where the key has it.
     cid text,
     replaces_seq bigint,
     at timestamp with time zone DEFAULT now() NOT NULL,
@@ -587,11 +607,14 @@ CREATE VIEW entries AS
     at
    FROM entry_rows;
 
+-- Somebody asked what `/forget everything` would take, and may say yes for a while.
 CREATE TABLE erasure_wishes (
     session_id bigint NOT NULL,
     asked_at timestamp with time zone DEFAULT now() NOT NULL
 );
 
+-- The log of what was erased, without content; `work` says what is left to do and goes with its end.
+-- `about` holds numbers, random ids and hashes of them: what to erase again in a restored backup.
 CREATE TABLE erasures (
     id bigint NOT NULL,
     at timestamp with time zone DEFAULT now() NOT NULL,
@@ -615,6 +638,7 @@ CREATE SEQUENCE erasures_id_seq;
 
 ALTER SEQUENCE erasures_id_seq OWNED BY erasures.id;
 
+-- What screens are told, numbered without gaps in the transaction of the row it speaks of.
 CREATE TABLE events (
     session_id bigint NOT NULL,
     event_seq bigint NOT NULL,
@@ -625,6 +649,7 @@ CREATE TABLE events (
     at timestamp with time zone DEFAULT now() NOT NULL
 );
 
+-- What a person thought of an answer; the newest opinion counts.
 CREATE TABLE feedback (
     session_id bigint NOT NULL,
     turn_no bigint NOT NULL,
@@ -636,6 +661,7 @@ CREATE TABLE feedback (
     CONSTRAINT feedback_opinion CHECK ((opinion = ANY (ARRAY['good'::text, 'bad'::text])))
 );
 
+-- One silent pass over a range of turns, and what came of it; its stray words are shown to nobody.
 CREATE TABLE flushes (
     id bigint NOT NULL,
     public_id uuid DEFAULT gen_random_uuid() NOT NULL,
@@ -661,6 +687,8 @@ CREATE SEQUENCE flushes_id_seq;
 
 ALTER SEQUENCE flushes_id_seq OWNED BY flushes.id;
 
+-- A conversation that waits for an operator, is with one, or was; `told` is the word that it is over. Only
+-- a channel that sends messages needs `told`; on the web the stored notice is on the screen.
 CREATE TABLE handovers (
     id bigint NOT NULL,
     session_id bigint NOT NULL,
@@ -689,6 +717,7 @@ CREATE SEQUENCE handovers_id_seq;
 
 ALTER SEQUENCE handovers_id_seq OWNED BY handovers.id;
 
+-- Work to be done by a worker; one per key while it is due or running, one running per session.
 CREATE TABLE jobs (
     id bigint NOT NULL,
     kind text NOT NULL,
@@ -717,6 +746,7 @@ CREATE SEQUENCE jobs_id_seq;
 
 ALTER SEQUENCE jobs_id_seq OWNED BY jobs.id;
 
+-- A passage of a file that an agent knows; a file without text has one empty passage.
 CREATE TABLE knowledge (
     agent_id bigint NOT NULL,
     path text NOT NULL,
@@ -729,6 +759,7 @@ CREATE TABLE knowledge (
     indexed_at timestamp with time zone DEFAULT now() NOT NULL
 );
 
+-- Who may do what only one process may do, such as polling a bot; it lapses with its holder's beat.
 CREATE TABLE leases (
     name text NOT NULL,
     leased_by bigint,
@@ -736,6 +767,7 @@ CREATE TABLE leases (
     taken_at timestamp with time zone DEFAULT now() NOT NULL
 );
 
+-- Somebody typed a code that joins nothing; kept for an hour.
 CREATE TABLE link_guesses (
     id bigint NOT NULL,
     party_id bigint NOT NULL,
@@ -747,6 +779,7 @@ CREATE SEQUENCE link_guesses_id_seq;
 
 ALTER SEQUENCE link_guesses_id_seq OWNED BY link_guesses.id;
 
+-- What hides a range of turns; the active ones cover 1 … base without gap or overlap.
 CREATE TABLE links (
     id bigint NOT NULL,
     public_id uuid DEFAULT gen_random_uuid() NOT NULL,
@@ -784,6 +817,7 @@ CREATE SEQUENCE links_id_seq;
 
 ALTER SEQUENCE links_id_seq OWNED BY links.id;
 
+-- A link that logs an operator in once.
 CREATE TABLE login_links (
     token_hash bytea NOT NULL,
     operator_id bigint NOT NULL,
@@ -792,6 +826,7 @@ CREATE TABLE login_links (
     used_at timestamp with time zone
 );
 
+-- Where an operator has logged in, by a keyed hash of both: there no stranger's tries count.
 CREATE TABLE login_places (
     key bytea NOT NULL,
     operator_id bigint NOT NULL,
@@ -799,6 +834,7 @@ CREATE TABLE login_places (
     CONSTRAINT login_places_are_hashes CHECK ((octet_length(key) = 32))
 );
 
+-- Failed logins by the hash of an account, an address, or both; whoever asks too often waits longer.
 CREATE TABLE login_tries (
     key bytea NOT NULL,
     operator_id bigint,
@@ -809,6 +845,7 @@ CREATE TABLE login_tries (
     CONSTRAINT login_tries_count CHECK ((failures >= 0))
 );
 
+-- The notes that a place was shown last, so that a number can name one; it lapses and serves once.
 CREATE TABLE note_lists (
     session_id bigint NOT NULL,
     address_id bigint NOT NULL,
@@ -818,6 +855,7 @@ CREATE TABLE note_lists (
     CONSTRAINT note_list_purpose CHECK ((purpose = ANY (ARRAY['list'::text, 'forget'::text])))
 );
 
+-- The words of a note that may be recalled; gone as soon as the note changes or is forgotten.
 CREATE TABLE note_words (
     note_id bigint NOT NULL,
     party_id bigint NOT NULL,
@@ -826,6 +864,7 @@ CREATE TABLE note_words (
     indexed_at timestamp with time zone DEFAULT now() NOT NULL
 );
 
+-- One thing remembered about a party; superseded or forgotten, never silently changed.
 CREATE TABLE notes (
     id bigint NOT NULL,
     public_id uuid DEFAULT gen_random_uuid() NOT NULL,
@@ -853,6 +892,7 @@ CREATE TABLE notes (
     superseded_reason text DEFAULT ''::text NOT NULL,
     expired_at timestamp with time zone,
     undo_until timestamp with time zone,
+    -- Superseded because two persons became one, who both had it; comes back when they part.
     party_link_id bigint,
     CONSTRAINT note_authority CHECK ((authority = ANY (ARRAY['person'::text, 'assistant'::text, 'tool'::text, 'operator'::text]))),
     CONSTRAINT note_durability CHECK ((durability = ANY (ARRAY['permanent'::text, 'durable'::text, 'ephemeral'::text]))),
@@ -871,6 +911,7 @@ CREATE SEQUENCE notes_id_seq;
 
 ALTER SEQUENCE notes_id_seq OWNED BY notes.id;
 
+-- A code that does one thing once: makes a bot's owner, joins two channels, opens an event stream.
 CREATE TABLE one_time_codes (
     code_hash bytea NOT NULL,
     purpose text NOT NULL,
@@ -884,6 +925,7 @@ CREATE TABLE one_time_codes (
     CONSTRAINT one_time_code_purpose CHECK ((purpose = ANY (ARRAY['telegram_owner'::text, 'link'::text, 'stream'::text])))
 );
 
+-- An operator's authenticator app: its key, sealed, and hashes of the codes for when it is lost.
 CREATE TABLE operator_factors (
     operator_id bigint NOT NULL,
     key_id text NOT NULL,
@@ -895,6 +937,7 @@ CREATE TABLE operator_factors (
     CONSTRAINT factor_opens_when_confirmed CHECK (((confirmed_at IS NOT NULL) OR (recovery = '{}'::bytea[])))
 );
 
+-- A browser in which an operator is logged in.
 CREATE TABLE operator_sessions (
     token_hash bytea NOT NULL,
     operator_id bigint NOT NULL,
@@ -908,6 +951,7 @@ CREATE TABLE operator_sessions (
     CONSTRAINT operator_session_how CHECK ((how = ANY (ARRAY['link'::text, 'password'::text, 'provider'::text])))
 );
 
+-- Half a login: the password was right, the code is still to come.
 CREATE TABLE operator_steps (
     token_hash bytea NOT NULL,
     operator_id bigint NOT NULL,
@@ -917,6 +961,7 @@ CREATE TABLE operator_steps (
     CONSTRAINT operator_step_how CHECK ((how = ANY (ARRAY['link'::text, 'password'::text])))
 );
 
+-- Who runs the program; one of an identity provider has `issuer` and `subject` and no password.
 CREATE TABLE operators (
     id bigint NOT NULL,
     name text NOT NULL,
@@ -938,6 +983,7 @@ CREATE SEQUENCE operators_id_seq;
 
 ALTER SEQUENCE operators_id_seq OWNED BY operators.id;
 
+-- A person, or a group; owns sessions and notes.
 CREATE TABLE parties (
     id bigint NOT NULL,
     public_id uuid DEFAULT gen_random_uuid() NOT NULL,
@@ -949,6 +995,7 @@ CREATE TABLE parties (
     created_at timestamp with time zone DEFAULT now() NOT NULL,
     on_hold_since timestamp with time zone,
     on_hold_by text,
+    -- Where an anonymous visitor was seen last: a keyed hash of an IPv4 address or an IPv6 /56.
     network text,
     network_at timestamp with time zone,
     CONSTRAINT hold_says_whose CHECK (((on_hold_since IS NULL) = (on_hold_by IS NULL))),
@@ -961,6 +1008,7 @@ CREATE SEQUENCE parties_id_seq;
 
 ALTER SEQUENCE parties_id_seq OWNED BY parties.id;
 
+-- Two persons who became one: whose code was typed by whom, and which session waits for them to part.
 CREATE TABLE party_links (
     id bigint NOT NULL,
     kept_party_id bigint NOT NULL,
@@ -968,6 +1016,7 @@ CREATE TABLE party_links (
     kept_session_id bigint NOT NULL,
     archived_session_id bigint NOT NULL,
     day date NOT NULL,
+    -- What the one who joined had spent that day; it counts for both from then on.
     carried_micro bigint DEFAULT 0 NOT NULL,
     linked_at timestamp with time zone DEFAULT now() NOT NULL,
     unlinked_at timestamp with time zone,
@@ -978,6 +1027,7 @@ CREATE SEQUENCE party_links_id_seq;
 
 ALTER SEQUENCE party_links_id_seq OWNED BY party_links.id;
 
+-- A piece of a hidden message that can be found again; `number` is the order of the context.
 CREATE TABLE passages (
     session_id bigint NOT NULL,
     number bigint NOT NULL,
@@ -1000,12 +1050,14 @@ CREATE TABLE pins (
     pinned_at timestamp with time zone DEFAULT now() NOT NULL
 );
 
+-- System text, tool schemas and notes as they were sent, stored once by content.
 CREATE TABLE prompt_parts (
     sha256 bytea NOT NULL,
     body text NOT NULL,
     created_at timestamp with time zone DEFAULT now() NOT NULL
 );
 
+-- How an old tool result, or hidden chatter, is shown from a turn on; only added to, for replays.
 CREATE TABLE prune_decisions (
     session_id bigint NOT NULL,
     seq bigint NOT NULL,
@@ -1016,6 +1068,7 @@ CREATE TABLE prune_decisions (
     CONSTRAINT prune_form CHECK ((form = ANY (ARRAY['trim'::text, 'clear'::text, 'duplicate'::text, 'hide'::text])))
 );
 
+-- In how many passages of a session, or of an agent's files, a word occurs; '' counts them all.
 CREATE TABLE recall_words (
     lane text NOT NULL,
     owner bigint NOT NULL,
@@ -1025,6 +1078,7 @@ CREATE TABLE recall_words (
     CONSTRAINT recall_words_lane CHECK ((lane = ANY (ARRAY['said'::text, 'knowledge'::text])))
 );
 
+-- Brings an anonymous conversation to another browser; each place has one, as a hash.
 CREATE TABLE recovery_codes (
     address_id bigint NOT NULL,
     code_hash bytea NOT NULL,
@@ -1032,6 +1086,9 @@ CREATE TABLE recovery_codes (
     expires_at timestamp with time zone NOT NULL
 );
 
+-- What a person wants to be told at a time; it begins a turn of its own when that has come. `tell_at` is
+-- `due_at` unless that lies in quiet hours. Until it is told, it belongs to its address, whatever session
+-- that leads to by then.
 CREATE TABLE reminders (
     id bigint NOT NULL,
     public_id uuid DEFAULT gen_random_uuid() NOT NULL,
@@ -1058,6 +1115,7 @@ CREATE SEQUENCE reminders_id_seq;
 
 ALTER SEQUENCE reminders_id_seq OWNED BY reminders.id;
 
+-- Money set aside before a call and settled after it.
 CREATE TABLE reservations (
     id bigint NOT NULL,
     session_id bigint NOT NULL,
@@ -1079,6 +1137,9 @@ CREATE SEQUENCE reservations_id_seq;
 
 ALTER SEQUENCE reservations_id_seq OWNED BY reservations.id;
 
+-- What the dashboard's list is ordered and filtered by, as it was some seconds ago; a worker keeps it.
+-- Columns are those of `sessions` and `session_totals`, by the same names. `person` is changed with the
+-- session's own, in the same transaction: a forgotten name is nowhere.
 CREATE TABLE session_list (
     id bigint NOT NULL,
     public_id uuid NOT NULL,
@@ -1101,12 +1162,14 @@ CREATE TABLE session_list (
 )
 WITH (autovacuum_vacuum_scale_factor='0.02', autovacuum_analyze_scale_factor='0.05');
 
+-- Sessions that `session_list` is to be told of, once for each change. Without a key, for each turn writes a row.
 CREATE TABLE session_list_changes (
     session_id bigint NOT NULL,
     CONSTRAINT list_change_of CHECK ((session_id > 0))
 )
 WITH (autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='2000');
 
+-- What a conversation spent for one purpose with one model, added up with each row of the ledger.
 CREATE TABLE session_spend (
     session_id bigint NOT NULL,
     purpose text NOT NULL,
@@ -1137,9 +1200,12 @@ CREATE VIEW session_summaries AS
    FROM links
   WHERE (kind = ANY (ARRAY['summary'::text, 'digest'::text]));
 
+-- Lifetime sums, written with each turn; never the same thing as "context now".
 CREATE TABLE session_totals (
     session_id bigint NOT NULL,
+    -- All that was read, cached or not, and all that was said: the sum of the four, by a trigger.
     total_tokens bigint DEFAULT 0 NOT NULL,
+    -- Of each turn its last request, as it was estimated, and what was said: sums that need no provider.
     total_tokens_estimate bigint DEFAULT 0 NOT NULL,
     input_tokens bigint DEFAULT 0 NOT NULL,
     output_tokens bigint DEFAULT 0 NOT NULL,
@@ -1152,6 +1218,9 @@ CREATE TABLE session_totals (
 )
 WITH (fillfactor='70', autovacuum_vacuum_scale_factor='0.02', autovacuum_analyze_scale_factor='0.05');
 
+-- The never-ending conversation. Its row is the lock and the source of every gap-free number. No index is
+-- over what a turn changes, nor has it in its condition: else each index would hear of each step of a turn.
+-- What the dashboard orders by is copied to `session_list`; who waits, `turns` know.
 CREATE TABLE sessions (
     id bigint NOT NULL,
     public_id uuid DEFAULT gen_random_uuid() NOT NULL,
@@ -1183,18 +1252,28 @@ CREATE TABLE sessions (
     measured_by text DEFAULT ''::text NOT NULL,
     token_ratios jsonb DEFAULT '{}'::jsonb NOT NULL,
     indexed_turn bigint DEFAULT 0 NOT NULL,
+    -- What the person chose among the agent's models; empty is the agent's own.
     model text DEFAULT ''::text NOT NULL,
+    -- Where the turn that still collects messages comes from; those of another place begin their own.
     open_address bigint,
+    -- Since its person goes on in another session; it accepts nothing.
     archived_at timestamp with time zone,
+    -- Addresses that once led here; a screen that has not heard of it yet may not write.
     left_by bigint[],
     erased_turn bigint DEFAULT 0 NOT NULL,
+    -- While a person is asked for or here: the last turn that the assistant still answers.
     held_after bigint,
+    -- Where the newest turn came from, written with it; empty before the first.
     last_channel text DEFAULT ''::text NOT NULL,
+    -- Set with every turn that fails and every job that dies; null only when neither is so any more.
     troubled_at timestamp with time zone,
+    -- The name of whom it belongs to, in small letters; triggers keep it, and the list is searched by it.
     person text DEFAULT ''::text NOT NULL,
     person_name text,
     person_kind text,
+    -- What the list shows of that person, kept in the same way; null until a worker tells an old session.
     person_anonymous boolean,
+    -- When `leased_by` claimed it; null where a version before did.
     leased_at timestamp with time zone,
     CONSTRAINT session_answers_only_known_turns CHECK ((answered_turn < next_turn)),
     CONSTRAINT session_collects_newest CHECK (((open_turn IS NULL) OR (open_turn = (next_turn - 1)))),
@@ -1211,6 +1290,7 @@ CREATE SEQUENCE sessions_id_seq;
 
 ALTER SEQUENCE sessions_id_seq OWNED BY sessions.id;
 
+-- Signs who a site's people are; sealed, and two at once so that one can replace the other.
 CREATE TABLE site_secrets (
     site text NOT NULL,
     slot integer NOT NULL,
@@ -1221,17 +1301,20 @@ CREATE TABLE site_secrets (
     CONSTRAINT site_has_two_secrets CHECK ((slot = ANY (ARRAY[1, 2])))
 );
 
+-- Where a widget may live, and for whom.
 CREATE TABLE sites (
     name text NOT NULL,
     audience text DEFAULT 'personal'::text NOT NULL,
     allowed_origins text[] DEFAULT '{}'::text[] NOT NULL,
     agent_id bigint NOT NULL,
     created_at timestamp with time zone DEFAULT now() NOT NULL,
+    -- Checked by `shared/config/sites.py`.
     config jsonb DEFAULT '{}'::jsonb NOT NULL,
     version bigint DEFAULT 1 NOT NULL,
     CONSTRAINT site_audience CHECK ((audience = ANY (ARRAY['personal'::text, 'public'::text])))
 );
 
+-- What a scope (`total`, `party:7`, `session:9`) spent and has reserved on a day.
 CREATE TABLE spend_days (
     scope text NOT NULL,
     day date NOT NULL,
@@ -1241,6 +1324,7 @@ CREATE TABLE spend_days (
     CONSTRAINT spend_is_not_negative CHECK (((reserved_micro >= 0) AND (spent_micro >= 0)))
 );
 
+-- Who may talk with a bot: a person, or a group by its negative id.
 CREATE TABLE telegram_access (
     bot_id bigint NOT NULL,
     chat_id bigint NOT NULL,
@@ -1257,6 +1341,7 @@ CREATE TABLE telegram_access (
     CONSTRAINT telegram_access_state CHECK ((state = ANY (ARRAY['pending'::text, 'allowed'::text, 'refused'::text])))
 );
 
+-- A bot of this deployment, and what ails it.
 CREATE TABLE telegram_bots (
     bot_id bigint NOT NULL,
     username text DEFAULT ''::text NOT NULL,
@@ -1272,6 +1357,7 @@ CREATE TABLE telegram_bots (
     CONSTRAINT telegram_bot_mode CHECK ((mode = ANY (ARRAY['polling'::text, 'webhook'::text])))
 );
 
+-- Which of our entries or deliveries a message of a chat is: for edits, replies, pins and reactions.
 CREATE TABLE telegram_messages (
     bot_id bigint NOT NULL,
     chat_id bigint NOT NULL,
@@ -1284,6 +1370,7 @@ CREATE TABLE telegram_messages (
     CONSTRAINT telegram_message_in_or_out CHECK (((seq IS NULL) = (part IS NOT NULL)))
 );
 
+-- The inbox: every raw update, before it is acknowledged. Unique over all time, so not partitioned.
 CREATE TABLE telegram_updates (
     bot_id bigint NOT NULL,
     update_id bigint NOT NULL,
@@ -1356,6 +1443,7 @@ CREATE TABLE turn_context_audit_other (
     model_ms bigint
 );
 
+-- Which turn an entry belongs to, and at which step; the order of the context.
 CREATE TABLE turn_entries (
     session_id bigint NOT NULL,
     seq bigint NOT NULL,
@@ -1363,6 +1451,7 @@ CREATE TABLE turn_entries (
     step integer NOT NULL
 );
 
+-- A model or tool round of a turn: an intent before each side effect, then its outcome.
 CREATE TABLE turn_steps (
     session_id bigint NOT NULL,
     turn_no bigint NOT NULL,
@@ -1375,6 +1464,7 @@ CREATE TABLE turn_steps (
     CONSTRAINT step_status CHECK ((status = ANY (ARRAY['intent'::text, 'done'::text, 'failed'::text, 'unknown'::text])))
 );
 
+-- One or more messages of a person and all that is done about them.
 CREATE TABLE turns (
     session_id bigint NOT NULL,
     turn_no bigint NOT NULL,
@@ -1390,7 +1480,10 @@ CREATE TABLE turns (
     opened_at timestamp with time zone DEFAULT now() NOT NULL,
     claimed_at timestamp with time zone,
     ended_at timestamp with time zone,
+    -- Whose cap said no; null of others, and of those before it was written down. A reminder that met one
+    -- is answered with its own words.
     refused_scope text,
+    -- The provider, by host, that the last attempt was put back for; its next answer makes the turn due.
     waits_for text,
     CONSTRAINT turn_end_has_a_time CHECK (((ended_at IS NULL) = (state = ANY (ARRAY['open'::text, 'claimed'::text])))),
     CONSTRAINT turn_scope_refused CHECK (((refused_scope IS NULL) OR ((refused_scope = ANY (ARRAY['party'::text, 'session'::text, 'network'::text, 'visitors'::text, 'total'::text])) AND (state = ANY (ARRAY['refused'::text, 'answered'::text])) AND (error_code IS NOT NULL) AND (error_code = ANY (ARRAY['cap_reached'::text, 'hour_cap_reached'::text]))))),
@@ -1399,6 +1492,9 @@ CREATE TABLE turns (
 )
 WITH (fillfactor='85', autovacuum_vacuum_scale_factor='0.02', autovacuum_analyze_scale_factor='0.05');
 
+-- That an answer may not have arrived, told in its chat with a button that brings it; one per turn. `due`
+-- is still to be sent, `sending` while a request is under way, `shown` stands in the chat, and `over` is
+-- not needed any more. Each new doubt about the same turn is a new round with a button of its own.
 CREATE TABLE uncertain_notices (
     id bigint NOT NULL,
     session_id bigint NOT NULL,
@@ -1409,6 +1505,7 @@ CREATE TABLE uncertain_notices (
     tries integer DEFAULT 0 NOT NULL,
     chat_id bigint,
     message_id bigint,
+    -- When it is looked at next: one that was told waits for what becomes of the answer.
     due_at timestamp with time zone DEFAULT now() NOT NULL,
     created_at timestamp with time zone DEFAULT now() NOT NULL,
     CONSTRAINT uncertain_notice_is_somewhere CHECK ((num_nulls(chat_id, message_id) =
@@ -1424,6 +1521,7 @@ CREATE SEQUENCE uncertain_notices_id_seq;
 
 ALTER SEQUENCE uncertain_notices_id_seq OWNED BY uncertain_notices.id;
 
+-- The ledger of model calls, thrown-away attempts included; only added to, partitioned by month.
 CREATE TABLE usage (
     id bigint NOT NULL,
     at timestamp with time zone DEFAULT now() NOT NULL,
@@ -1471,6 +1569,7 @@ CREATE TABLE usage_other (
     CONSTRAINT usage_status CHECK ((status = ANY (ARRAY['done'::text, 'aborted'::text])))
 );
 
+-- A browser's token, as a hash; it opens one address and nothing else.
 CREATE TABLE visitors (
     token_hash bytea NOT NULL,
     site text NOT NULL,
@@ -1478,9 +1577,11 @@ CREATE TABLE visitors (
     created_at timestamp with time zone DEFAULT now() NOT NULL,
     last_seen_at timestamp with time zone DEFAULT now() NOT NULL,
     expires_at timestamp with time zone NOT NULL,
+    -- Given for a site's signature; it lives for a day, and its place is that of a signed-in person.
     identified boolean DEFAULT false NOT NULL
 );
 
+-- A living process; a lease holds as long as its beat is fresh.
 CREATE TABLE workers (
     id bigint NOT NULL,
     role text NOT NULL,

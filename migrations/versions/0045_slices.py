@@ -10,6 +10,8 @@ branch_labels = None
 depends_on = None
 
 SLICES = """CREATE TABLE spend_slices (
+             -- Money of the day that one process spends by itself; what is left goes back when it is
+             -- closed.
     id BIGSERIAL NOT NULL,
     worker_id BIGINT NOT NULL,
     day DATE NOT NULL,
@@ -25,6 +27,7 @@ SLICES = """CREATE TABLE spend_slices (
 
 
 def upgrade() -> None:
+    # Stands for the scopes that all share: they learn of this when the slice is closed.
     op.execute("ALTER TABLE reservations ADD COLUMN slice_id BIGINT")
     op.execute(SLICES)
     op.execute("CREATE INDEX spend_slices_open ON spend_slices (id) WHERE closed_at IS NULL")

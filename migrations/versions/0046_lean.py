@@ -235,6 +235,11 @@ def upgrade() -> None:
         op.execute(f"ALTER TABLE {table} DROP CONSTRAINT {name}")
     for statement in TOTALS:
         op.execute(statement)
+    # What one model call of a turn was given, and what was done to make it fit; partitioned by month.
+    # Whoever is in no hurry reads and writes the view `turn_context_audit`. A row is in its long form, as the
+    # view has it, or in the short one of an answer: then the four columns that are JSON are null. Of the new
+    # columns, `hashes` are the keys of the prompt's parts, 32 bytes each, one behind the other; `plan` is
+    # JSON: of the recipe what does not follow from other columns, null after forgetting.
     op.execute("ALTER TABLE turn_context_audit RENAME TO audit_rows")
     _call("turn_context_audit", "audit_rows")
     for column in SHORT:

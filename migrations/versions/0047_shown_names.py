@@ -11,6 +11,7 @@ depends_on = None
 
 
 def upgrade() -> None:
+    # What people see; nobody but operators learns a login name.
     op.execute("ALTER TABLE operators ADD COLUMN display_name TEXT NOT NULL DEFAULT ''")
     op.execute(
         """ALTER TABLE operators ADD CONSTRAINT operator_display_name
@@ -19,6 +20,7 @@ def upgrade() -> None:
 
     op.execute(
         """CREATE TABLE refused_origins (
+             -- A page that asked for a site's chat and may not have it; of each site the latest fifty.
              site TEXT NOT NULL, origin TEXT NOT NULL, refused BIGINT DEFAULT 1 NOT NULL,
              last_at TIMESTAMPTZ DEFAULT now() NOT NULL,
              PRIMARY KEY (site, origin),

@@ -11,6 +11,7 @@ depends_on = None
 
 
 def upgrade() -> None:
+    # When it comes again; each time is a row of its own, added when the one before begins its turn.
     op.execute(
         """ALTER TABLE reminders ADD COLUMN repeat TEXT DEFAULT '' NOT NULL, ADD COLUMN paused_at TIMESTAMPTZ,
            ADD CONSTRAINT reminder_repeat_is_a_rule CHECK (

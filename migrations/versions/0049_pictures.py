@@ -13,6 +13,8 @@ depends_on = None
 def upgrade() -> None:
     op.execute(
         """CREATE TABLE operator_pictures (
+             -- What people see of an operator beside the name, found by a key that tells nothing but its
+             -- content.
              operator_id BIGINT NOT NULL PRIMARY KEY REFERENCES operators (id),
              key TEXT NOT NULL,
              content BYTEA NOT NULL,

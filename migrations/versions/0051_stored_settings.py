@@ -13,6 +13,8 @@ depends_on = None
 def upgrade() -> None:
     op.execute(
         """CREATE TABLE stored_settings (
+             -- What an operator has set while Evertalk runs; one that was taken away keeps its row and
+             -- version.
              name TEXT NOT NULL PRIMARY KEY,
              value TEXT,
              key_id TEXT,

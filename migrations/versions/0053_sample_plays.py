@@ -13,6 +13,7 @@ depends_on = None
 def upgrade() -> None:
     op.execute(
         """CREATE TABLE sample_plays (
+             -- A conversation of ours that the demo plays into a person's own one, message by message.
              session_id BIGINT NOT NULL PRIMARY KEY REFERENCES sessions (id),
              address_id BIGINT NOT NULL REFERENCES addresses (id),
              begun_turn BIGINT NOT NULL,

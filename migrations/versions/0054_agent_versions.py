@@ -15,13 +15,16 @@ BEFORE = "'chat', 'flush', 'compact', 'repair', 'delegate', 'tidy'"
 def upgrade() -> None:
     op.execute(
         """CREATE TABLE agent_versions (
+             -- What an agent's config was, the newest hundred of each; the last one is what holds.
              agent_id BIGINT NOT NULL REFERENCES agents (id),
              version BIGINT NOT NULL,
              config JSONB DEFAULT '{}' NOT NULL,
+             -- Null where it was before versions were kept.
              changed_by TEXT,
              changed_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
              PRIMARY KEY (agent_id, version))"""
     )
+    # Null for a file of the agent's folder.
     op.execute("ALTER TABLE knowledge ADD COLUMN uploaded_by TEXT")
     _allow(f"{BEFORE}, 'playground'")
 

@@ -13,6 +13,7 @@ _ENDS = "'', 'operator', 'person', 'unanswered', 'silent', 'off'"
 
 
 def upgrade() -> None:
+    # Of what operators change beside the words: who looked before somebody else's change is refused.
     op.execute(
         f"""ALTER TABLE handovers
               ADD COLUMN version BIGINT DEFAULT 0 NOT NULL,
@@ -34,6 +35,8 @@ def upgrade() -> None:
     op.execute("CREATE INDEX handovers_resolved ON handovers (ended_at) WHERE ended_by = 'resolved'")
     op.execute(
         """CREATE TABLE private_notes (
+             -- What operators write for each other beside a conversation: no model and no person ever reads
+             -- it.
              id BIGSERIAL NOT NULL PRIMARY KEY,
              public_id UUID DEFAULT gen_random_uuid() NOT NULL UNIQUE,
              session_id BIGINT NOT NULL REFERENCES sessions (id),
@@ -47,6 +50,8 @@ def upgrade() -> None:
     )
     op.execute(
         """CREATE TABLE canned_replies (
+             -- Words that operators send often, under a short name; the page fills in `{{name}}` and the
+             -- like.
              name TEXT NOT NULL PRIMARY KEY,
              body TEXT NOT NULL,
              version BIGINT DEFAULT 1 NOT NULL,
@@ -55,6 +60,7 @@ def upgrade() -> None:
              CONSTRAINT canned_reply_name CHECK (name ~ '^[a-z0-9][a-z0-9_-]{0,39}$'),
              CONSTRAINT canned_reply_is_short CHECK (char_length(body) BETWEEN 1 AND 4000))"""
     )
+    # What the page and the site say of who writes there: page, browser, locale, e-mail, attributes.
     op.execute("ALTER TABLE addresses ADD COLUMN contact JSONB DEFAULT '{}'::jsonb NOT NULL")
 
 

@@ -11,12 +11,14 @@ depends_on = None
 
 
 def upgrade() -> None:
+    # Whether its answers are spoken; `auto` where a voice message is answered.
     op.execute(
         """ALTER TABLE sessions ADD COLUMN voice TEXT DEFAULT 'off' NOT NULL,
              ADD CONSTRAINT session_voice CHECK (voice IN ('off', 'on', 'auto'))"""
     )
     op.execute(
         """CREATE TABLE spoken_answers (
+             -- An answer as it is read aloud, for a day.
              session_id BIGINT NOT NULL,
              turn_no BIGINT NOT NULL,
              form TEXT NOT NULL,

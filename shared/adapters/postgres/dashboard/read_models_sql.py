@@ -7,7 +7,6 @@ import re
 from dataclasses import dataclass
 from datetime import datetime
 
-from shared.adapters.postgres.db.sort_keys import CACHE_PCT, CONTEXT_PCT, KNOWN_COST, READ_TOKENS
 from shared.adapters.postgres.handover.handovers import AWAKE_AT
 from shared.adapters.postgres.turns.slice_sql import SPENT_OF_OPEN
 from shared.adapters.postgres.turns.spend_sql import SUMS
@@ -16,6 +15,12 @@ LEASE_SECONDS = 4
 NEAR_PCT = 90
 FULL_MARKS = (70, 90)
 """Shares of the context from which on an index knows the conversations."""
+
+# The indexes of `session_list` are over the very same terms, or none would serve.
+CONTEXT_PCT = "(CASE WHEN context_limit > 0 THEN context_tokens * 100.0 / context_limit END)::float8"
+READ_TOKENS = "input_tokens + cache_read_tokens + cache_write_tokens"
+KNOWN_COST = "CASE WHEN cost_unknown_calls > 0 AND cost_micro = 0 THEN NULL ELSE cost_micro END"
+CACHE_PCT = f"(CASE WHEN {READ_TOKENS} > 0 THEN cache_read_tokens * 100.0 / ({READ_TOKENS}) END)::float8"
 
 CHANNEL = "nullif(s.last_channel, '')"
 """Where the newest turn came from; null before the first."""

@@ -1,4 +1,7 @@
-"""SQLModel over the pool's connections, for what operators change: nobody's message waits for it.
+"""SQLModel over the pool's connections, for what operators change, and the rows that it knows.
+
+Nobody's message waits for it: what people wait for is SQL. The tables are made by `migrations/`; a test
+compares these rows with the catalogue of a real database.
 
 SQLAlchemy takes a second and 20 MiB to load: stores that use it are built when they are first asked, see
 `shared/bootstrap/stores.py`.
@@ -8,12 +11,28 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from datetime import datetime
 from typing import Any
+from uuid import UUID
 
-from sqlalchemy import select
+from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    Column,
+    DateTime,
+    FetchedValue,
+    ForeignKey,
+    Integer,
+    LargeBinary,
+    Text,
+    Uuid,
+    select,
+)
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import async_sessionmaker, create_async_engine
 from sqlalchemy.pool import NullPool
+from sqlmodel import Field, SQLModel
 from sqlmodel.ext.asyncio.session import AsyncSession
 
 from shared.adapters.postgres.db.store import Pool
@@ -43,7 +62,7 @@ class LentConnection:
 
 
 class AdminSession(AsyncSession):
-    """One transaction. What is read in it are rows of `schema`, which stay as they are after its end."""
+    """One transaction. What is read in it are rows, which stay as they are after its end."""
 
     async def driver(self) -> Any:
         """The connection, for a statement of SQL in the same transaction."""
@@ -86,3 +105,166 @@ class AdminStore:
 def _as_it_is(value: object) -> object:
     """The connection's own codec writes JSON."""
     return value
+
+
+def of(kind: Any, to: str = "", *, key: bool = False, made: bool = False) -> Any:
+    """A column; `made` where Postgres fills it in. What else it asks of a value, only the migrations say."""
+    given = FetchedValue() if made else None
+    references = [ForeignKey(to)] if to else []
+    return Field(default=None, sa_column=Column(kind, *references, primary_key=key, server_default=given))
+
+
+_MOMENT = DateTime(timezone=True)
+_WORDS = ARRAY(Text)
+
+
+class AgentTable(SQLModel, table=True):
+    __tablename__ = "agents"
+    id: int = of(BigInteger, key=True, made=True)
+    name: str = of(Text)
+    config: dict[str, Any] = of(JSONB, made=True)
+    version: int = of(BigInteger, made=True)
+    created_at: datetime = of(_MOMENT, made=True)
+    updated_at: datetime = of(_MOMENT, made=True)
+
+
+class AgentVersionTable(SQLModel, table=True):
+    __tablename__ = "agent_versions"
+    agent_id: int = of(BigInteger, "agents.id", key=True)
+    version: int = of(BigInteger, key=True)
+    config: dict[str, Any] = of(JSONB, made=True)
+    changed_by: str | None = of(Text)
+    changed_at: datetime = of(_MOMENT, made=True)
+
+
+class SiteTable(SQLModel, table=True):
+    __tablename__ = "sites"
+    name: str = of(Text, key=True)
+    audience: str = of(Text, made=True)
+    allowed_origins: list[str] = of(_WORDS, made=True)
+    agent_id: int = of(BigInteger, "agents.id")
+    created_at: datetime = of(_MOMENT, made=True)
+    config: dict[str, Any] = of(JSONB, made=True)
+    """Checked by `shared/config/sites.py`."""
+    version: int = of(BigInteger, made=True)
+
+
+class RefusedOriginTable(SQLModel, table=True):
+    __tablename__ = "refused_origins"
+    site: str = of(Text, "sites.name", key=True)
+    origin: str = of(Text, key=True)
+    refused: int = of(BigInteger, made=True)
+    """How often."""
+    last_at: datetime = of(_MOMENT, made=True)
+
+
+class SiteSecretTable(SQLModel, table=True):
+    __tablename__ = "site_secrets"
+    site: str = of(Text, "sites.name", key=True)
+    slot: int = of(Integer, key=True)
+    secret_id: str = of(Text)
+    key_id: str = of(Text)
+    sealed: bytes = of(LargeBinary)
+    created_at: datetime = of(_MOMENT, made=True)
+
+
+class TelegramBotTable(SQLModel, table=True):
+    __tablename__ = "telegram_bots"
+    bot_id: int = of(BigInteger, key=True)
+    username: str = of(Text, made=True)
+    agent_id: int = of(BigInteger, "agents.id")
+    audience: str = of(Text, made=True)
+    access: str = of(Text, made=True)
+    mode: str = of(Text, made=True)
+    problem: str = of(Text, made=True)
+    heard_at: datetime | None = of(_MOMENT)
+    created_at: datetime = of(_MOMENT, made=True)
+
+
+class OperatorTable(SQLModel, table=True):
+    """One of an identity provider has `issuer` and `subject` and no password."""
+
+    __tablename__ = "operators"
+    id: int = of(BigInteger, key=True, made=True)
+    name: str = of(Text)
+    role: str = of(Text, made=True)
+    password_hash: str | None = of(Text)
+    created_at: datetime = of(_MOMENT, made=True)
+    disabled_at: datetime | None = of(_MOMENT)
+    public_id: UUID = of(Uuid, made=True)
+    version: int = of(Integer, made=True)
+    issuer: str | None = of(Text)
+    subject: str | None = of(Text)
+    last_login_at: datetime | None = of(_MOMENT)
+    display_name: str = of(Text, made=True)
+    """What people see; nobody but operators learns a login name."""
+    checklist_hidden_at: datetime | None = of(_MOMENT)
+
+
+class OperatorPictureTable(SQLModel, table=True):
+    __tablename__ = "operator_pictures"
+    operator_id: int = of(BigInteger, "operators.id", key=True)
+    key: str = of(Text)
+    content: bytes = of(LargeBinary)
+
+
+class OperatorSessionTable(SQLModel, table=True):
+    __tablename__ = "operator_sessions"
+    token_hash: bytes = of(LargeBinary, key=True)
+    operator_id: int = of(BigInteger, "operators.id")
+    created_at: datetime = of(_MOMENT, made=True)
+    seen_at: datetime = of(_MOMENT, made=True)
+    expires_at: datetime = of(_MOMENT)
+    public_id: UUID = of(Uuid, made=True)
+    how: str = of(Text, made=True)
+    source: str = of(Text, made=True)
+    browser: str = of(Text, made=True)
+
+
+class LoginTriesTable(SQLModel, table=True):
+    __tablename__ = "login_tries"
+    key: bytes = of(LargeBinary, key=True)
+    operator_id: int | None = of(BigInteger, "operators.id")
+    failures: int = of(Integer, made=True)
+    last_at: datetime = of(_MOMENT, made=True)
+    refused_until: datetime | None = of(_MOMENT)
+
+
+class LoginPlaceTable(SQLModel, table=True):
+    __tablename__ = "login_places"
+    key: bytes = of(LargeBinary, key=True)
+    operator_id: int = of(BigInteger, "operators.id")
+    at: datetime = of(_MOMENT, made=True)
+
+
+class LoginLinkTable(SQLModel, table=True):
+    __tablename__ = "login_links"
+    token_hash: bytes = of(LargeBinary, key=True)
+    operator_id: int = of(BigInteger, "operators.id")
+    created_at: datetime = of(_MOMENT, made=True)
+    expires_at: datetime = of(_MOMENT)
+    used_at: datetime | None = of(_MOMENT)
+
+
+class OperatorStepTable(SQLModel, table=True):
+    __tablename__ = "operator_steps"
+    token_hash: bytes = of(LargeBinary, key=True)
+    operator_id: int = of(BigInteger, "operators.id")
+    how: str = of(Text)
+    created_at: datetime = of(_MOMENT, made=True)
+    expires_at: datetime = of(_MOMENT)
+
+
+class ApiKeyTable(SQLModel, table=True):
+    __tablename__ = "api_keys"
+    id: int = of(BigInteger, key=True, made=True)
+    name: str = of(Text)
+    prefix: str = of(Text)
+    token_hash: bytes = of(LargeBinary)
+    scopes: list[str] = of(_WORDS)
+    site: str | None = of(Text, "sites.name")
+    agent_id: int | None = of(BigInteger, "agents.id")
+    created_at: datetime = of(_MOMENT, made=True)
+    expires_at: datetime | None = of(_MOMENT)
+    last_used_at: datetime | None = of(_MOMENT)
+    revoked_at: datetime | None = of(_MOMENT)

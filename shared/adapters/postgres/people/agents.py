@@ -13,8 +13,8 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlmodel import col, delete, select
 
 from shared.adapters.postgres.db.pool import store_method
-from shared.adapters.postgres.people.admin_store import AdminStore
-from shared.adapters.postgres.schema.administration import (
+from shared.adapters.postgres.people.admin_store import (
+    AdminStore,
     AgentTable,
     AgentVersionTable,
     SiteTable,

@@ -10,16 +10,21 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlmodel import col, or_, select
 
 from shared.adapters.postgres.db.pool import store_method
-from shared.adapters.postgres.people.admin_store import AdminSession, AdminStore
+from shared.adapters.postgres.people.admin_store import (
+    AdminSession,
+    AdminStore,
+    AgentTable,
+    ApiKeyTable,
+    SiteTable,
+)
 from shared.adapters.postgres.people.api_keys import ApiKey, key_of
 from shared.adapters.postgres.people.operator_auth import digest_of
-from shared.adapters.postgres.schema import administration as rows
 from shared.core.identity.api_keys import TOKEN_MARK, Scope, UnknownLimit
 
 PREFIX_CHARS = len(TOKEN_MARK) + 6
 _TOKEN_BYTES = 32
 _BY = "cli"
-_LIVES = col(rows.ApiKeyTable.revoked_at).is_(None)
+_LIVES = col(ApiKeyTable.revoked_at).is_(None)
 
 
 class ApiKeyAdmin(AdminStore):
@@ -38,12 +43,12 @@ class ApiKeyAdmin(AdminStore):
         """The token, which cannot be read again; None when the name is taken. Raises UnknownLimit."""
         token = TOKEN_MARK + secrets.token_urlsafe(_TOKEN_BYTES)
         async with self._begin() as session:
-            new = insert(rows.ApiKeyTable).values(
+            new = insert(ApiKeyTable).values(
                 name=name, prefix=token[:PREFIX_CHARS], token_hash=digest_of(token), scopes=list(scopes),
                 site=site, agent_id=await _limits(session, site=site, agent=agent),
                 expires_at=None if days is None else func.now() + timedelta(days=days),
-            ).on_conflict_do_nothing(index_elements=[rows.ApiKeyTable.name], index_where=_LIVES)  # fmt: skip
-            key_id = await session.scalar(new.returning(col(rows.ApiKeyTable.id)))
+            ).on_conflict_do_nothing(index_elements=[ApiKeyTable.name], index_where=_LIVES)  # fmt: skip
+            key_id = await session.scalar(new.returning(col(ApiKeyTable.id)))
             if key_id is None:
                 return None
             await session.audit("key.made", by=_BY, about=f"key:{key_id}", detail={"scopes": list(scopes)})
@@ -52,31 +57,29 @@ class ApiKeyAdmin(AdminStore):
     @store_method
     async def all(self) -> list[ApiKey]:
         """The living ones first."""
-        keys = select(rows.ApiKeyTable, rows.AgentTable.name).join(rows.AgentTable, isouter=True)
-        by_life = keys.order_by(~_LIVES, col(rows.ApiKeyTable.name), col(rows.ApiKeyTable.id))
+        keys = select(ApiKeyTable, AgentTable.name).join(AgentTable, isouter=True)
+        by_life = keys.order_by(~_LIVES, col(ApiKeyTable.name), col(ApiKeyTable.id))
         async with self._begin() as session:
             return [key_of(key.model_dump(), agent) for key, agent in await session.exec(by_life)]
 
     @store_method
     async def revoke(self, name_or_prefix: str) -> bool:
         """From this moment on it opens nothing; False when no living key is called so."""
-        called = or_(rows.ApiKeyTable.name == name_or_prefix, rows.ApiKeyTable.prefix == name_or_prefix)
-        end = update(rows.ApiKeyTable).where(_LIVES, called).values(revoked_at=func.now())
+        called = or_(ApiKeyTable.name == name_or_prefix, ApiKeyTable.prefix == name_or_prefix)
+        end = update(ApiKeyTable).where(_LIVES, called).values(revoked_at=func.now())
         async with self._begin() as session:
-            ended = (await session.exec(end.returning(col(rows.ApiKeyTable.id)))).scalars().all()
+            ended = (await session.exec(end.returning(col(ApiKeyTable.id)))).scalars().all()
             for key_id in ended:
                 await session.audit("key.revoked", by=_BY, about=f"key:{key_id}")
         return bool(ended)
 
 
 async def _limits(session: AdminSession, *, site: str | None, agent: str | None) -> int | None:
-    if site is not None and await session.get(rows.SiteTable, site) is None:
+    if site is not None and await session.get(SiteTable, site) is None:
         raise UnknownLimit(f"There is no site {site}; ./evertalk site list shows which there are.")
     if agent is None:
         return None
-    agent_id = (
-        await session.exec(select(rows.AgentTable.id).where(rows.AgentTable.name == agent))
-    ).one_or_none()
+    agent_id = (await session.exec(select(AgentTable.id).where(AgentTable.name == agent))).one_or_none()
     if agent_id is None:
         raise UnknownLimit(f"There is no agent {agent}; ./evertalk agent list shows which there are.")
     return agent_id

@@ -16,9 +16,9 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlmodel import col, delete, select
 
 from shared.adapters.postgres.db.pool import store_method
-from shared.adapters.postgres.people.admin_store import AdminSession, AdminStore
-from shared.adapters.postgres.people.operator_auth import IDLE_MINUTES, digest_of, hold_operator
-from shared.adapters.postgres.schema.administration import (
+from shared.adapters.postgres.people.admin_store import (
+    AdminSession,
+    AdminStore,
     LoginLinkTable,
     LoginPlaceTable,
     LoginTriesTable,
@@ -27,6 +27,7 @@ from shared.adapters.postgres.schema.administration import (
     OperatorStepTable,
     OperatorTable,
 )
+from shared.adapters.postgres.people.operator_auth import IDLE_MINUTES, digest_of, hold_operator
 from shared.core.identity.operators import (
     INVITATION_HOURS,
     LastAdmin,

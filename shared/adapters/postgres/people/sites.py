@@ -11,8 +11,9 @@ from sqlmodel import col, delete, select
 
 from shared.adapters.encryption import Sealed
 from shared.adapters.postgres.db.pool import store_method
-from shared.adapters.postgres.people.admin_store import AdminSession, AdminStore
-from shared.adapters.postgres.schema.administration import (
+from shared.adapters.postgres.people.admin_store import (
+    AdminSession,
+    AdminStore,
     AgentTable,
     RefusedOriginTable,
     SiteSecretTable,

@@ -166,7 +166,7 @@ async def _batch(connection: Connection, table: str, work: dict[str, Any], at: d
             return done, done == 0
         case "telegram_access":
             return await connection.fetchval(sql.TELEGRAM_ACCESS, parties), True
-    statement = sql.batch_of(table, _key(table))
+    statement = sql.batch_of(table, await connection.fetchval(sql.KEY, table))
     done = await connection.fetchval(statement, sessions, parties, at)
     return done, done < sql.BATCH
 
@@ -197,15 +197,6 @@ async def _in_order(connection: Connection, table: str, work: dict[str, Any]) ->
     else:
         work["cursor"] = row["cursor"]
     return row["done"], False
-
-
-def _key(table: str) -> tuple[str, ...]:
-    # The declarations weigh 25 MB, and a process that answers seldom forgets anybody.
-    from sqlmodel import SQLModel
-
-    from shared.adapters.postgres.schema import tables  # noqa: F401  the tables register themselves
-
-    return tuple(column.name for column in SQLModel.metadata.tables[table].primary_key.columns)
 
 
 _PREVIEW = f"""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from shared.adapters.postgres.privacy.erasure_map import ACTIONS, Blank, Delete
 
 BATCH = 2_000
@@ -182,7 +184,15 @@ SELECT count(*) FROM u
 """
 
 
-def batch_of(table: str, key: tuple[str, ...]) -> str:
+KEY = """
+SELECT array_agg(a.attname::text ORDER BY array_position(i.indkey::int2[], a.attnum))
+  FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey)
+ WHERE i.indrelid = $1::text::regclass AND i.indisprimary
+"""
+"""The columns of a table's key."""
+
+
+def batch_of(table: str, key: Sequence[str]) -> str:
     """Delete or blank some of the rows of sessions `$1`, parties `$2`, made until `$3`; how many."""
     action = ACTIONS[table]
     assert isinstance(action, Delete | Blank)

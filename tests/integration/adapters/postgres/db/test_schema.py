@@ -1,4 +1,4 @@
-"""The migrations make the declared tables, and each constraint does what it is for."""
+"""The migrations make what the program expects, and each constraint does what it is for."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from urllib.parse import parse_qs, urlsplit
 import asyncpg
 import pytest
 from alembic.script import ScriptDirectory
+from sqlalchemy import MetaData
 from sqlmodel import SQLModel
 
-import shared.adapters.postgres.schema.tables  # noqa: F401  the tables register themselves
+import shared.adapters.postgres.people.admin_store  # noqa: F401  its rows register themselves
 from shared.adapters.embedded.binaries import find_binaries
+from shared.adapters.postgres.dashboard.session_list import Matches, SessionQuery, session_page
 from shared.adapters.postgres.db.migrate import (
     MIGRATION_LOCK,
     alembic_config,
@@ -23,14 +25,13 @@ from shared.adapters.postgres.db.migrate import (
 )
 
 
-async def schema_of(database_url: str, *without: str) -> str:
+async def schema_of(database_url: str) -> str:
     """`pg_dump -s` without what a machine adds: comments, settings, month partitions, Alembic's own table."""
     address = urlsplit(database_url)
     process = await asyncio.create_subprocess_exec(
         find_binaries().postgres_bin / "pg_dump",
         "--schema-only", "--no-owner", "--no-comments",
         "--exclude-table=alembic_version", "--exclude-table=*_20[0-9][0-9]_[0-9][0-9]",
-        *(f"--exclude-table={name}" for name in without),
         "--host", parse_qs(address.query)["host"][0], "--username", address.username or "postgres",
         address.path.removeprefix("/"),
         stdout=asyncio.subprocess.PIPE, env={**os.environ, "LC_ALL": "C"},
@@ -42,30 +43,51 @@ async def schema_of(database_url: str, *without: str) -> str:
     )
 
 
-FUNCTION = re.compile(r"^CREATE FUNCTION .*? AS (\$\w*\$).*?\1;\n", re.DOTALL | re.MULTILINE)
-VIEWS = ("entries", "session_summaries", "turn_context_audit")
-ONLY_IN_MIGRATIONS = re.compile(
-    r"^(CREATE EXTENSION|CREATE TRIGGER|ALTER TABLE \S+ ENABLE ALWAYS TRIGGER) .*\n", re.MULTILINE
-)
-
-
-async def test_the_migrations_make_just_the_declared_tables(
-    database_url: str, empty_database_url: str
-) -> None:
-    """Functions, triggers, views and partitions are nowhere but in the migrations."""
-    migrated = await schema_of(database_url, *VIEWS, "*_other")
-    functions = [found.group() for found in FUNCTION.finditer(migrated)]
-    assert len(functions) > 20
-    bare = await asyncpg.connect(empty_database_url)
-    await bare.execute("CREATE EXTENSION btree_gist; SET check_function_bodies = off")
-    await bare.execute("".join(functions))
-    await bare.close()
-    engine = engine_for(empty_database_url)
-    async with engine.begin() as connection:
-        await connection.run_sync(SQLModel.metadata.create_all)
+async def test_the_rows_of_administration_are_those_of_the_database(database_url: str) -> None:
+    """Each column, its type, whether it is of the key, and whether Postgres fills it in."""
+    engine = engine_for(database_url)
+    async with engine.connect() as connection:
+        there = MetaData()
+        await connection.run_sync(there.reflect, only=list(SQLModel.metadata.tables))
     await engine.dispose()
-    declared = await schema_of(empty_database_url)
-    assert ONLY_IN_MIGRATIONS.sub("", migrated) == ONLY_IN_MIGRATIONS.sub("", declared)
+    shapes = [
+        {
+            table.name: {
+                column.name: (
+                    column.type.compile(engine.dialect),
+                    column.primary_key,
+                    column.server_default is not None,
+                    {key.target_fullname for key in column.foreign_keys},
+                )
+                for column in table.columns
+            }
+            for table in metadata.tables.values()
+        }
+        for metadata in (SQLModel.metadata, there)
+    ]
+    assert len(shapes[0]) > 10
+    assert shapes[0] == shapes[1]
+
+
+@pytest.mark.parametrize(
+    ("sort", "index"),
+    [
+        ("cache", "list_by_cache"),
+        ("context", "list_by_context"),
+        ("cost", "list_by_cost"),
+        ("input", "list_by_input"),
+        ("-output", "list_by_output"),
+        ("-turns", "list_by_turns"),
+        ("-active", "list_by_activity"),
+    ],
+)
+async def test_each_order_of_the_session_list_has_an_index(sort: str, index: str, database_url: str) -> None:
+    statement, values = session_page(SessionQuery(sort=sort), Matches(), limit=20)
+    connection = await asyncpg.connect(database_url)
+    await connection.execute("SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_sort = off")
+    plan = "\n".join(row[0] for row in await connection.fetch(f"EXPLAIN {statement}", *values))
+    await connection.close()
+    assert f"using {index} on session_list" in plan, plan
 
 
 async def test_a_limit_for_statements_is_none_for_a_migration(empty_database_url: str) -> None:
