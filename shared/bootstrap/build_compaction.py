@@ -9,6 +9,7 @@ from shared.services.compaction.compactor import Compactor
 from shared.services.compaction.flusher import Flusher
 from shared.services.compaction.job_runner import JobRunner
 from shared.services.compaction.summarizer import Summariser
+from shared.services.compaction.unable_models import UnableModels
 from shared.services.compaction.writer_selection import WriterSelector
 from shared.services.memory.memory_consolidation import MemoryConsolidator
 from shared.services.memory.recall_indexer import RecallIndexer
@@ -16,7 +17,7 @@ from shared.services.memory.recall_indexer import RecallIndexer
 
 def build_job_runner(base: Foundation, turns: TurnServices, *, indexer: RecallIndexer) -> JobRunner:
     """`indexer` brings the index of recall up to date in between."""
-    stores, announcer, crash_point = base.stores, base.announcer, base.crash_point
+    stores, announcer, crash_point, unable = base.stores, base.announcer, base.crash_point, UnableModels()
     summariser = Summariser(
         model=base.models,
         counter=base.counter,
@@ -24,8 +25,9 @@ def build_job_runner(base: Foundation, turns: TurnServices, *, indexer: RecallIn
         chat_model=base.models.chat,
         fall_back=base.policy.summary_falls_back,
         crash_point=crash_point,
+        unable=unable,
     )
-    flusher = _build_flusher(base, turns)
+    flusher = _build_flusher(base, turns, unable)
     writers = WriterSelector(
         flusher=flusher, spend=stores.turns, model=base.models, requests=turns.requests,
         toolbox=turns.toolbox, caps=base.caps,
@@ -56,7 +58,7 @@ def build_job_runner(base: Foundation, turns: TurnServices, *, indexer: RecallIn
     )
 
 
-def _build_flusher(base: Foundation, turns: TurnServices) -> Flusher:
+def _build_flusher(base: Foundation, turns: TurnServices, unable: UnableModels) -> Flusher:
     return Flusher(
         store=base.stores.jobs,
         owed=base.stores.flushes,
@@ -68,4 +70,5 @@ def _build_flusher(base: Foundation, turns: TurnServices) -> Flusher:
         caps=base.caps,
         announcer=base.announcer,
         crash_point=base.crash_point,
+        unable=unable,
     )

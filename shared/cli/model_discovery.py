@@ -66,6 +66,7 @@ async def _memory_remarks(models: Models, settings: Settings) -> list[str]:
     why = f"a window of {window:,} tokens is too small for tools" if can else f"{card.name} cannot call tools"
     how = {
         "request": "memory is saved by a request of its own",
+        "json": "memory is saved by a request that asks for JSON",
         "lines": "memory is saved from lines of text",
         "code": "memory is saved as excerpts, without a model",
     }.get(way)

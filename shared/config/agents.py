@@ -213,7 +213,7 @@ def _known_keys(
     place: Sequence[int | str], sections: Mapping[tuple[str, ...], type[BaseModel]]
 ) -> Collection[str]:
     section = sections.get(tuple(map(str, place)))
-    return tuple(section.model_fields) if section else ()
+    return tuple(field.alias or name for name, field in section.model_fields.items()) if section else ()
 
 
 def _path(place: Sequence[int | str]) -> str:

@@ -18,6 +18,7 @@ from shared.core.values.model import Prices
 from shared.ports import ModelCard, ModelReply, ModelRequest, OnText, Usage
 from shared.services.compaction.one_shot_completion import CompletionTimeouts
 from shared.services.compaction.summarizer import Summariser, SummaryResult
+from shared.services.compaction.unable_models import UnableModels
 from shared.services.turns.spend_tracker import SpendTracker
 from tests.kit.builders import words
 
@@ -119,6 +120,7 @@ def summariser(model: ScriptedModel, *, fall_back: bool = True) -> Summariser:
         chat_model=MAIN,
         fall_back=fall_back,
         crash_point=lambda _: None,
+        unable=UnableModels(),
         bounds=CompletionTimeouts(silence_seconds=0.02),
     )
 

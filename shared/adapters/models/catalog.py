@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
@@ -70,6 +70,8 @@ class ModelEntry:
     window: int | None = None
     max_output: int | None = None
     capabilities: frozenset[str] | None = None
+    able: Mapping[str, bool] = field(default_factory=dict)
+    """Of single abilities whether it has them, whatever is usual for its API."""
     token_factor: float | None = None
     fallbacks: tuple[str, ...] = ()
     """Names of the models that answer, in this order, while this one cannot."""
@@ -137,7 +139,8 @@ def card_of(
     given = (entry.prices, *entry.later_prices) if entry.prices else ()
     prices = price_on(today or datetime.now(UTC).date(), given)
     prices = prices or (row.prices if row and not foreign else None)
-    usual = row.capabilities if row and not foreign else MODEST_CAPABILITIES[entry.wire]
+    can = row.capabilities if row and not foreign else MODEST_CAPABILITIES[entry.wire]
+    can = can if entry.capabilities is None else entry.capabilities
     longest = entry.max_output or max_output or (row.max_output if row else UNKNOWN_MAX_OUTPUT)
     return ModelCard(
         name=entry.name,
@@ -145,7 +148,7 @@ def card_of(
         max_output=longest,
         window_known=told is not None,
         prices=prices,
-        capabilities=usual if entry.capabilities is None else entry.capabilities,
+        capabilities=frozenset(one for one in ALL_CAPABILITIES if entry.able.get(one, one in can)),
         token_factor=entry.token_factor or (row.token_factor if row else _USUAL_TOKENS),
     )
 
@@ -241,6 +244,8 @@ class ModelForm(ConfigSection):
     window: Annotated[int, Field(ge=1)] | None = None
     max_output: Annotated[int, Field(ge=1)] | None = None
     capabilities: Annotated[frozenset[Capability], Field(strict=False)] | None = None
+    tools: bool | None = None
+    writes_json: bool | None = Field(default=None, alias="json")
     token_factor: Amount | None = None
     fallback: Annotated[list[str], BeforeValidator(_as_list), Field(max_length=MOST_FALLBACKS)] | None = None
 
@@ -253,6 +258,7 @@ def _entry(raw: Any, at: str) -> ModelEntry:
         problem = describe_problem(error.errors(include_url=False)[0], _FORMS, {_ADDRESS: _ADDRESS_IN_WORDS})
         raise ModelsFileBroken(f"{at}: {problem.removeprefix(': ')}") from error
     prices = None if form.prices is None else [price.to_prices() for price in form.prices]
+    able = {"tools": form.tools, "json": form.writes_json}
     days = [price.starts for price in prices or ()]
     if prices == [] or days != sorted(set(days)):
         raise ModelsFileBroken(f"{at}: prices must stand in the order of their days (`from`)")
@@ -261,6 +267,7 @@ def _entry(raw: Any, at: str) -> ModelEntry:
         base_url=(form.base_url or "").rstrip("/") or None, key_env=form.key_env or None, window=form.window,
         prices=prices[0] if prices else None, later_prices=tuple(prices or ())[1:],
         max_output=form.max_output, capabilities=form.capabilities,
+        able={one: can for one, can in able.items() if can is not None},
         token_factor=form.token_factor, fallbacks=tuple(filter(None, form.fallback or ())),
     )  # fmt: skip
 

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
-from shared.core.context.memory import NOTE_CHARS, NOTE_KINDS
+from shared.core.context.memory import DURABILITIES, NOTE_CHARS, NOTE_KINDS, is_event_date
+from shared.core.context.memory_tools import SAVE_MEMORY
 from shared.core.context.prompts import NOTES_TAG, SILENT
 from shared.core.session.ledger import ItemKind, Ledger
+from shared.core.session.summary import json_objects
 from shared.core.values.messages import ToolUse
 from shared.core.values.tokens import Count, truncated
 
-FlushWay = Literal["prefix", "request", "lines", "code", "off"]
-"""A ghost turn behind the chat; a request with `save_memory` alone; one that asks for lines; no model; or
-the agent keeps no notes."""
+FlushWay = Literal["prefix", "request", "json", "lines", "code", "off"]
+"""A ghost turn behind the chat; a request with `save_memory` alone; one that asks for JSON by a schema, or
+for lines; no model; or the agent keeps no notes."""
+APART: tuple[FlushWay, ...] = ("request", "json", "lines")
+"""By a request of its own, the best way first."""
 NOTES_AT_MOST = 8
 ANSWER_TOKENS = 800
 LEAST_ROOM = 250
@@ -55,27 +59,31 @@ class NoteWish:
     """The message that says so."""
     by_tool: bool = False
     """Only a tool has said it."""
-    importance: int | None = None
+    details: Mapping[str, object] = field(default_factory=dict)
+    """What else `save_memory` takes."""
 
     @property
     def call(self) -> ToolUse:
         """As a model would have asked for it; the same words have the same id, so that they are kept once."""
         id_ = f"note-{hashlib.sha256(self.text.encode(errors='surrogatepass')).hexdigest()[:16]}"
-        wanted: dict[str, object] = {"kind": self.kind, "text": self.text}
-        if self.importance is not None:
-            wanted["importance"] = self.importance
-        return ToolUse(id=id_, name="save_memory", input=wanted)
+        return ToolUse(
+            id=id_, name=SAVE_MEMORY.name, input={"kind": self.kind, "text": self.text, **self.details}
+        )
 
 
-def flush_way(*, allowed: bool, on_prefix: bool, calls_tools: bool, room: Mapping[str, int]) -> FlushWay:
-    """`room` is what a request and lines would have for words, in estimated tokens."""
+def flush_way(
+    *, allowed: bool, on_prefix: bool, can: Collection[str], room: Mapping[FlushWay, int]
+) -> FlushWay:
+    """`can` are the model's abilities, `room` what each request apart has for words, in estimated tokens."""
     if not allowed:
         return "off"
     if on_prefix:
         return "prefix"
-    if calls_tools and room["request"] >= LEAST_ROOM:
-        return "request"
-    return "lines" if room["lines"] >= LEAST_ROOM else "code"
+    able = (way for way in APART if _NEEDS.get(way) is None or _NEEDS[way] in can)
+    return next((way for way in able if room[way] >= LEAST_ROOM), "code")
+
+
+_NEEDS: Mapping[FlushWay, str] = {"request": "tools", "json": "json"}
 
 
 def room_for_words(window: int, *, fixed: int, ratio: float) -> int:
@@ -87,17 +95,18 @@ def answer_tokens(window: int) -> int:
     return min(ANSWER_TOKENS, window // 5)
 
 
-def note_rules(*, by_lines: bool) -> str:
+def note_rules(way: FlushWay) -> str:
     """The system text of a request that asks for notes about a transcript."""
-    return f"{_RULES}\n{_BY_LINES if by_lines else _BY_CALLS}"
+    return f"{_RULES}\n{_ANSWERS[way]}"
 
 
-def note_task(source: str, known: str = "") -> str:
+def note_task(source: str, known: str = "", *, way: FlushWay = "request") -> str:
     fence = hashlib.sha256(f"{source}\0{known}".encode(errors="surrogatepass")).hexdigest()[:10]
     parts = [f"<transcript_{fence}>\n{source}\n</transcript_{fence}>"]
     if known:
         parts.insert(0, f"<known_{fence}>\n{known}\n</known_{fence}>")
-    return "\n\n".join([*parts, f"Write your notes about this part now, or answer {SILENT}."])
+    otherwise = "give an empty list" if way == "json" else f"answer {SILENT}"
+    return "\n\n".join([*parts, f"Write your notes about this part now, or {otherwise}."])
 
 
 def pieces_of(source: str, room: int, count: Count) -> tuple[str, ...]:
@@ -125,6 +134,17 @@ def pieces_of(source: str, room: int, count: Count) -> tuple[str, ...]:
     return tuple("\n".join(piece) for piece in pieces)
 
 
+def parse_notes(answer: str) -> tuple[NoteWish, ...] | None:
+    """The notes of an answer in JSON, whole or cut off, or in lines; None for one without them."""
+    loose: list[Mapping[str, Any]] = []
+    for raw in json_objects(answer):
+        if isinstance(raw.get("notes"), list):
+            return wishes_from(raw["notes"])
+        if raw.keys() >= {"kind", "text"} and raw not in loose:
+            loose.append(raw)
+    return wishes_from(loose) or parse_note_lines(answer)
+
+
 def parse_note_lines(text: str) -> tuple[NoteWish, ...] | None:
     """Lines "kind | text | number", leniently; None for an answer without them or the silent word."""
     found = [wish for line in text.splitlines() if (wish := _wish(line)) is not None]
@@ -147,7 +167,7 @@ def wishes_of(ledger: Ledger, seqs: Collection[int]) -> tuple[NoteWish, ...]:
             text=item.text[:NOTE_CHARS],
             seq=next(seq for seq in item.sources if seq in seqs),
             by_tool=item.author == "tool",
-            importance=_CODE_IMPORTANCE,
+            details={"importance": _CODE_IMPORTANCE},
         )
         for item in told[:NOTES_AT_MOST]
     )
@@ -161,11 +181,45 @@ def wishes_from(raw: Iterable[object]) -> tuple[NoteWish, ...]:
             kind=_kind(str(row.get("kind"))) or "fact",
             text=" ".join(str(row["text"]).split()),
             seq=_number(str(row.get("source", ""))),
+            details={name: row[name] for name, fits in _DETAILS.items() if fits(row.get(name))},
         )
         for row in rows
         if isinstance(row.get("text"), str) and row["text"].strip()
     ]
     return tuple(wishes[:NOTES_AT_MOST])
+
+
+_DETAILS: Mapping[str, Callable[[Any], bool]] = {
+    "subject": lambda raw: isinstance(raw, str) and bool(raw.strip()),
+    "importance": lambda raw: type(raw) is int and 1 <= raw <= 9,
+    "durability": lambda raw: raw in DURABILITIES,
+    "event_date": lambda raw: isinstance(raw, str) and is_event_date(raw),
+}
+"""What does not fit is left out: it is no reason to lose the note."""
+_FIELDS = {
+    **{
+        name: {rule: schema[rule] for rule in ("type", "enum") if rule in schema}
+        for name, schema in SAVE_MEMORY.input_schema["properties"].items()
+    },
+    "source": {"type": "integer"},
+}
+NOTES_SCHEMA: Mapping[str, Any] = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["notes"],
+    "properties": {
+        "notes": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "additionalProperties": False,
+                "required": [*SAVE_MEMORY.input_schema["required"], "source"],
+                "properties": _FIELDS,
+            },
+        }
+    },
+}
+"""The fields of `save_memory`, and the number of a line that says so. Lengths are code."""
 
 
 def _wish(line: str) -> NoteWish | None:
@@ -223,7 +277,13 @@ NOTE_KIND is one of {", ".join(NOTE_KINDS)}."""
 _BY_CALLS = f"""\
 Call save_memory once per note, all in one answer. If nothing is worth keeping, answer with the single word \
 {SILENT}."""
+_BY_JSON = f"""\
+Answer with one JSON object and nothing else:
+{{"notes": [{{"kind": "KIND", "text": "the note", "source": NUMBER}}]}}
+KIND is one of {", ".join(NOTE_KINDS)}. NUMBER is that of a line that says so. If nothing is worth keeping, \
+the list is empty."""
 _BY_LINES = f"""\
 Answer with one line per note: kind | note | number
 The kind is one of {", ".join(NOTE_KINDS)}. The number is that of a line that says so. If nothing is worth \
 keeping, answer with the single word {SILENT}."""
+_ANSWERS: Mapping[FlushWay, str] = {"request": _BY_CALLS, "json": _BY_JSON, "lines": _BY_LINES}

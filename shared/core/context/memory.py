@@ -88,6 +88,13 @@ def note_text(raw: str) -> tuple[str, bool]:
     return safe, safe != text
 
 
+def is_event_date(raw: object) -> bool:
+    try:
+        return _event_date(raw) is not None
+    except BadNote:
+        return False
+
+
 def _event_date(raw: object) -> str | None:
     """A day, a month or a year, as ISO writes them; raises BadNote."""
     if raw in (None, ""):

@@ -71,7 +71,7 @@ def parse_ledger_patch(text: str) -> LedgerPatch | Unreadable:
     """The first JSON object of the right shape in a text, whatever stands around it, or else its lines."""
     if not text.strip():
         return Unreadable(reason="the answer is empty")
-    for raw in _objects(text):
+    for raw in json_objects(text):
         if raw.keys() & {"narrative", "add"}:
             return _patch(raw)
     if (patch := _from_lines(text)) is not None:
@@ -130,7 +130,8 @@ def apply_patch(
     )
 
 
-def _objects(text: str) -> Iterable[Mapping[str, Any]]:
+def json_objects(text: str) -> Iterable[Mapping[str, Any]]:
+    """Every whole object in a text; one that is cut off gives those inside it. Some may come twice."""
     decoder = json.JSONDecoder(strict=False)
     for candidate in (text, _TRAILING_COMMA.sub("", text)):
         at = candidate.find("{")

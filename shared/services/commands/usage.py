@@ -7,7 +7,7 @@ from typing import Protocol
 from unicodedata import combining, east_asian_width
 
 from shared.core.commands.texts import Markdown, bullets, excerpt
-from shared.core.compaction.note_requests import FlushWay
+from shared.core.compaction.note_requests import APART, FlushWay
 from shared.core.ops.session_stats import SessionFigures
 from shared.core.session.events import ContextMeasured
 from shared.core.session.session_state import SessionState
@@ -93,7 +93,7 @@ def render_context(
     lines.append(say("context_next_summary", limit=measured.limit))
     if measured.recall:
         lines.append(say("context_recall", tokens=measured.recall))
-    if way in ("request", "lines"):
+    if way in APART:
         lines.append(say("context_memory_apart"))
     elif way == "code":
         lines.append(say("context_memory_code"))

@@ -1,4 +1,4 @@
-"""What a flush asks, and which way: behind the chat's own prefix, alone, in lines of text, or nobody."""
+"""What a flush asks, and which way: behind the chat's own prefix, alone, for JSON or lines, or nobody."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Any, Protocol
 
 from shared.core.compaction.flushing import next_portion
 from shared.core.compaction.note_requests import (
+    APART,
+    NOTES_SCHEMA,
     FlushWay,
     answer_tokens,
     flush_way,
@@ -26,6 +28,7 @@ from shared.core.values.local_time import minute_text
 from shared.core.values.messages import text_message
 from shared.core.values.tokens import Count, estimate_tools
 from shared.ports import ChatModel, ModelCard, ModelRequest, SystemPart, ToolSpec
+from shared.services.compaction.unable_models import UnableModels
 from shared.services.turns.pictures import PictureOwner, PictureService
 from shared.services.turns.request_builder import PreparedRequest, RequestBuilder
 from shared.services.turns.toolbox import Toolbox
@@ -83,7 +86,9 @@ class FlushRequests:
         requests: RequestBuilder,
         toolbox: Toolbox,
         pictures: PictureService,
+        unable: UnableModels,
     ) -> None:
+        self._unable = unable
         self._owed = owed
         self._model = model
         self._requests = requests
@@ -112,8 +117,9 @@ class FlushRequests:
 
     def find_way(self, prepared: PreparedRequest, agent_config: Mapping[str, Any]) -> tuple[FlushWay, int]:
         """How memory of this conversation is saved, and the room that a request of its own has."""
+        card = prepared.card
         return find_flush_way(
-            prepared.card,
+            replace(card, capabilities=card.capabilities - self._unable.lacked_by(card.name)),
             window=prepared.budget.window,
             ratio=prepared.ratio,
             offered=prepared.request.tools,
@@ -125,7 +131,7 @@ class FlushRequests:
         """What is asked one after the other about one portion; raises ContextBudgetExceeded."""
         if portion.way == "prefix":
             return (await self._behind_the_chat(portion, state),)
-        if portion.way not in ("request", "lines"):
+        if portion.way not in APART:
             return ()
         entries = portion.view.entries
         source = render_source(
@@ -196,20 +202,21 @@ class FlushRequests:
         )
 
     def _alone(self, portion: FlushPortion, agent_config: Mapping[str, Any], piece: str) -> SilentRequest:
-        """A small system, the transcript, and `save_memory` where the model can call it."""
-        prepared, by_lines = portion.prepared, portion.way == "lines"
+        """A small system, the transcript, and `save_memory` or a schema where the model can do that."""
+        prepared, way = portion.prepared, portion.way
         card, window = prepared.card, prepared.budget.window
         save = self._save_tool(agent_config)
-        words = note_task(piece, self._known(portion))
-        fixed = _fixed(self._requests.counter.count_tokens, by_lines=by_lines)
+        words = note_task(piece, self._known(portion), way=way)
+        fixed = _fixed(self._requests.counter.count_tokens, way)
         out = min(answer_tokens(window), card.max_output)
         return SilentRequest(
             request=ModelRequest(
                 model=card.name,
-                system=(SystemPart(text=note_rules(by_lines=by_lines)),),
+                system=(SystemPart(text=note_rules(way)),),
                 messages=(text_message("user", words),),
-                tools=() if by_lines or save is None else (save,),
+                tools=(save,) if way == "request" and save is not None else (),
                 max_output_tokens=out,
+                json_schema=NOTES_SCHEMA if way == "json" else None,
                 about=prepared.request.about,
             ),
             card=card,
@@ -246,23 +253,20 @@ def find_flush_way(
     `offered` are the tools of the chat's own request.
     """
 
-    def room_with(*, by_lines: bool) -> int:
-        room = room_for_words(window, fixed=_fixed(count, by_lines=by_lines), ratio=ratio)
+    def room_by(way: FlushWay) -> int:
+        room = room_for_words(window, fixed=_fixed(count, way), ratio=ratio)
         return room - room // KNOWN_SHARE
 
-    room = {"request": room_with(by_lines=False), "lines": room_with(by_lines=True)}
-    way = flush_way(
-        allowed=allowed,
-        on_prefix=any(tool.name == SAVE_MEMORY.name for tool in offered),
-        calls_tools="tools" in card.capabilities or card.offline,
-        room=room,
-    )
+    can = card.capabilities | {"tools"} if card.offline else card.capabilities
+    room = {way: room_by(way) for way in APART}
+    on_prefix = "tools" in can and any(tool.name == SAVE_MEMORY.name for tool in offered)
+    way = flush_way(allowed=allowed, on_prefix=on_prefix, can=can, room=room)
     return way, room.get(way, 0)
 
 
-def _fixed(count: Count, *, by_lines: bool) -> int:
-    tools = 0 if by_lines else estimate_tools((SAVE_MEMORY,), count)
-    return count(note_rules(by_lines=by_lines)) + tools + _BESIDE
+def _fixed(count: Count, way: FlushWay) -> int:
+    tools = estimate_tools((SAVE_MEMORY,), count) if way == "request" else 0
+    return count(note_rules(way)) + tools + _BESIDE
 
 
 def _room(prepared: PreparedRequest, view: View) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -11,9 +12,9 @@ from typing import Protocol
 
 from shared.core.compaction.digest import digest
 from shared.core.compaction.flushing import LATE, WITH_COMPACTION, retry_seconds, was_flushed
-from shared.core.compaction.note_requests import NoteWish, parse_note_lines, wishes_of
+from shared.core.compaction.note_requests import NoteWish, parse_notes, wishes_of
 from shared.core.compaction.provenance import foreign_part
-from shared.core.context.memory_tools import FLUSH_TOOLS, KEEPING_TOOLS
+from shared.core.context.memory_tools import FLUSH_TOOLS, KEEPING_TOOLS, SAVE_MEMORY
 from shared.core.context.prompts import SILENT
 from shared.core.context.recall_query import RECALL, RECALLS_PER_TURN
 from shared.core.context.untrusted_text import defused
@@ -39,7 +40,7 @@ from shared.core.values.errors import (
     StorageUnavailable,
 )
 from shared.core.values.messages import Message, ToolResult, ToolUse, text_of, tool_uses
-from shared.ports import DASHBOARD, Announcer, ChatModel, ModelReply, ToolContext, ToolSpec
+from shared.ports import DASHBOARD, Announcer, ChatModel, ModelReply, ModelRequest, ToolContext, ToolSpec
 from shared.runtime.crash_points import CrashPoint
 from shared.services.compaction.flush_requests import (
     FlushPortion,
@@ -47,6 +48,7 @@ from shared.services.compaction.flush_requests import (
     LastToolsStore,
     SilentRequest,
 )
+from shared.services.compaction.unable_models import UnableModels
 from shared.services.turns.pictures import PictureService
 from shared.services.turns.request_builder import RequestBuilder
 from shared.services.turns.spend_tracker import SpendStore, SpendTracker
@@ -62,6 +64,8 @@ DIGEST_TOKENS = 800
 """Of a range that no model can make notes of; its weightiest sentences are kept instead."""
 RESULT_TOKENS = 60
 """What surrounds a tool's result in a request, with some to spare."""
+_SPELLED_CALL = re.compile(rf'"{SAVE_MEMORY.name}"|\b{SAVE_MEMORY.name}\W{{0,3}}[({{]')
+"""A call as words: its model cannot call tools, or its server cannot."""
 STAGE = "saving to memory"
 COMPACTION_PERCENT = 10
 """Percent of a compaction that its own flush stands for; then its summary is told."""
@@ -107,7 +111,7 @@ class _SilentTurn:
     """Words of others that its tools have brought in, for which no steps are kept."""
     stray: list[str]
     unreadable: bool = False
-    """Whether a model that was asked for lines has written something else."""
+    """Whether a model has written something else than notes."""
 
     def hear(self, reply: ModelReply) -> None:
         text = text_of(reply.blocks).strip()
@@ -147,7 +151,9 @@ class Flusher:
         caps: Caps,
         announcer: Announcer,
         crash_point: CrashPoint,
+        unable: UnableModels,
     ) -> None:
+        self._unable = unable
         self._store = store
         self._owed = owed
         self._spend = spend
@@ -155,7 +161,7 @@ class Flusher:
         self._requests = requests
         self._toolbox = toolbox
         self._asks = FlushRequests(
-            owed=owed, model=model, requests=requests, toolbox=toolbox, pictures=pictures
+            owed=owed, model=model, requests=requests, toolbox=toolbox, pictures=pictures, unable=unable
         )
         self._caps = caps
         self._announcer = announcer
@@ -392,10 +398,15 @@ class Flusher:
             percent = at[0] + (at[1] - at[0]) * (called + 1) / (MAX_FLUSH_ROUNDS + 1)
             await self._report_progress(ghost.job, percent)
             if not request.tools:
-                await self._keep_lines(reply, ghost)
+                await self._keep_written(request, reply, ghost)
                 return
             ghost.hear(reply)
             calls = tool_uses(reply.blocks)
+            ghost.unreadable = (
+                not calls and not called and _SPELLED_CALL.search(text_of(reply.blocks)) is not None
+            )
+            if calls or ghost.unreadable:
+                self._unable.learn(request.model, "tools", able=bool(calls))
             if not calls:
                 return
             results = [await self._run_memory_tool(call, ghost) for call in calls]
@@ -413,9 +424,12 @@ class Flusher:
                 ),
             )
 
-    async def _keep_lines(self, reply: ModelReply, ghost: _SilentTurn) -> None:
-        """What a model without tools has written; where it holds no line of the form, code goes on."""
-        wishes = parse_note_lines(text_of(reply.blocks))
+    async def _keep_written(self, request: ModelRequest, reply: ModelReply, ghost: _SilentTurn) -> None:
+        """What a model without tools has written; where it holds no notes, code goes on."""
+        answer = text_of(reply.blocks)
+        if request.json_schema is not None and reply.stop_reason != "refusal":
+            self._unable.learn_json(request.model, answer)
+        wishes = parse_notes(answer)
         if wishes is None:
             ghost.unreadable = True
             ghost.hear(reply)
@@ -423,7 +437,8 @@ class Flusher:
 
     async def _keep_by_code(self, portion: FlushPortion, ledger: Ledger | None, ghost: _SilentTurn) -> None:
         """From the record of these turns where there is one, else from their weightiest sentences."""
-        entries = portion.view.entries
+        read = range(ghost.ticket.from_turn, ghost.ticket.through_turn + 1)
+        entries = tuple(entry for entry in portion.view.entries if entry.turn in read)
         seqs = frozenset(entry.seq for entry in entries)
         wishes = wishes_of(ledger, seqs) if ledger is not None else ()
         if not wishes:

@@ -33,7 +33,8 @@ from shared.services.compaction.summary_draft import (
     SummaryResult,
     build_summary_audit,
 )
-from shared.services.compaction.summary_tasks import JsonlessModels, SummaryTask, SummaryTasks
+from shared.services.compaction.summary_tasks import SummaryTask, SummaryTasks
+from shared.services.compaction.unable_models import UnableModels
 from shared.services.turns.spend_tracker import SpendTracker
 
 __all__ = ["SummaryAttempt", "OnProgress", "Summariser", "SummaryResult"]
@@ -59,6 +60,7 @@ class Summariser:
         chat_model: str,
         fall_back: bool,
         crash_point: CrashPoint,
+        unable: UnableModels,
         bounds: CompletionTimeouts | None = None,
     ) -> None:
         self._asking = OneShotCompletion(model, counter, bounds=bounds or CompletionTimeouts())
@@ -67,7 +69,7 @@ class Summariser:
             [summary_model, chat_model] if fall_back and chat_model != summary_model else [summary_model]
         )
         self._crash_point = crash_point
-        self._jsonless = JsonlessModels()
+        self._unable = unable
 
     async def load_window(self, model: str | None = None) -> int:
         """Of the model that is asked first."""
@@ -237,7 +239,7 @@ class Summariser:
     async def _ask_model(self, writing: SummaryDraft, model: str, task: SummaryTask) -> AuditVerdict | None:
         """One answer and, where so many are wanted, a repaired or a shorter one. Raises PromptTooLong."""
         room = await self._answer_room(writing, model)
-        as_lines = self._jsonless.knows(model)
+        as_lines = self._unable.lacks(model, "json")
         request = task.build_request(model, room=room, as_lines=as_lines)
         too_long: AuditVerdict | None = None
         for number in range(writing.most_attempts):
@@ -256,7 +258,7 @@ class Summariser:
                 writing.record_failure(task.step, model, f"{error.code}: {error}")
                 return too_long
             if not task.is_text and not as_lines and reply.stop_reason != "refusal":
-                self._jsonless.learn(model, text_of(reply.blocks))
+                self._unable.learn_json(model, text_of(reply.blocks))
             if isinstance(judged, AuditVerdict) and judged.ok:
                 if not judged.too_long or number + 1 == writing.most_attempts:
                     return judged

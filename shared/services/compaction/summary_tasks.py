@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -31,31 +30,7 @@ from shared.ports import ModelRequest, SystemPart
 _WORDS_PER_TOKEN = 0.7
 _CLEAR = 12
 
-JSONLESS_TIMES = 2
-JSONLESS_SECONDS = 86_400.0
-
 CountTokens = Callable[[str], int]
-
-
-class JsonlessModels:
-    """Models that wrote no JSON twice in a row: they are asked for lines, and for JSON after a day."""
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._seen: dict[str, tuple[int, float]] = {}
-        """How often, and when last."""
-
-    def knows(self, model: str) -> bool:
-        times, at = self._seen.get(model, (0, 0.0))
-        return times >= JSONLESS_TIMES and self._clock() - at < JSONLESS_SECONDS
-
-    def learn(self, model: str, answer: str) -> None:
-        """From an answer to a request for JSON."""
-        if "{" in answer:
-            self._seen.pop(model, None)
-        elif answer.strip():
-            times, _ = self._seen.get(model, (0, 0.0))
-            self._seen[model] = (times + 1, self._clock())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

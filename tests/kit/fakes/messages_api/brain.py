@@ -22,6 +22,7 @@ MARK = re.compile(r"\b[a-z]\d+_x\d+\b")
 SEQ = re.compile(r"\[#(\d+)[^\]]*\]")
 MAX_NOTES = 3
 _ASKS_FOR_LINES = "kind | note | number"
+_ASKS_FOR_JSON = '\n{"notes": ['
 _SOURCE_LINE = re.compile(r"^\[#(\d+)\] person: (.*)$", re.MULTILINE)
 
 
@@ -42,6 +43,8 @@ def kind_of(body: Json) -> Kind:
     if asks_for_text(words):
         return "summary"
     if (_save_tool(body) or _ASKS_FOR_LINES in asked) and re.search(r"\bSILENT\b", words):
+        return "flush"
+    if _ASKS_FOR_JSON in text_of(body.get("system")):
         return "flush"
     return "chat"
 
@@ -165,6 +168,9 @@ def _evidence(body: Json, own_words: str) -> list[str]:
 def _flushed(body: Json, instruction: str) -> Answer:
     tool = _save_tool(body)
     chosen = _salient(body, instruction)
+    if _ASKS_FOR_JSON in text_of(body.get("system")):
+        notes = [{"kind": "fact", "text": text, "source": seqs[0] if seqs else 0} for text, seqs in chosen]
+        return said(compact_json({"notes": notes}))
     if not chosen:
         return said("SILENT")
     if tool is None:

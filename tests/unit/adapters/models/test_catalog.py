@@ -100,6 +100,23 @@ def test_a_models_file_is_read_with_all_its_fields(tmp_path: Path) -> None:
     assert (other.wire_name, other.prices, other.window) == ("other", None, None)
 
 
+@pytest.mark.parametrize(
+    ("given", "can"),
+    [
+        ({"wire": "openai", "json": False}, {"tools"}),
+        ({"wire": "openai", "tools": False, "json": False}, set()),
+        ({"wire": "messages", "json": True}, {"tools", "json"}),
+        ({"wire": "responses", "tools": None}, {"tools", "json"}),
+        ({"capabilities": ["images", "tools"], "tools": False}, {"images"}),
+    ],
+)
+def test_an_entry_says_of_tools_and_json_whether_its_model_can(
+    tmp_path: Path, given: dict[str, Any], can: set[str]
+) -> None:
+    (entry,) = read_entries(write(tmp_path, [{"name": "m", **given}]))
+    assert card_of(entry).capabilities == can
+
+
 def test_missing_cache_prices_are_taken_at_their_dearest(tmp_path: Path) -> None:
     (entry,) = read_entries(write(tmp_path, [{"name": "m", "prices": {"input": 4, "output": 8}}]))
     assert entry.prices is not None
@@ -121,6 +138,7 @@ def test_missing_cache_prices_are_taken_at_their_dearest(tmp_path: Path) -> None
         ([{"name": "a", "key_env": 5}], "key_env: must be a text"),
         ([{"name": "a", "capabilities": ["fly"]}], 'not "fly"'),
         ([{"name": "a", "capabilities": "tools"}], "capabilities"),
+        ([{"name": "a", "json": "no"}], "json: must be true or false"),
         ([{"name": "a", "prices": {"input": 1}}], "output: is missing"),
         ([{"name": "a", "prices": {"input": -1, "output": 1}}], "input: must be at least 0"),
         ([{"name": "a", "prices": {"input": None, "output": 1}}], "input: must be a number"),

@@ -5,13 +5,16 @@ from __future__ import annotations
 import pytest
 
 from shared.core.compaction.note_requests import (
+    NOTES_SCHEMA,
     FlushWay,
     flush_way,
     parse_note_lines,
+    parse_notes,
     pieces_of,
     wishes_from,
     wishes_of,
 )
+from shared.core.context.memory_tools import SAVE_MEMORY
 from shared.core.session.ledger import Ledger, LedgerItem
 from shared.core.values.tokens import by_script
 
@@ -25,21 +28,23 @@ It is sold at the quay of Sandstad."""
 
 
 @pytest.mark.parametrize(
-    ("allowed", "on_prefix", "calls_tools", "request_room", "line_room", "way"),
+    ("allowed", "on_prefix", "can", "request_room", "line_room", "way"),
     [
-        (True, True, True, 9_000, 9_000, "prefix"),
-        (True, False, True, 250, 900, "request"),
-        (True, False, True, 249, 900, "lines"),
-        (True, False, False, 900, 250, "lines"),
-        (True, False, False, 900, 249, "code"),
-        (False, True, True, 9_000, 9_000, "off"),
+        (True, True, "tools json", 9_000, 9_000, "prefix"),
+        (True, False, "tools json", 250, 900, "request"),
+        (True, False, "tools json", 249, 900, "json"),
+        (True, False, "tools", 249, 900, "lines"),
+        (True, False, "json", 900, 250, "json"),
+        (True, False, "", 900, 250, "lines"),
+        (True, False, "json", 900, 249, "code"),
+        (False, True, "tools json", 9_000, 9_000, "off"),
     ],
 )
 def test_the_smaller_a_window_and_the_less_a_model_can_do_the_simpler_the_way(
-    allowed: bool, on_prefix: bool, calls_tools: bool, request_room: int, line_room: int, way: FlushWay
+    allowed: bool, on_prefix: bool, can: str, request_room: int, line_room: int, way: FlushWay
 ) -> None:
-    room = {"request": request_room, "lines": line_room}
-    assert flush_way(allowed=allowed, on_prefix=on_prefix, calls_tools=calls_tools, room=room) == way
+    room: dict[FlushWay, int] = {"request": request_room, "json": line_room, "lines": line_room}
+    assert flush_way(allowed=allowed, on_prefix=on_prefix, can=can.split(), room=room) == way
 
 
 def test_lines_are_read_through_bullets_tables_and_words_around_them() -> None:
@@ -117,3 +122,52 @@ def test_notes_in_a_models_json_are_read_leniently() -> None:
         ("plan", "Swarm in May", 3),
         ("fact", "Yes.", None),
     ]
+
+
+WHOLE = '{"notes": [{"kind": "fact", "text": "Solveig keeps bees.", "source": 1}, {"text": "Cut off'
+
+
+@pytest.mark.parametrize(
+    ("answer", "kept"),
+    [
+        (
+            '{"notes": [{"kind": "plan", "text": "Swarm in May.", "source": 3}]}',
+            [("plan", "Swarm in May.", 3)],
+        ),
+        ('```json\n{"notes": []}\n```', []),
+        (WHOLE, [("fact", "Solveig keeps bees.", 1)]),
+        ('[{"kind": "fact", "text": "Bees."}]', [("fact", "Bees.", None)]),
+        ("fact | Solveig says {bees}. | 1", [("fact", "Solveig says {bees}.", 1)]),
+        ('{"notes": [7, null, {"kind": "fact"}, {"text": ["no"]}]}', []),
+        ("SILENT", []),
+        ("What a lovely talk about bees!", None),
+        ('{"answer": "bees"}', None),
+        ('{"notes": "bees"}', None),
+    ],
+)
+def test_an_answer_is_read_as_json_or_lines_and_anything_else_is_none(
+    answer: str, kept: list[tuple[str, str, int | None]] | None
+) -> None:
+    found = parse_notes(answer)
+    assert (None if found is None else [(wish.kind, wish.text, wish.seq) for wish in found]) == kept
+
+
+def test_what_else_a_note_says_is_kept_where_the_tool_would_take_it() -> None:
+    good = {"subject": "Solveig", "importance": 7, "durability": "permanent", "event_date": "2031-05"}
+    bad = {
+        "subject": "",
+        "importance": True,
+        "durability": ["x"],
+        "event_date": "in May",
+        "authority": "operator",
+    }
+    first, second = wishes_from([{"kind": "fact", "text": "Bees.", **extra} for extra in (good, bad)])
+    assert first.call.input == {"kind": "fact", "text": "Bees.", **good}
+    assert second.call.input == {"kind": "fact", "text": "Bees."}
+
+
+def test_the_schema_asks_for_the_fields_of_the_tool_and_a_line() -> None:
+    item = NOTES_SCHEMA["properties"]["notes"]["items"]
+    assert item["properties"].keys() == {*SAVE_MEMORY.input_schema["properties"], "source"}
+    assert item["required"] == ["text", "kind", "source"]
+    assert "maxLength" not in str(NOTES_SCHEMA), "not every server's dialect knows lengths"

@@ -62,8 +62,9 @@ PROMPTS = {
     ),
     "flush": flush_instruction(),
     "flush_first": flush_instruction(has_notes=False),
-    "notes_by_calls": f"{note_rules(by_lines=False)}\n=====\n{note_task(SOURCE, KNOWN)}",
-    "notes_by_lines": f"{note_rules(by_lines=True)}\n=====\n{note_task(SOURCE)}",
+    "notes_by_calls": f"{note_rules('request')}\n=====\n{note_task(SOURCE, KNOWN)}",
+    "notes_by_json": f"{note_rules('json')}\n=====\n{note_task(SOURCE, way='json')}",
+    "notes_by_lines": f"{note_rules('lines')}\n=====\n{note_task(SOURCE)}",
     "summary_first": "\n=====\n".join(summary_request(SOURCE, Ledger())),
     "summary_next": "\n=====\n".join(
         summary_request(SOURCE, FORMER, "the trip", language="German", most_words=500)

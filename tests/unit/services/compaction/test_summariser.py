@@ -18,7 +18,7 @@ from shared.core.values.messages import Text, ToolUse, text_message, text_of
 from shared.core.values.model import Prices
 from shared.ports import ModelRequest, SystemPart, ToolSpec
 from shared.services.compaction.summarizer import SummaryResult
-from shared.services.compaction.summary_tasks import JsonlessModels
+from shared.services.compaction.unable_models import UnableModels
 from tests.kit.builders import exchange, words
 from tests.kit.scripted_model import (
     CHEAP,
@@ -228,15 +228,15 @@ async def test_a_model_that_wrote_no_json_twice_is_asked_for_lines_at_once() -> 
 
 def test_json_is_asked_for_again_after_a_day_or_once_it_came() -> None:
     now = [0.0]
-    models = JsonlessModels(clock=lambda: now[0])
+    models = UnableModels(clock=lambda: now[0])
     for answer in ("prose", "", "{}", "prose"):
-        models.learn("m", answer)
-    assert not models.knows("m"), "an empty answer says nothing, and JSON came between"
-    models.learn("m", "prose")
-    assert models.knows("m")
-    assert not models.knows("another")
+        models.learn_json("m", answer)
+    assert not models.lacked_by("m"), "an empty answer says nothing, and JSON came between"
+    models.learn_json("m", "prose")
+    assert models.lacked_by("m") == {"json"}
+    assert not models.lacked_by("another")
     now[0] = 86_400.0
-    assert not models.knows("m")
+    assert not models.lacked_by("m")
 
 
 async def test_lines_change_and_close_what_the_record_has() -> None:
