@@ -1,1 +1,1 @@
-"""A real model, small and independent of us, behind the Messages API: what no fake of ours can prove."""
+"""A real model, small and independent of us, behind two APIs: what no fake of ours can prove."""

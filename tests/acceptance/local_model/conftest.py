@@ -9,7 +9,7 @@ import pytest
 
 from shared.config.settings import load_settings
 from tests.acceptance.local_model.__main__ import NAME
-from tests.acceptance.local_model.running import RunningModel, missing
+from tests.acceptance.local_model.running import ENTRIES, RunningModel, missing
 from tests.kit.replay.system import ReplayTarget, TemporaryInstallation
 
 HERE = Path(__file__).parent
@@ -35,10 +35,15 @@ async def model(run_folder: Path) -> AsyncIterator[RunningModel]:
         yield running
 
 
+@pytest.fixture(scope="module", params=ENTRIES)
+def wire(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
 @pytest.fixture(scope="module")
-async def system(model: RunningModel) -> AsyncIterator[ReplayTarget]:
+async def system(model: RunningModel, wire: str) -> AsyncIterator[ReplayTarget]:
     """All processes of `up`, with nothing changed but the model and the length of its answers."""
-    settings = load_settings(models_file=model.models_file(), model=NAME, max_output=LONGEST_ANSWER)
+    settings = load_settings(models_file=model.models_file(wire), model=NAME, max_output=LONGEST_ANSWER)
     async with TemporaryInstallation(settings, window=None) as running:
         yield running
 

