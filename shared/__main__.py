@@ -18,6 +18,7 @@ import sys
 import tempfile
 import tomllib
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -195,15 +196,22 @@ def _person(settings: Settings, rest: Sequence[str]) -> int:
 
 
 def _agent(settings: Settings, rest: Sequence[str]) -> int:
-    from shared.bootstrap.from_settings import build_agent_defaults
+    from shared.bootstrap.from_settings import build_agent_defaults, load_server_names
+    from shared.bootstrap.stored_settings import open_stored_settings
     from shared.cli.agent import read_agent_arguments, run_agent
     from shared.cli.editor_session import Terminal
 
     wish = read_agent_arguments(rest)
-    work = partial(
-        run_agent, wish, defaults=build_agent_defaults(settings), editor=settings.data_dir / "drafts",
-        terminal=Terminal(),
-    )  # fmt: skip
+    defaults = build_agent_defaults(settings)
+
+    async def work(*, database_url: str) -> int:
+        async with open_stored_settings(database_url, settings) as stored:
+            servers = await load_server_names(stored, settings)
+        return await run_agent(
+            wish, database_url=database_url, defaults=replace(defaults, servers=servers),
+            editor=settings.data_dir / "drafts", terminal=Terminal(),
+        )  # fmt: skip
+
     return _with_database(settings, work)
 
 

@@ -197,7 +197,8 @@ class Tool(Protocol):
         """The result as the model reads it; raises ToolFailed for a result marked as error.
 
         The arguments fit the schema. A tool may also have `output_chars`, the most that is kept of its
-        result, and `subject(arguments)`, a few words for the person who waits.
+        result, `subject(arguments)`, a few words for the person who waits, and `server`, the name of the
+        MCP server that brings it.
         """
         ...
 

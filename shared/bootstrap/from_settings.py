@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from shared.adapters.alerts.mail import AlertMail
 from shared.adapters.alerts.webhook import AlertWebhook
+from shared.adapters.encryption import CannotUnseal
 from shared.adapters.files.web_pages import FETCH_URL
 from shared.adapters.files.workspace_files import read_workspace, workspace_path
+from shared.adapters.mcp.tools import list_server_names
 from shared.adapters.models.catalog import TABLE, list_entries
 from shared.adapters.models.offline import OFFLINE_MODEL
 from shared.adapters.postgres.dashboard.alerts import Rules as AlertRules
@@ -46,6 +49,7 @@ if TYPE_CHECKING:
     from shared.adapters.media.speech import HttpSpeaker
     from shared.adapters.media.transcriptions import HttpTranscriber
     from shared.adapters.models.reranker import HttpReranker
+    from shared.adapters.postgres.people.stored_settings import PostgresStoredSettings
 
 WORKSPACES_FOLDER = "workspaces"
 """In the data folder: where agents' folders lie unless their rows say otherwise."""
@@ -201,6 +205,15 @@ def build_handover_limits(settings: Settings) -> HandoverLimits:
     if not settings.has_handover:
         return HandoverLimits(waiting=0, silence=0)
     return HandoverLimits(waiting=settings.handover_minutes, silence=settings.handover_silence_minutes)
+
+
+async def load_server_names(stored: PostgresStoredSettings, settings: Settings) -> frozenset[str] | None:
+    """Of all MCP servers, also of those stored since this process began; None where nothing opens them."""
+    try:
+        values = (await stored.load()).values
+    except (BadSettings, CannotUnseal):
+        return None
+    return await asyncio.to_thread(list_server_names, settings, values.get("EVERTALK_MCP_SERVERS"))
 
 
 def build_agent_defaults(settings: Settings) -> AgentDefaults:

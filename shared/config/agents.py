@@ -54,6 +54,8 @@ class ToolChoice(ConfigSection):
     allow: Globs | None = None
     deny: Globs | None = None
     provider: list[ProviderTool] | None = None
+    servers: Annotated[list[Name], Field(max_length=100)] | None = None
+    """MCP servers whose tools it uses; all where this is left out."""
     search_above: Annotated[int, Field(ge=0, le=1_000)] | None = None
 
 
@@ -120,6 +122,10 @@ class AgentDefaults:
     load_workspace: Callable[[str], Workspace] = lambda _folder: EMPTY
     tools: tuple[ToolSpec, ...] = (SAVE_MEMORY,)
     """What is built in, before the agent's own choice of it."""
+    offered: tuple[ToolSpec, ...] | None = None
+    """What the agent chose of all tools, those of servers too; None where these are not known."""
+    servers: Collection[str] | None = None
+    """Names of MCP servers; None where they are not known."""
 
 
 def read_config(text: str) -> Any:
@@ -142,6 +148,7 @@ def check_config(config: object, defaults: AgentDefaults) -> tuple[str, ...]:
         raise BadAgentConfig([f"must be an object such as {{}}, not {_told(config)}"])
     problems = [*find_unstorable(config), *_shape_problems(config), *_folder_problems(config)]
     problems += _pruning_problems(config)
+    problems += find_unknown_servers(config, defaults.servers)
     own, numbers = _policy_of(config, defaults)
     problems += numbers
     if own is not None:
@@ -269,6 +276,16 @@ def _pruning_problems(config: Mapping[str, Any]) -> Iterator[str]:
         yield from (part.replace("`", "") for part in str(error).split("; "))
 
 
+def find_unknown_servers(config: Mapping[str, Any], known: Collection[str] | None) -> Iterator[str]:
+    """Of the MCP servers that an agent names, those that are not there; nothing where `known` is None."""
+    if known is None:
+        return
+    for number, name in enumerate(AllowedTools.of(config.get("tools")).servers or ()):
+        if name not in known:
+            meant = _near(name, known) or ", so add it under MCP servers or take it out of this list"
+            yield f"tools.servers[{number}]: there is no server {_told(name)}{meant}"
+
+
 def _policy_of(
     config: Mapping[str, Any], ground: AgentDefaults
 ) -> tuple[ContextPolicy | None, tuple[str, ...]]:
@@ -332,7 +349,8 @@ def _prompt(config: Mapping[str, Any], ground: AgentDefaults) -> str:
 def _offered(config: Mapping[str, Any], own: ContextPolicy, ground: AgentDefaults) -> tuple[ToolSpec, ...]:
     """The tools that a window of this size is offered."""
     allowed = AllowedTools.of(config.get("tools"))
-    wanted = (*(tool for tool in ground.tools if allowed.has(tool.name)), *allowed.provider)
+    built_in = (*(tool for tool in ground.tools if allowed.has(tool.name)), *allowed.provider)
+    wanted = built_in if ground.offered is None else ground.offered
     return affordable(wanted, int(WINDOW_SHARE * own.context_window), by_script)
 
 

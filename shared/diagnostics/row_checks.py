@@ -14,9 +14,10 @@ from shared.adapters.postgres.dashboard.cost_queries import spent_today
 from shared.adapters.postgres.dashboard.models import narrowed_windows, no_summaries
 from shared.adapters.postgres.db.connecting import connected
 from shared.adapters.postgres.people.visitors import SiteRow
-from shared.bootstrap.from_settings import WORKSPACES_FOLDER, build_agent_defaults
+from shared.bootstrap.from_settings import WORKSPACES_FOLDER, build_agent_defaults, load_server_names
+from shared.bootstrap.stored_settings import open_stored_settings
 from shared.bootstrap.stores import open_stores
-from shared.config.agents import BadAgentConfig, check_config
+from shared.config.agents import BadAgentConfig, check_config, find_unknown_servers
 from shared.config.bots import BotConfig, load_bots
 from shared.config.settings import Settings
 from shared.config.sites import BadSiteConfig, read_site_config
@@ -98,9 +99,12 @@ async def check_agents(settings: Settings, url: str) -> Sequence[Finding]:
     async with connected(url) as connection:
         for row in await connection.fetch(_PUBLIC_PLACES):
             public.setdefault(row["name"], []).append(row["place"])
+    async with open_stored_settings(url, settings) as stored:
+        servers = await load_server_names(stored, settings)
     remarks = [
         *check_agent_remarks(settings, configs, public),
         *check_bot_remarks(load_bots(settings), configs),
+        *check_agent_servers(configs, servers),
     ]
     if finding.level != "ok" or not remarks:
         return [finding]
@@ -149,6 +153,13 @@ def check_agent_remarks(
                 f"agent {name}: strangers reach it at {', '.join(public[name])}, and its folder tells of one "
                 'person. "audience": "public" in its settings keeps that from them.'
             )
+
+
+def check_agent_servers(
+    configs: Mapping[str, Mapping[str, Any]], servers: Collection[str] | None
+) -> Iterator[str]:
+    for name, config in configs.items():
+        yield from (f"agent {name}: {problem}" for problem in find_unknown_servers(config, servers))
 
 
 def check_bot_remarks(bots: Sequence[BotConfig], agents: Collection[str]) -> Iterator[str]:

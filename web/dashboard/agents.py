@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from shared.bootstrap.from_settings import build_agent_defaults
+from shared.bootstrap.from_settings import build_agent_defaults, load_server_names
 from shared.config.agents import (
     MOST_CHARS,
     AgentDefaults,
@@ -92,14 +92,20 @@ async def make_agent(visit: AuthedRequest, *, name: NewName) -> Reply:
 async def agent(visit: AuthedRequest, name: Name) -> Reply:
     """An agent, and the numbers it comes to."""
     row = await find_agent(visit, name)
-    ground = await _ground(visit)
+    ground = await _ground(visit, row.config)
     judged = await asyncio.to_thread(_judged, row.config, ground)
-    known = {tool.name: tool for tool in ground.tools}
+    known = {tool.name: (tool, "") for tool in ground.tools}
     if visit.desk.playground is not None:
-        known = {tool.name: tool for tool in visit.desk.playground.list_tools()} | known
-    tools = [{"name": name, "description": tool.description} for name, tool in known.items()]
+        known = {**visit.desk.playground.list_tools(), **known}
+    tools = [
+        {"name": name, "description": tool.description, "server": server}
+        for name, (tool, server) in known.items()
+    ]
     others = [site.name for site in await visit.desk.stores.sites.all() if site.name not in row.sites]
-    more = {"models": sorted(ground.models), "tools": tools, "other_sites": others}
+    more = {
+        "models": sorted(ground.models), "tools": tools, "servers": sorted(ground.servers or ()),
+        "other_sites": others,
+    }  # fmt: skip
     return {**_whole(row), **judged, **more}
 
 
@@ -111,7 +117,7 @@ async def check_agent(visit: AuthedRequest, name: Name, *, config: Thing) -> Rep
     """What would be wrong with a config, and its numbers."""
     await find_agent(visit, name)
     _check_size(config)
-    return await asyncio.to_thread(_judged, config, await _ground(visit))
+    return await asyncio.to_thread(_judged, config, await _ground(visit, config))
 
 
 @room.on(
@@ -122,7 +128,7 @@ async def change_agent(visit: AuthedRequest, name: Name, *, config: Thing, if_ma
     """Change an agent; it holds from each next message on."""
     row, seen = await find_agent(visit, name), version_of(if_match)
     _check_size(config)
-    judged = await asyncio.to_thread(_judged, config, await _ground(visit))
+    judged = await asyncio.to_thread(_judged, config, await _ground(visit, config))
     _refuse_bad(judged)
     if await visit.desk.stores.agents.change(row.name, config, seen=seen, by=visit.operator.name) is None:
         raise stale(yours=config, theirs=_whole(await find_agent(visit, name)))
@@ -154,7 +160,7 @@ async def try_agent(visit: AuthedRequest, name: Name, *, config: Thing, messages
     _check_size(config)
     if (playground := visit.desk.playground) is None:
         raise HttpRefusal(503, "unavailable", "Nothing can be changed from here just now.")
-    _refuse_bad(await asyncio.to_thread(_judged, config, await _ground(visit)))
+    _refuse_bad(await asyncio.to_thread(_judged, config, await _ground(visit, config)))
     if messages[-1]["role"] != "user":
         raise HttpRefusal(422, "bad_input", "The last message is the person's.")
     await visit.record("agent.tried", name)
@@ -220,11 +226,17 @@ def _check_size(config: Mapping[str, Any]) -> None:
         raise HttpRefusal(413, "too_large", f"A config has {MOST_CHARS:,} characters at most.")
 
 
-async def _ground(visit: AuthedRequest) -> AgentDefaults:
+async def _ground(visit: AuthedRequest, config: Mapping[str, Any]) -> AgentDefaults:
+    desk = visit.desk
     try:
-        return await asyncio.to_thread(build_agent_defaults, visit.desk.settings)
+        ground = await asyncio.to_thread(build_agent_defaults, desk.settings)
     except EvertalkError as error:
         raise HttpRefusal(503, error.code, error.advice) from None
+    return dataclasses.replace(
+        ground,
+        servers=await load_server_names(desk.admin.stored_settings, desk.settings),
+        offered=None if desk.playground is None else desk.playground.list_offered(config),
+    )
 
 
 def _judged(config: Mapping[str, Any], ground: AgentDefaults) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from shared.core.tools.mcp import (
     McpServer,
     OfferedTool,
     borrowed,
+    server_names,
     servers_in,
     without_collisions,
 )
@@ -39,17 +40,24 @@ PROBE_SECONDS = 15.0
 
 def configured_servers(path: Path | None) -> tuple[tuple[McpServer, ...], tuple[str, ...]]:
     """What the operator's file names, and what is wrong with it; nothing where there is no file."""
+    text, problem = _file_text(path)
+    if problem:
+        return (), (problem,)
+    return servers_in(text, os.environ) if text else ((), ())
+
+
+def _file_text(path: Path | None) -> tuple[str, str]:
+    """And what keeps it from being read; both empty where there is no file."""
     if path is None:
-        return (), ()
+        return "", ""
     try:
         if path.stat().st_size > MOST_FILE_BYTES:
-            return (), ("it is larger than a mebibyte",)
-        text = path.read_text("utf-8")
+            return "", "it is larger than a mebibyte"
+        return path.read_text("utf-8"), ""
     except FileNotFoundError:
-        return (), ()
+        return "", ""
     except (OSError, UnicodeDecodeError) as error:
-        return (), (f"it cannot be read: {type(error).__name__}",)
-    return servers_in(text, os.environ)
+        return "", f"it cannot be read: {type(error).__name__}"
 
 
 def list_servers(settings: Settings) -> tuple[tuple[McpServer, ...], tuple[str, ...]]:
@@ -63,6 +71,13 @@ def list_servers(settings: Settings) -> tuple[tuple[McpServer, ...], tuple[str, 
     return (*found, *(one for one in stored if one.name not in names)), (*problems, *doubles)
 
 
+def list_server_names(settings: Settings, stored: str | None = None) -> frozenset[str]:
+    """Of the file, this process's settings and `stored`; also of servers that cannot be used here."""
+    given = settings.mcp_servers.get_secret_value() if settings.mcp_servers else ""
+    texts = (_file_text(find_mcp_file(settings))[0], given, stored or "")
+    return frozenset().union(*map(server_names, texts))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class McpTool:
     """One tool of a server; whoever only needs its spec has no link."""
@@ -73,6 +88,10 @@ class McpTool:
     @property
     def spec(self) -> ToolSpec:
         return self.borrowed.spec
+
+    @property
+    def server(self) -> str:
+        return self.borrowed.server
 
     @property
     def idempotent(self) -> bool:

@@ -55,6 +55,8 @@ class AllowedTools:
 
     allow: tuple[str, ...] = ("*",)
     deny: tuple[str, ...] = ()
+    servers: tuple[str, ...] | None = None
+    """Names of MCP servers; None for all, also later ones."""
     provider: tuple[ToolSpec, ...] = ()
     """Tools that the provider runs itself, passed on as they are."""
     search_above: int = SEARCH_ABOVE
@@ -69,12 +71,16 @@ class AllowedTools:
         return cls(
             allow=("*",) if allow is None else allow,
             deny=_globs(section.get("deny")) or (),
+            servers=_globs(section.get("servers")),
             provider=_provider_tools(section.get("provider")),
             search_above=_count(section.get("search_above")),
         )
 
     def has(self, name: str) -> bool:
         return _fits(name, self.allow) and not _fits(name, self.deny)
+
+    def has_server(self, name: str) -> bool:
+        return self.servers is None or name in self.servers
 
 
 def _fits(name: str, globs: Sequence[str]) -> bool:

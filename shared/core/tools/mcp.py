@@ -75,12 +75,9 @@ class LeftOutTool:
 def servers_in(text: str, environment: Mapping[str, str]) -> tuple[tuple[McpServer, ...], tuple[str, ...]]:
     """The servers of an `mcp.json`, by name, and what is wrong with the others; never raises."""
     try:
-        whole = json.loads(text)
-    except ValueError as error:
-        return (), (f"it is no JSON: {error}",)
-    section = whole.get("mcpServers") if isinstance(whole, Mapping) else None
-    if not isinstance(section, Mapping):
-        return (), ('it has no object called "mcpServers"',)
+        section = _section(text)
+    except _Unusable as error:
+        return (), (str(error),)
     found: list[McpServer] = []
     problems: list[str] = []
     for name in sorted(section):
@@ -91,8 +88,27 @@ def servers_in(text: str, environment: Mapping[str, str]) -> tuple[tuple[McpServ
     return tuple(found), tuple(problems)
 
 
+def server_names(text: str) -> frozenset[str]:
+    """Of all servers of an `mcp.json`, also of those that cannot be used here; never raises."""
+    try:
+        return frozenset(map(str, _section(text)))
+    except _Unusable:
+        return frozenset()
+
+
 class _Unusable(ValueError):
     pass
+
+
+def _section(text: str) -> Mapping[str, Any]:
+    try:
+        whole = json.loads(text)
+    except ValueError as error:
+        raise _Unusable(f"it is no JSON: {error}") from error
+    section = whole.get("mcpServers") if isinstance(whole, Mapping) else None
+    if not isinstance(section, Mapping):
+        raise _Unusable('it has no object called "mcpServers"')
+    return section
 
 
 def _server(name: str, raw: Any, environment: Mapping[str, str]) -> McpServer:

@@ -72,9 +72,14 @@ class Playground:
         self._caps = replace(caps, person=None, visitor=None, session=None, network=None, visitors_hour=None)
         self._clock = clock
 
-    def list_tools(self) -> tuple[ToolSpec, ...]:
-        """All that an agent could have, each by its own name."""
-        return self._toolbox.for_agent({"tools": {"search_above": MANY}}).specs
+    def list_tools(self) -> Mapping[str, tuple[ToolSpec, str]]:
+        """All that an agent could have, each by its own name, and the MCP server that brings it or ""."""
+        box = self._toolbox.for_agent({"tools": {"search_above": MANY}})
+        return {spec.name: (spec, box.server_of(spec.name)) for spec in box.specs}
+
+    def list_offered(self, config: Mapping[str, Any]) -> tuple[ToolSpec, ...]:
+        """As the agent's requests hold them, before a small window leaves some out."""
+        return self._toolbox.for_agent(config).specs
 
     async def answer(
         self, agent_id: int, config: Mapping[str, Any], said: Sequence[Said]

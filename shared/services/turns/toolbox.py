@@ -112,7 +112,11 @@ class Toolbox:
         ours = {name: offer for name, offer in self._offers.items() if allowed.has(name)}
         from_source = self._source.tools() if self._source is not None else ()
         brought: Sequence[Tool] = [
-            tool for tool in from_source if allowed.has(tool.spec.name) and tool.spec.name not in self._offers
+            tool
+            for tool in from_source
+            if allowed.has(tool.spec.name)
+            and allowed.has_server(find_server(tool))
+            and tool.spec.name not in self._offers
         ]
         if self._search is not None and len(brought) > allowed.search_above:
             brought = self._search(brought)
@@ -133,6 +137,11 @@ class Toolbox:
         names = set(self._offers)
         ours = tuple(self._offers[name].shown for name in sorted(names))
         return (*ours, *(spec for spec in self._provider if spec.name not in names))
+
+    def server_of(self, name: str) -> str:
+        """The MCP server that brings a tool; empty for the built-in ones."""
+        offer = self._offers.get(name)
+        return "" if offer is None else find_server(offer.tool)
 
     def restrict_to(self, names: frozenset[str]) -> Toolbox:
         return self._copy_with({name: offer for name, offer in self._offers.items() if name in names})
@@ -241,6 +250,10 @@ def _outcome(task: asyncio.Future[T]) -> T:
     if task.cancelled():
         raise ToolFailed("It was interrupted before it was done.")
     return task.result()
+
+
+def find_server(tool: Tool) -> str:
+    return str(getattr(tool, "server", ""))
 
 
 def find_output_cap(tool: Tool) -> int:

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import asyncpg
@@ -17,6 +18,7 @@ from shared.core.values.model import ToolSpec
 from shared.ports import ToolContext, ToolImage, ToolOutput
 from tests.integration.bot.inbound.test_media_files import image
 from tests.kit.app_driver import Visit, running_app, settings_for, visit
+from tests.kit.fakes.mcp_process import mcp_servers
 from tests.kit.fakes.messages_api.harness import RunningFake
 
 SEARCH = {"type": "web_search_20250305", "name": "web_search", "max_uses": 3}
@@ -131,6 +133,34 @@ async def test_an_agent_is_offered_only_its_own_tools(room: Room) -> None:
     await room.guest.ask("Draw!")
     assert [tool["name"] for tool in (await room.sent())[0]["tools"]] == ["calculate"]
     assert (await room.results())[0] == "There is no tool called 'draw'."
+
+
+@pytest.mark.control("S25")
+async def test_an_agents_turns_are_offered_only_the_servers_that_it_names(
+    database_url: str, redis_url: str, provider: RunningFake, tmp_path: Path
+) -> None:
+    await provider.reset()
+    settings = settings_for(
+        database_url, redis_url, anthropic_api_key="test-key", anthropic_base_url=provider.base_url,
+        cap_total_per_day_usd="100", data_dir=tmp_path,
+    )  # fmt: skip
+    waiting = Waiting("read_slowly", idempotent=True)
+    async with mcp_servers(tmp_path, "web", "more"), running_app(settings) as app:
+        room = Room(await visit(app), provider, waiting, waiting)
+        call = {"name": "mcp_web_add", "input": {"a": 20, "b": 22}}
+        await room.configure(tools={"servers": ["web"]})
+        await room.scripted({"tool_use": [call]}, {"text": "42"})
+        await room.guest.ask("Add!")
+        offered = [tool["name"] for tool in (await room.sent())[0]["tools"]]
+        assert {name.split("_")[1] for name in offered if name.startswith("mcp_")} == {"web"}
+        assert await room.results() == ["42"]
+
+        await room.configure(tools={"servers": []})
+        await room.scripted({"tool_use": [call]}, {"text": "I cannot."})
+        await room.guest.ask("Again!")
+        assert not [tool for tool in (await room.sent())[-1]["tools"] if tool["name"].startswith("mcp_")]
+        assert (await room.results())[-1] == "There is no tool called 'mcp_web_add'."
+        await room.holds()
 
 
 async def test_a_picture_of_a_tool_stays_in_sight_and_is_told_of_where_none_stay(room: Room) -> None:

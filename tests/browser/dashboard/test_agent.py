@@ -15,6 +15,7 @@ from shared.config.settings import load_settings
 from tests.browser.axe import look_for_faults
 from tests.browser.dashboard.house import House, open_house
 from tests.browser.dashboard.place import fits
+from tests.kit.fakes.mcp_process import mcp_servers
 
 pytestmark = pytest.mark.browser
 
@@ -154,6 +155,56 @@ async def test_a_server_of_tools_is_added_tested_and_removed(house: House) -> No
     await expect(card.get_by_label("Address")).to_have_value("http://127.0.0.1:1/mcp")
     await card.get_by_role("button", name="Remove files").press("Enter")
     await expect(card.get_by_text("No server yet.")).to_be_visible()
+
+
+async def test_one_server_is_switched_off_for_an_agent(
+    database_url: str, redis_url: str, browser: Browser, tmp_path: Path
+) -> None:
+    settings = load_settings(
+        database_url=database_url, redis_url=redis_url, data_dir=tmp_path, secret_key="k" * 40
+    )
+    async with mcp_servers(tmp_path, "web", "more"), open_house(settings, browser) as house:
+        house.tolerated = ("status of 409",)
+        page = await house.operator("anna", "admin", "/dashboard/agents/default")
+        servers = page.get_by_role("group", name="MCP servers")
+        tick = page.get_by_role("checkbox", name="mcp_more_add")
+        await expect(tick).to_be_visible()
+        await expect(servers.get_by_role("checkbox", name="more")).to_be_disabled()
+        tools = page.get_by_label("Effective limits").locator("details")
+        await tools.locator("summary").click()
+        await expect(tools).to_contain_text("mcp_find_tools")
+
+        await servers.get_by_role("checkbox", name="All, also those added later").press("Space")
+        await servers.get_by_role("checkbox", name="more").press("Space")
+        await expect(tick).to_be_hidden()
+        await expect(page.get_by_role("checkbox", name="mcp_web_add")).to_be_visible()
+        await tools.locator("summary").click()
+        await expect(tools).to_contain_text("mcp_web_add")
+        await expect(tools).not_to_contain_text("mcp_more_add")
+        await expect(page.get_by_text("Valid", exact=True)).to_be_visible()
+        await looks_well(page, "agent-chosen-servers")
+        await page.get_by_role("button", name="Save").click()
+        await expect(page.get_by_text("Saved as version 2").first).to_be_visible()
+        assert await stored(house, "default") == {"tools": {"servers": ["web"]}}
+
+        card = page.get_by_label("MCP servers", exact=True).last
+        await card.get_by_text("Add a server").click()
+        await card.get_by_label("Name", exact=True).fill("files")
+        await card.get_by_label("Address").fill("http://127.0.0.1:1/mcp")
+        await card.get_by_role("button", name="Add", exact=True).press("Enter")
+        await servers.get_by_role("checkbox", name="files").check()
+        await page.get_by_role("button", name="Save").click()
+        await expect(page.get_by_text("Saved as version 3").first).to_be_visible()
+        await card.get_by_role("button", name="Remove files").press("Enter")
+        await expect(card.get_by_role("alert")).to_contain_text("Agents use this server by name")
+        await expect(card.get_by_role("link", name="default")).to_be_visible()
+        await looks_well(page, "agent-server-in-use")
+
+        await page.get_by_role("tab", name="JSON").click()
+        await page.get_by_label("Settings as JSON").fill('{"tools": {"servers": ["wbe"]}}')
+        await expect(page.get_by_label("Problems")).to_contain_text("did you mean web?")
+        await page.get_by_role("tab", name="Form").click()
+        await expect(servers).to_contain_text("not set up")
 
 
 async def test_what_was_typed_outlasts_another_page_and_overwrites_nobody(house: House) -> None:

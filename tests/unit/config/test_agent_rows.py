@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -37,6 +38,17 @@ def problems_of(config: object, ground: AgentDefaults = GROUND) -> tuple[str, ..
     with pytest.raises(BadAgentConfig) as caught:
         check_config(config, ground)
     return caught.value.problems
+
+
+def test_servers_are_checked_where_their_names_are_known() -> None:
+    config = {"tools": {"servers": ["time", "fiels"]}}
+    assert check_config(config, GROUND) == ()
+    known = replace(GROUND, servers=frozenset({"time", "files"}))
+    assert check_config({"tools": {"servers": ["time"]}}, known) == ()
+    (told,) = problems_of(config, known)
+    assert told == 'tools.servers[1]: there is no server "fiels"; did you mean files?'
+    (told,) = problems_of({"tools": {"servers": ["x"]}}, replace(GROUND, servers=()))
+    assert told.endswith('no server "x", so add it under MCP servers or take it out of this list')
 
 
 @pytest.mark.parametrize("config", [{}, FULL, {"persona": None, "tools": None, "context": None}])

@@ -14,6 +14,7 @@ from typing_extensions import TypedDict
 from shared.adapters.mcp.tools import configured_servers, probe
 from shared.config.settings import ORIGINS_NAME, find_mcp_file
 from shared.config.stored import StoredSettings
+from shared.core.context.tools import AllowedTools
 from shared.core.tools.mcp import McpServer, servers_in
 from web.dashboard.access import AuthedRequest
 from web.dashboard.requests import Seen, stale, version_of
@@ -70,11 +71,14 @@ async def keep_mcp_server(
     missing="There is no such thing here.",
 )  # fmt: skip
 async def remove_mcp_server(visit: AuthedRequest, server: ServerName, *, if_match: Seen = "") -> Reply:
-    """Remove a stored server; those of the file stay."""
+    """Remove a stored server; those of the file stay. Refused while agents name it."""
     found = await load_stored(visit)
     stored = _stored(found)
     if stored.pop(server, None) is None:
         return None
+    if agents := await _agents_naming(visit, server):
+        words = "Agents use this server by name: take it out of their tools first."
+        raise HttpRefusal(409, "server_in_use", words, agents=agents)
     return await _keep(visit, found, stored, if_match)
 
 
@@ -96,6 +100,14 @@ async def try_mcp_server(
     return {
         "ok": probed.reached, "problem": probed.problem, "tools": list(probed.tools), "left_out": left_out,
     }  # fmt: skip
+
+
+async def _agents_naming(visit: AuthedRequest, server: str) -> list[str]:
+    """Empty where the file has a server of this name, which stays."""
+    if any(one.name == server for one in configured_servers(find_mcp_file(visit.desk.settings))[0]):
+        return []
+    rows = await visit.desk.stores.agents.all()
+    return [row.name for row in rows if server in (AllowedTools.of(row.config.get("tools")).servers or ())]
 
 
 def _settings(

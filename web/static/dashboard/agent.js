@@ -26,6 +26,7 @@ export function agentPage({ root, id: name, me, say, entitle, signal }) {
   let draft = () => null;
   const place = `evertalk.agent.${me.name}.${name}`;
   let keep = () => {};
+  let servers = (/** @type {string[]} */ names) => {};
   addEventListener("pagehide", () => keep(), { signal });
   signal.addEventListener("abort", () => keep());
   /** @type {any} */
@@ -48,7 +49,7 @@ export function agentPage({ root, id: name, me, say, entitle, signal }) {
   /** @param {any} agent @param {string} [typed] JSON, or what is to become it @param {any} [note] @param {number} [first] the tab */
   function draw(agent, typed = written(agent.config), note = null, first = 0) {
     const may = me.role === "admin";
-    beside ??= [knowledgeCard({ path, may, say, signal }), mcpCard({ may, say, signal })];
+    beside ??= [knowledgeCard({ path, may, say, signal }), mcpCard({ may, say, signal, changed: (names) => servers(names) })];
     const numbers = h("div", { class: "stack" });
     const judge = h("div", { role: "status" });
     const reply = h("div", null, note);
@@ -59,6 +60,7 @@ export function agentPage({ root, id: name, me, say, entitle, signal }) {
     show(body, h("div", { class: "columns even" }, h("div", { class: "stack" }, card(t("Settings"), [form]), beside, versionsCard({ agent, path, may, signal, stale,
       back: (saved, former) => { say(t("Saved.")); draw({ ...agent, ...saved }, undefined, done(t("Version {former} is in force again, as version {number}.", { former, number: saved.version })), editor.tab()); } })), h("div", { class: "stack" }, where, play, numbers)));
     draft = read;
+    servers = (names) => { agent.servers = names.sort(); editor.again(); check().catch(() => {}); };
     keep = () => remember(place, editor.text() === written(agent.config) ? null : { version: agent.version, text: editor.text() });
     judged(agent);
     watchTyping(form, check, signal);
@@ -164,7 +166,7 @@ function drafting(agent, typed, may, first) {
   open();
   const { node } = tabbed(t("Settings"), [{ name: t("Form"), make: () => filled }, { name: "JSON", make: () => field }], { first, moved: (now) => { tab = now; if (now === 0) open(); } });
   return {
-    node, tab: () => tab, text: () => field.value, read: () => JSON.parse(field.value),
+    node, again: open, tab: () => tab, text: () => field.value, read: () => JSON.parse(field.value),
     judge(/** @type {string[]} */ problems) { set(field, { "aria-invalid": problems.length ? "true" : null }); form?.judge(problems); },
   };
 }

@@ -106,18 +106,41 @@ export function agentForm({ draft, agent, effective, may, changed }) {
     return h("div", { class: "setting-field", role: "group", "aria-label": label }, path === "models" && h("span", { class: "row-label" }, label), list, error, h("p", null, more));
   }
 
+  /** All, or those that are ticked; what is named and not there can be taken out only. @param {() => void} painted */
+  function servers(painted) {
+    const path = "tools.servers";
+    const now = listOf(get(path));
+    const known = [...new Set([...agent.servers, ...now ?? []])];
+    if (!known.length) return null;
+    const all = h("input", { type: "checkbox", checked: !now, onchange: tell });
+    const ticks = known.map((name) => h("input", { type: "checkbox", name, checked: !now || now.includes(name), disabled: !now, onchange: tell }));
+    const error = h("p", { class: "crit-text small" });
+    function tell() {
+      for (const one of ticks) { one.disabled = all.checked; if (all.checked) one.checked = true; }
+      put(path, all.checked ? undefined : ticks.filter((one) => one.checked).map((one) => one.name));
+      painted();
+    }
+    const list = h("ul", { class: "tool-switches" }, ticks.map((one) => h("li", null, h("label", { class: "tick" }, one, h("span", null, h("code", null, one.name), !agent.servers.includes(one.name) && h("span", { class: "warn-text" }, " ", t("not set up")))))));
+    error.id = `agent-${path}-error`;
+    set(all, { "aria-describedby": error.id });
+    places.push({ path, control: all, error });
+    return h("div", { class: "setting-field", role: "group", "aria-label": t("MCP servers") }, h("span", { class: "row-label" }, t("MCP servers")), h("label", { class: "tick" }, all, h("span", null, t("All, also those added later"))), list, error);
+  }
+
   function tools() {
     const lists = { allow: () => listOf(get("tools.allow")) ?? ["*"], deny: () => listOf(get("tools.deny")) ?? [] };
     const lines = (/** @type {string} */ text) => { const found = text.split("\n").map((one) => one.trim()).filter(Boolean); return found.length ? found : undefined; };
     const switches = agent.tools.map((/** @type {any} */ tool) => {
       const control = h("input", { type: "checkbox", name: tool.name, onchange: () => flip(tool.name, control.checked) });
       const why = h("span", { class: "muted" });
-      return { name: tool.name, control, why, node: h("li", null, h("label", { class: "tick" }, control, h("span", null, h("code", null, tool.name), why)), h("p", { class: "small muted words" }, tool.description)) };
+      return { name: tool.name, server: tool.server, control, why, node: h("li", null, h("label", { class: "tick" }, control, h("span", null, h("code", null, tool.name), why)), h("p", { class: "small muted words" }, tool.description)) };
     });
     const rules = [area("tools.allow", t("Allowed by name, one a line; * stands for anything"), { rows: 2, dir: "ltr", spellcheck: "false", placeholder: "*" }, lines), area("tools.deny", t("Denied by name, one a line"), { rows: 2, dir: "ltr", spellcheck: "false" }, lines)];
 
     function paint() {
+      const chosen = listOf(get("tools.servers"));
       for (const one of switches) {
+        one.node.hidden = Boolean(one.server && chosen && !chosen.includes(one.server));
         const denied = ruleFor(one.name, lists.deny());
         one.control.checked = !denied && ruleFor(one.name, lists.allow()) !== undefined;
         one.control.disabled = Boolean(denied) && denied !== one.name;
@@ -141,7 +164,7 @@ export function agentForm({ draft, agent, effective, may, changed }) {
       one.control.addEventListener("input", paint);
     }
     paint();
-    return [h("ul", { class: "tool-switches" }, switches.map((/** @type {any} */ one) => one.node)), h("details", null, h("summary", null, t("Rules by name")), h("div", { class: "settings-fields" }, rules.map((one) => one.node), figure("tools.search_above", t("Of more tools of servers than this, only the names are sent"), 20)))];
+    return [servers(paint), h("ul", { class: "tool-switches" }, switches.map((/** @type {any} */ one) => one.node)), h("details", null, h("summary", null, t("Rules by name")), h("div", { class: "settings-fields" }, rules.map((one) => one.node), figure("tools.search_above", t("Of more tools of servers than this, only the names are sent"), 20)))];
   }
 
   const usual = Object.fromEntries((effective?.settings ?? []).map((/** @type {any} */ one) => [one.name, one.inherited]));

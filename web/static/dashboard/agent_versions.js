@@ -38,7 +38,7 @@ export function versionsCard({ agent, path, may, signal, back, stale }) {
       catch (/** @type {any} */ error) {
         if (signal.aborted) return;
         if (error.code === "stale") stale(error, config);
-        else show(diff, problem(error));
+        else show(diff, problem(error), error.details.problems && h("ul", { class: "findings crit-text" }, error.details.problems.map((/** @type {string} */ one) => h("li", { dir: "auto" }, one))));
       }
     }
     return h("li", null, h("div", { class: "split" }, h("span", null, h("b", null, t("version {number}", { number: one.version })), " ", h("bdi", null, one.by ?? DASH), ", ", time(one.at)), now ? h("span", { class: "badge" }, t("in force")) : compare), diff);

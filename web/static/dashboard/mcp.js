@@ -4,8 +4,8 @@ import { card, dotted, h, problem, show, t, tn } from "./parts.js";
 
 const TEST_SECONDS = 60;
 
-/** @param {{may: boolean, say: (words: string) => void, signal: AbortSignal}} of */
-export function mcpCard({ may, say, signal }) {
+/** @param {{may: boolean, say: (words: string) => void, signal: AbortSignal, changed: (names: string[]) => void}} of `changed` hears which there are now */
+export function mcpCard({ may, say, signal, changed }) {
   const list = h("div");
   const reply = h("div", { role: "status" });
   /** @type {any} */
@@ -32,7 +32,8 @@ export function mcpCard({ may, say, signal }) {
     if (signal.aborted) return;
     if (error.code === "stale") draw(error.details.theirs);
     const reasons = (error.details?.problems ?? []).map((/** @type {any} */ one) => one.reason ?? one);
-    show(reply, problem(error), reasons.length > 0 && h("ul", { class: "findings crit-text" }, reasons.map((/** @type {string} */ one) => h("li", { dir: "auto" }, one))));
+    show(reply, problem(error), reasons.length > 0 && h("ul", { class: "findings crit-text" }, reasons.map((/** @type {string} */ one) => h("li", { dir: "auto" }, one))),
+      error.details?.agents && h("p", { class: "facts" }, error.details.agents.map((/** @type {string} */ one) => h("a", { href: `/dashboard/agents/${one}`, translate: "no" }, one))));
   }
 
   /** @param {any} answer */
@@ -53,6 +54,7 @@ export function mcpCard({ may, say, signal }) {
       draw(await ask(`/mcp-servers/${encodeURIComponent(server)}`, { method, body, match: `"${now.version}"`, signal }));
       show(reply, h("p", { class: "done" }, now.followed ? t("Saved. A running Evertalk follows within ten seconds.") : t("Saved.")));
       say(t("Saved."));
+      changed([...new Set(now.servers.map((/** @type {any} */ one) => one.name))]);
       return true;
     } catch (error) { failed(error); }
     return false;
@@ -79,5 +81,5 @@ export function mcpCard({ may, say, signal }) {
 
   const load = () => ask("/mcp-servers", { signal }).then(draw, (error) => { if (!signal.aborted) show(list, problem(error, load)); });
   load();
-  return card(t("MCP servers"), [h("p", { class: "muted small" }, t("For all agents. Each allows or denies their tools by name: mcp_NAME_*.")), list, may && adding, reply]);
+  return card(t("MCP servers"), [h("p", { class: "muted small" }, t("For all agents. Each chooses its servers under Tools.")), list, may && adding, reply]);
 }

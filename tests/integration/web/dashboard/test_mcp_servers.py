@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import socket
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -20,10 +17,9 @@ from shared.config.settings import BadSettings, load_settings
 from shared.config.stored import load_with_stored
 from tests.kit.dashboard.fixtures import SAME_ORIGIN
 from tests.kit.dashboard.serve import served
-from tests.kit.free_ports import free_port
+from tests.kit.fakes.mcp_process import running_mcp
 from tests.kit.web.callers import make_operator
 
-ROOT = Path(__file__).resolve().parents[4]
 SECRET = "Bearer canary-of-a-key"
 FILES = {"url": "https://tools.example/mcp", "headers": {"Authorization": SECRET}}
 
@@ -111,23 +107,11 @@ def test_no_program_is_started_by_what_is_stored() -> None:
 
 
 async def test_a_test_connects_and_lists_the_tools(desk: Desk) -> None:
-    port = free_port()
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tests.kit.fakes.mcp_server", str(port), cwd=ROOT,
-        stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL,
-    )  # fmt: skip
-    try:
-        async with asyncio.timeout(60):
-            while not _listens(port):
-                await asyncio.sleep(0.05)
-        body = {"server": "ours", "url": f"http://127.0.0.1:{port}/mcp"}
-        status, told = await desk.ask("POST", "/test", body=body)
+    async with running_mcp() as url:
+        status, told = await desk.ask("POST", "/test", body={"server": "ours", "url": url})
         assert (status, told["ok"]) == (200, True)
         assert "mcp_ours_add" in told["tools"]
         assert await desk.stored() == {}
-    finally:
-        process.kill()
-        await process.wait()
     status, told = await desk.ask("POST", "/test", body={"server": "gone", "url": "http://127.0.0.1:1/mcp"})
     assert (status, told["ok"], told["tools"]) == (200, False, [])
     assert told["problem"]
@@ -151,8 +135,3 @@ async def test_only_admins_change_servers(desk: Desk) -> None:
         assert (await desk.ask("PUT", "/files", role=role, match=0, body=FILES))[0] == 403
         assert (await desk.ask("DELETE", "/files", role=role, match=0))[0] == 403
         assert (await desk.ask("POST", "/test", role=role, body={"server": "x", **FILES}))[0] == 403
-
-
-def _listens(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0

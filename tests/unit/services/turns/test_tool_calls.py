@@ -132,6 +132,35 @@ def test_what_a_source_brings_later_is_there_later_and_never_replaces_ours() -> 
     assert names(before) == ["alpha", "mcp_a_one"]
 
 
+@dataclass
+class Brought(Scripted):
+    server: str = ""
+
+
+@pytest.mark.parametrize(
+    ("section", "left"),
+    [
+        ({}, ["alpha", "mcp_files_read", "mcp_time_now"]),
+        ({"servers": None}, ["alpha", "mcp_files_read", "mcp_time_now"]),
+        ({"servers": ["time"]}, ["alpha", "mcp_time_now"]),
+        ({"servers": ["time", "files"], "deny": ["mcp_files_*"]}, ["alpha", "mcp_time_now"]),
+        ({"servers": ["gone"]}, ["alpha"]),
+        ({"servers": []}, ["alpha"]),
+    ],
+)
+def test_only_the_servers_that_an_agent_names_bring_their_tools(section: Any, left: list[str]) -> None:
+    source = Growing()
+    source.offered = [
+        Brought("mcp_time_now", server="time"),
+        Brought("mcp_files_read", server="files"),
+    ]
+    box = Toolbox([Scripted("alpha")], source=source).for_agent({"tools": section})
+    assert names(box) == left
+    assert [box.server_of(name) for name in left] == [
+        {"mcp_time_now": "time", "mcp_files_read": "files"}.get(name, "") for name in left
+    ]
+
+
 # -- arguments --------------------------------------------------------------------------------------------
 
 

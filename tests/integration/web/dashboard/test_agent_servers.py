@@ -1,0 +1,144 @@
+"""Which MCP servers an agent uses: chosen in its config, counted in its numbers, not removed unseen."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from shared.bootstrap.app import App
+from shared.bootstrap.stored_settings import open_stored_settings
+from shared.config.settings import load_settings
+from shared.diagnostics.row_checks import check_agents
+from tests.kit.app_driver import running_app
+from tests.kit.dashboard.fixtures import SAME_ORIGIN
+from tests.kit.dashboard.serve import served
+from tests.kit.fakes.mcp_process import mcp_servers
+from tests.kit.web.callers import make_operator
+
+FILES = {"url": "https://tools.example/mcp"}
+WEB = ("mcp_web_add", "mcp_web_draw")
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    app: App
+    url: str
+    http: aiohttp.ClientSession
+    known: Mapping[str, str] = field(default_factory=dict)
+
+    async def ask(self, method: str, path: str, *, match: int | None = None, **body: Any) -> tuple[int, Any]:
+        headers = {**SAME_ORIGIN, **self.known}
+        headers |= {} if match is None else {"If-Match": f'"{match}"'}
+        url = f"{self.url}/api/v1{path}"
+        async with self.http.request(method, url, headers=headers, json=body or None) as response:
+            return response.status, await response.json()
+
+    async def judged(self, **tools: Any) -> Any:
+        status, found = await self.ask("POST", "/agents/default/check", config={"tools": tools})
+        assert status == 200
+        return found
+
+
+@asynccontextmanager
+async def opened(app: App) -> AsyncIterator[Desk]:
+    async with (
+        served(
+            web.Application(), pool=app.pool, settings=app.settings, commands=None, playground=app.playground
+        ) as url,
+        aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=60)) as http,
+    ):
+        yield Desk(app, url, http, await make_operator(app.pool, "admin"))
+
+
+@pytest.fixture
+async def desk(database_url: str, redis_url: str, tmp_path: Path) -> AsyncIterator[Desk]:
+    """With the servers `web` and `more` in the file."""
+    settings = load_settings(
+        database_url=database_url, redis_url=redis_url, data_dir=tmp_path, secret_key="k" * 40
+    )
+    async with (
+        mcp_servers(tmp_path, "web", "more"),
+        running_app(settings) as app,
+        opened(app) as desk,
+    ):
+        yield desk
+
+
+async def test_only_the_tools_of_chosen_servers_are_counted(desk: Desk) -> None:
+    _, agent = await desk.ask("GET", "/agents/default")
+    assert agent["servers"] == ["more", "web"]
+    by_server = {tool["name"]: tool["server"] for tool in agent["tools"]}
+    assert (by_server["mcp_web_add"], by_server["mcp_more_add"], by_server["calculate"]) == (
+        "web",
+        "more",
+        "",
+    )
+
+    both = (await desk.judged(search_above=100))["effective"]
+    assert {*WEB, "mcp_more_add", "calculate"} <= set(both["tools"])
+    one = (await desk.judged(search_above=100, servers=["web"]))["effective"]
+    assert set(WEB) <= set(one["tools"])
+    assert not [name for name in one["tools"] if name.startswith("mcp_more")]
+    none = (await desk.judged(servers=[]))["effective"]
+    assert not [name for name in none["tools"] if name.startswith("mcp_")]
+    assert both["budget"]["fixed"] > one["budget"]["fixed"] > none["budget"]["fixed"]
+    named = (await desk.judged())["effective"]
+    assert {"mcp_find_tools", "mcp_use_tool"} <= set(named["tools"]), "22 tools are searched"
+    assert "mcp_find_tools" not in (await desk.judged(servers=["web"]))["effective"]["tools"]
+
+
+async def test_an_unknown_server_is_refused_with_advice_and_nothing_changes(desk: Desk) -> None:
+    found = await desk.judged(servers=["web", "mroe"])
+    assert found["problems"] == ['tools.servers[1]: there is no server "mroe"; did you mean more?']
+    config = {"tools": {"servers": ["gone"]}}
+    status, told = await desk.ask("PUT", "/agents/default", match=1, config=config)
+    assert (status, told["code"]) == (422, "bad_agent_config")
+    assert "add it under MCP servers" in told["details"]["problems"][0]
+    assert await desk.app.pool.fetchval("SELECT config FROM agents WHERE name = 'default'") == {}
+
+
+async def test_a_server_that_agents_name_is_not_removed_unseen(desk: Desk) -> None:
+    assert (await desk.ask("PUT", "/mcp-servers/files", match=0, **FILES))[0] == 200
+    status, saved = await desk.ask(
+        "PUT", "/agents/default", match=1, config={"tools": {"servers": ["files", "web"]}}
+    )
+    assert (status, saved["config"]["tools"]["servers"]) == (200, ["files", "web"])
+    status, told = await desk.ask("DELETE", "/mcp-servers/files", match=1)
+    assert (status, told["code"], told["details"]["agents"]) == (409, "server_in_use", ["default"])
+    assert [one["name"] for one in (await desk.ask("GET", "/mcp-servers"))[1]["servers"]] == [
+        "more", "web", "files",
+    ]  # fmt: skip
+
+    status, _ = await desk.ask("PUT", "/agents/default", match=2, config={"tools": {"servers": ["web"]}})
+    _, version = await desk.ask("GET", "/agents/default/versions/2")
+    removed = [line["text"].strip() for line in version["lines"] if line["change"] == "removed"]
+    assert (status, removed) == (200, ['"files",'])
+    assert (await desk.ask("DELETE", "/mcp-servers/files", match=1))[0] == 200
+    status, told = await desk.ask("PUT", "/agents/default", match=3, config=version["config"])
+    assert status == 422, "a version that names what is gone is not put in force"
+
+
+async def test_the_doctor_tells_of_agents_that_name_what_is_gone(desk: Desk) -> None:
+    settings, url = desk.app.settings, desk.app.settings.database_url
+    assert url is not None
+    assert (await desk.ask("PUT", "/mcp-servers/files", match=0, **FILES))[0] == 200
+    config = {"tools": {"servers": ["files", "web", "more"]}}
+    assert (await desk.ask("PUT", "/agents/default", match=1, config=config))[0] == 200
+    said = "\n".join(map(str, await check_agents(settings, url.get_secret_value())))
+    assert "there is no server" not in said
+    path = settings.data_dir / "mcp.json"
+    path.write_text(json.dumps({"mcpServers": {"web": FILES}}))
+    async with open_stored_settings(url.get_secret_value(), settings) as stored:
+        await stored.change({"EVERTALK_MCP_SERVERS": None}, seen=1, by="anna")
+    said = "\n".join(map(str, await check_agents(settings, url.get_secret_value())))
+    for name in ("files", "more"):
+        assert f'there is no server "{name}"' in said
+    assert '"web"' not in said
