@@ -161,13 +161,13 @@ async def test_help_explains_one_command(guest: Visit, asked: str) -> None:
 async def test_a_german_person_is_answered_in_german(guest: Visit) -> None:
     await guest.ask("Hallo")
     german = {"language": "de-AT"}
-    assert "Was ich im Blick habe" in (await run(guest, "context", **german)).result
+    assert "**Kontext**" in (await run(guest, "context", **german)).result
     assert "Gesendet" in (await run(guest, "usage", **german)).result
     assert (await run(guest, "undo", **german)).result == "Es wurde noch nichts zusammengefasst."
     assert (await compact(guest, **german)).result.startswith("Nichts zusammenzufassen")
-    assert "Zeigen, was angeheftet ist" in (await run(guest, "help", **german)).result
+    assert "Angeheftete Nachrichten zeigen" in (await run(guest, "help", **german)).result
     assert (await run(guest, "new", **german)).result.startswith("Wir fangen neu an")
-    assert (await run(guest, "new", **german)).result == "Dieses Gespräch ist schon neu."
+    assert (await run(guest, "new", **german)).result == "Das ist schon ein neues Gespräch."
 
 
 async def test_an_agent_decides_how_much_of_its_view_pins_may_take(guest: Visit) -> None:

@@ -21,6 +21,7 @@ from shared.locales import Catalogue, Part, catalogue, list_languages, match_lan
 ROOT = Path(__file__).parents[3]
 PARTS = get_args(Part)
 LANGUAGES = list_languages()
+TRANSLATED = tuple(language for language in LANGUAGES if language != "en")
 CATEGORIES = ("zero", "one", "two", "few", "many", "other")
 PLURAL = re.compile(rf"(.+)_({'|'.join(CATEGORIES)})")
 
@@ -76,6 +77,48 @@ def test_commands_and_code_are_the_same_in_every_language(language: str, part: s
         assert found == wanted, key
         assert own.count("`") == english.count("`"), key
         assert own.count("**") == english.count("**"), key
+
+
+def labels(language: str, *parts: str) -> dict[str, str]:
+    """What is shown by itself, such as a button's words, by its place; rooms of the chat are opened."""
+    found: dict[str, str] = {}
+    for part in parts:
+        for key, value in json.loads((locales.FOLDER / language / f"{part}.json").read_text("utf-8")).items():
+            inner = value if isinstance(value, dict) else {"": value}
+            found |= {f"{part} {key} {name}".strip(): text for name, text in inner.items()}
+    return {place: text.strip("*") for place, text in found.items() if not PLURAL.fullmatch(place)}
+
+
+@pytest.mark.parametrize("parts", [("commands", "telegram"), ("chat", "chat_parts")])
+@pytest.mark.parametrize("language", TRANSLATED)
+def test_what_has_one_name_in_english_has_one_name(language: str, parts: tuple[str, ...]) -> None:
+    """A name that was changed in one place is changed in all; inner words follow the grammar around them."""
+    own, places = labels(language, *parts), dict[str, list[str]]()
+    for place, text in labels("en", *parts).items():
+        places.setdefault(text, []).append(place)
+    names = {text: found for text, found in places.items() if len(found) > 1 and text[0].isupper()}
+    assert names
+    for text, found in names.items():
+        assert len({own[place] for place in found}) == 1, (text, found)
+
+
+NAMED = re.compile(r"(?:[Pp]age|under|pressed) ([A-Z][a-z]+(?: a test)?)")
+
+
+@pytest.mark.parametrize("language", TRANSLATED)
+def test_a_sentence_that_names_a_page_or_a_button_says_what_stands_there(language: str) -> None:
+    words = {
+        key: " ".join(value.values()) if isinstance(value, dict) else value
+        for key, value in json.loads(
+            (locales.FOLDER / language / "dashboard.json").read_text("utf-8")
+        ).items()
+    }
+    named = [(key, label) for key in words for label in NAMED.findall(key) if label in words]
+    assert len(named) >= 10
+    wrong = [key for key, label in named if words[label].casefold() not in words[key].casefold()]
+    assert wrong == []
+    chat = labels(language, "chat", "chat_parts")
+    assert chat["chat pin"].casefold() in chat["chat_parts menu pins_none"].casefold()
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
