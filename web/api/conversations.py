@@ -21,7 +21,9 @@ from web.security import HttpRefusal
 room = Room("conversations", visitor=True, refusals=(404,))
 Conversation = TypedDict("Conversation", {
     "session_id": UUID,
-    "title": Annotated[str, told("its name, else words of its first question; empty for a new one")],
+    "title": Annotated[
+        str, told("its name, else that of its summary, else words of its first question; empty for a new one")
+    ],
     "named": Annotated[bool, told("its person has named it")], "last_active_at": datetime,
     "unread": Annotated[bool, told("something was said there that nobody has seen yet")],
 })  # fmt: skip
@@ -76,7 +78,9 @@ async def name_conversation(
     call: Call,
     session: SessionId,
     *,
-    title: Annotated[str, told("empty: the first words again"), Field(max_length=TITLE_CHARS)],
+    title: Annotated[
+        str, told("empty: that of the summary or the first words again"), Field(max_length=TITLE_CHARS)
+    ],
 ) -> Reply:
     """Give a conversation a name."""
     await call.parts.stores.visitors.name_conversation(call.person.row.address_id, " ".join(title.split()))

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from shared.adapters.models.plausible import size_of
 from shared.core.compaction.summary_prompts import asks_for_text
 from shared.core.context.prompts import DAY_TAG, base_rules, default_manners, reminded_of
+from shared.core.session.client_payloads import TITLE_CHARS
 from shared.core.session.summary_formats import FORMS
 from shared.core.tools.reminders import told_words
 from shared.core.values.errors import PromptTooLong
@@ -235,6 +236,8 @@ def _ledger(asked: str, above: Sequence[str]) -> str:
          "author": "person" if one.by_person else "assistant"} for one in _heaviest(said, 14)
     ]  # fmt: skip
     told = {"narrative": " ".join([*before, *new]), "add": add, "replace": {}, "close": {}}
+    if '"title": "' in asked:
+        told["title"] = _cut(next((one.text for one in _heaviest(said, 1)), ""), TITLE_CHARS)
     return json.dumps(told, ensure_ascii=False)
 
 

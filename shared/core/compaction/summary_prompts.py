@@ -20,6 +20,7 @@ from shared.core.session.summary_rules import (
     FORMER_ABOVE,
     LINES,
     MERGING,
+    TITLE_LINE,
     WARM,
     rules,
     tidying,
@@ -41,8 +42,11 @@ def summary_request(
     language: str | None = None,
     form: SummaryForm = "ledger",
     most_words: int = 0,
+    titled: bool = False,
 ) -> tuple[str, str]:
     """System and user text that ask for a change of the ledger as JSON, or for the text of a form.
+
+    `titled` asks for what the conversation is to be called, in the same answer.
 
     Everything that a person could have written is fenced; the fence is made of the text itself, so that
     nobody can have written it before.
@@ -55,7 +59,7 @@ def summary_request(
         if shape.source == "chat_history"
         else _tagged(f"transcript_{fence}", source_text),
         _focus(focus, fence),
-        wanted(shape, former, most_words),
+        wanted(shape, former, most_words, titled=titled),
     ]
     return rules(shape, language), "\n\n".join(part for part in parts if part)
 
@@ -89,6 +93,7 @@ def warm_instruction(
     form: SummaryForm = "ledger",
     most_words: int = 0,
     with_notes: bool = False,
+    titled: bool = False,
 ) -> str:
     """The last user message behind the unchanged chat: log and former record stand above, so both are only
     named, the one by numbers, the other by ids.
@@ -103,7 +108,7 @@ def warm_instruction(
         _former(former, shape, fence, shown=True),
         _tagged(f"beginnings_{fence}", "\n".join(_beginnings(source_text))),
         _focus(focus, fence),
-        wanted(shape, former, most_words, notes=NOTES_BESIDE if with_notes else ""),
+        wanted(shape, former, most_words, notes=NOTES_BESIDE if with_notes else "", titled=titled),
     ]
     return "\n\n".join(part for part in parts if part)
 
@@ -120,9 +125,10 @@ Send the whole JSON object again with the keys "narrative", "add", "replace" and
 else. Use only what the transcript and the former record say. If you cannot write JSON, {LINES}"""
 
 
-def in_lines(request: str) -> str:
+def in_lines(request: str, *, titled: bool = False) -> str:
     """What `summary_request` asks for, from a model of which it is known that it writes no JSON."""
-    return f"{request}\n\nDo not write JSON. Instead, {LINES}"
+    told = f"{request}\n\nDo not write JSON. Instead, {LINES}"
+    return f"{told}\n{TITLE_LINE}" if titled else told
 
 
 def asks_for_text(words: str) -> bool:
@@ -135,9 +141,12 @@ def own_sentences() -> frozenset[str]:
     asked = [
         text
         for form in get_args(SummaryForm)
-        for text in (*summary_request("", Ledger(), form=form, most_words=100), repair_request("", form=form))
+        for text in (
+            *summary_request("", Ledger(), form=form, most_words=100, titled=True),
+            repair_request("", form=form),
+        )
     ]
-    found = (_plain(part) for text in (*asked, WARM, MERGING) for part in _SPLIT.split(text))
+    found = (_plain(part) for text in (*asked, WARM, MERGING, TITLE_LINE) for part in _SPLIT.split(text))
     return frozenset(sentence for sentence in found if len(sentence) > _TELLING_CHARS)
 
 

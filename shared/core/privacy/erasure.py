@@ -45,7 +45,7 @@ def without_sources(ledger: Ledger, seqs: Collection[int]) -> Ledger:
         if not any(topic.from_seq <= seq <= topic.through_seq for seq in gone)
     )
     return replace(
-        ledger, narrative="", items=items, identifiers=(), sections=(), topics=topics, form="ledger"
+        ledger, narrative="", items=items, identifiers=(), sections=(), topics=topics, form="ledger", title=""
     )
 
 

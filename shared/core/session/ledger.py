@@ -58,6 +58,8 @@ class Ledger:
     sections: tuple[Section, ...] = ()
     """The text itself, where the form is one of text; items beside it are kept by code."""
     topics: tuple[Topic, ...] = ()
+    title: str = ""
+    """What lists call the conversation, unless its person has named it; no model is shown it."""
 
 
 def ledger_to_json(ledger: Ledger) -> dict[str, Any]:
@@ -92,6 +94,8 @@ def ledger_to_json(ledger: Ledger) -> dict[str, Any]:
             }
             for topic in ledger.topics
         ]
+    if ledger.title:
+        raw["title"] = ledger.title
     return raw
 
 
@@ -118,6 +122,7 @@ def ledger_from_json(raw: Mapping[str, Any]) -> Ledger:
             Section(heading=part["heading"], text=part["text"]) for part in raw.get("sections", ())
         ),
         topics=tuple(_topic(topic) for topic in raw.get("topics", ())),
+        title=raw.get("title", ""),
     )
 
 

@@ -60,6 +60,7 @@ class LedgerPatch:
     close: tuple[tuple[str, str], ...] = ()
     notes: tuple[Any, ...] | None = None
     """Where they were asked for: what is to be kept beyond the record, as the model wrote it."""
+    title: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,7 +152,7 @@ _MAX_TRIES = 200
 
 
 def _patch(raw: Mapping[str, Any]) -> LedgerPatch:
-    narrative = raw.get("narrative")
+    narrative, title = raw.get("narrative"), raw.get("title")
     items = (_new_item(item) for item in _list(raw.get("add")))
     return LedgerPatch(
         narrative=narrative if isinstance(narrative, str) else "",
@@ -159,12 +160,13 @@ def _patch(raw: Mapping[str, Any]) -> LedgerPatch:
         replace=_pairs(raw.get("replace"), "text"),
         close=_pairs(raw.get("close"), "reason"),
         notes=tuple(raw["notes"]) if isinstance(raw.get("notes"), list) else None,
+        title=title if isinstance(title, str) else "",
     )
 
 
 def _from_lines(text: str) -> LedgerPatch | None:
     """`narrative: …`, `KIND: text [#12]`, `replace ID: text`, `close ID: reason`; None without the first."""
-    narrative, add = "", []
+    narrative, title, add = "", "", []
     changed: dict[str, list[tuple[str, str]]] = {"replace": [], "close": []}
     for found in map(_LINE.match, text.splitlines()):
         if found is None:
@@ -172,6 +174,8 @@ def _from_lines(text: str) -> LedgerPatch | None:
         word, id_, said = found["word"].lower(), found["id"], found["said"].strip("* ")
         if word == "narrative":
             narrative = narrative or said
+        elif word == "title":
+            title = title or said
         elif word in changed and id_ is not None:
             changed[word].append((id_.lower(), said))
         elif word.rstrip("s") in KINDS:
@@ -185,6 +189,7 @@ def _from_lines(text: str) -> LedgerPatch | None:
         add=tuple(item for item in add if item.text),
         replace=tuple(changed["replace"]),
         close=tuple(changed["close"]),
+        title=title,
     )
 
 

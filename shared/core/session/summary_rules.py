@@ -60,6 +60,13 @@ SUMMARY_SCHEMA: Mapping[str, Any] = {
     },
 }
 """Lengths are not in it: dialects of schemas differ, and length limits are code."""
+TITLED_SCHEMA: Mapping[str, Any] = {
+    **SUMMARY_SCHEMA,
+    "required": ["title", *SUMMARY_SCHEMA["required"]],
+    "properties": {"title": {"type": "string"}, **SUMMARY_SCHEMA["properties"]},
+}
+"""For a conversation that has no title yet."""
+_TITLE = "what the conversation is about in at most 8 words, with capitals only where they are needed"
 
 
 WARM = """\
@@ -74,6 +81,7 @@ KIND: one sentence [#NUMBER]
 replace ID: the new text of an item in the former record
 close ID: why this item no longer matters"""
 """For models that write no JSON."""
+TITLE_LINE = f"title: {_TITLE}"
 FORMER_ABOVE = "The former record is the summary at the beginning. Its items, by id and first words:"
 MERGING = """\
 The parts summarise neighbouring stretches of one conversation, oldest first. Merge them into one summary: \
@@ -151,13 +159,13 @@ nothing else remains of them."""
 _TEXT_RULES = f"{_MATERIAL.format(former='an earlier summary')}\n{_EXACTLY}"
 
 
-def wanted(form: Form, former: Ledger, most_words: int, *, notes: str = "") -> str:
-    """`notes` are rules for notes that the same answer is to hold."""
+def wanted(form: Form, former: Ledger, most_words: int, *, notes: str = "", titled: bool = False) -> str:
+    """`notes` are rules for notes that the same answer is to hold; `titled`: a title, too."""
     length = f"Use at most {most_words} words. " if most_words else ""
     begun = bool(former.items or former.sections or former.narrative)
     match form.name:
         case "ledger":
-            return _ledger_shape(former, most_words, notes)
+            return _ledger_shape(former, most_words, notes, titled)
         case "thread":
             asked = (
                 "Write for the assistant that answers next: what the person wants and likes; what was said, "
@@ -174,7 +182,8 @@ def wanted(form: Form, former: Ledger, most_words: int, *, notes: str = "") -> s
         case _:
             asked = _with_headings(form)
     kept = "Carry over what the earlier summary says. " if begun and form.name != "running" else ""
-    return f"{asked}\n{kept}{length}{END_OF_TEXT}"
+    title = f'First, write one line: "Title: " and {_TITLE}. ' if titled else ""
+    return f"{asked}\n{kept}{length}{title}{END_OF_TEXT}"
 
 
 def _with_headings(form: Form) -> str:
@@ -188,13 +197,14 @@ Answer in Markdown with exactly these headings, in this order. Leave out a headi
 _NOTES_KEY = '"notes": [{"kind": "NOTE_KIND", "text": "one full sentence", "source": NUMBER}]'
 
 
-def _ledger_shape(former: Ledger, most_words: int, notes: str) -> str:
+def _ledger_shape(former: Ledger, most_words: int, notes: str, titled: bool) -> str:
     kinds = "goal, fact, decision, question, action, constraint, preference, artifact or promise"
     narrative = min(NARRATIVE_WORDS, most_words // 4) if most_words else NARRATIVE_WORDS
     key = f",\n {_NOTES_KEY}" if notes else ""
+    title = f'"title": "{_TITLE}",\n ' if titled else ""
     return f"""\
 Each line of the transcript is "[#number] author: words". Answer with JSON of this shape:
-{{"narrative": "what the conversation is about and where it stands, at most {narrative} words",
+{{{title}"narrative": "what the conversation is about and where it stands, at most {narrative} words",
  "add": [{{"kind": "KIND", "text": "one sentence", "sources": [NUMBER], "author": "AUTHOR"}}],
  "replace": [{{"id": "ID", "text": "the new text of this item"}}],
  "close": [{{"id": "ID", "reason": "why this item no longer matters"}}]{key}}}

@@ -332,7 +332,8 @@ class Compactor:
         rejected = SummaryAttempt(step="commit", model=written.model, fault="the summary gains too little")
         attempts = (*written.attempts, rejected)
         audit = {**digest.audit, "attempts": [attempt.as_stored for attempt in attempts]}
-        return replace(digest, attempts=attempts, audit=audit)
+        ledger = replace(digest.ledger, title=written.ledger.title)
+        return replace(digest, ledger=ledger, attempts=attempts, audit=audit)
 
     async def _from_checkpoint(
         self, case: CompactionContext, plan: CompactionPlan, made: Checkpoint, failed: SummaryResult

@@ -102,6 +102,7 @@ class Summariser:
             on_progress=on_progress,
             models=names,
             named=set(plan.named),
+            title=plan.former.title,
             message_tokens=await self._message_tokens(names, plan),
             most_attempts=attempts,
         )
@@ -122,7 +123,7 @@ class Summariser:
         await writing.on_progress(0, "summarising")
         plan = writing.plan
         source = render_source(plan.entries, message_tokens=_WHOLE, zone=plan.zone)
-        task = writing.tasks.build_whole(source, warm, with_notes=with_notes)
+        task = writing.tasks.build_whole(source, warm, with_notes=with_notes, titled=not writing.title)
         try:
             verdict = await self._ask_model(writing, warm.model, task)
         except PromptTooLong as error:
@@ -200,7 +201,8 @@ class Summariser:
         """The ledger after it; None when nobody could write one, or when it was cut and put back."""
         source = self._source(writing, portion)
         try:
-            verdict = await self._ask_models(writing, writing.tasks.build_portion(source, former))
+            task = writing.tasks.build_portion(source, former, titled=not writing.title)
+            verdict = await self._ask_models(writing, task)
         except PromptTooLong as error:
             writing.record_failure("portion", writing.models[0], error.code)
             self._cut(writing, portion, pending)
@@ -248,6 +250,7 @@ class Summariser:
                 reply = await self._asking.complete(request, purse=writing.purse, checked=task.prefix is None)
                 if writing.notes is None:
                     writing.notes = task.notes_in(text_of(reply.blocks))
+                writing.title = writing.title or await asyncio.to_thread(task.title_in, text_of(reply.blocks))
                 judged = await self._audit_reply(reply, task)
             except PromptTooLong as error:
                 if number == 0:
@@ -300,7 +303,7 @@ class Summariser:
     def _build_result(self, writing: SummaryDraft, ledger: Ledger, started: float) -> SummaryResult:
         plan = writing.plan
         topics = topics_of(plan.entries, plan.former.topics)
-        ledger = with_days(replace(ledger, topics=topics), plan.entries, plan.zone)
+        ledger = with_days(replace(ledger, topics=topics, title=writing.title), plan.entries, plan.zone)
         ledger = fit_ledger(ledger, plan.summary_limit, self._counter.count_tokens)
         if not writing.digested and not may_be_quoted(render_summary(ledger)):
             ledger = self._write_digest(writing, plan.entries, plan.former)

@@ -86,6 +86,8 @@ class SummaryDraft:
     named: set[int]
     message_tokens: int
     most_attempts: int
+    title: str = ""
+    """What the conversation is called: asked for until it has been answered, with what is asked anyway."""
     model: str = ""
     way: str = "fold"
     digested: bool = False

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 from shared.core.compaction.audit import AuditVerdict, audit_patch
 from shared.core.compaction.note_requests import NoteWish, wishes_from
@@ -16,13 +18,14 @@ from shared.core.compaction.summary_prompts import (
     warm_instruction,
 )
 from shared.core.compaction.text_audit import audit_text, read_text
+from shared.core.compaction.titles import checked_title, split_title
 from shared.core.compaction.transcript_lines import source_words
 from shared.core.session.ledger import Ledger
 from shared.core.session.policy import SummaryForm
 from shared.core.session.rendering import render_summary
 from shared.core.session.summary import LedgerPatch, Unreadable, parse_ledger_patch
 from shared.core.session.summary_formats import form_of
-from shared.core.session.summary_rules import SUMMARY_SCHEMA
+from shared.core.session.summary_rules import SUMMARY_SCHEMA, TITLED_SCHEMA
 from shared.core.values.language import language_of
 from shared.core.values.messages import Text, text_message
 from shared.ports import ModelRequest, SystemPart
@@ -44,6 +47,8 @@ class SummaryTask:
     prefix: ModelRequest | None = None
     """A chat request that the provider still has in its cache; the words are put behind it."""
     with_notes: bool = False
+    check_title: Callable[[str], str] | None = None
+    """What of a title may be shown; None where none is asked for."""
 
     @property
     def is_text(self) -> bool:
@@ -57,10 +62,27 @@ class SummaryTask:
         return ModelRequest(
             model=model,
             system=(SystemPart(text=self.system),),
-            messages=(text_message("user", in_lines(self.user) if as_lines else self.user),),
+            messages=(text_message("user", self._in_lines if as_lines else self.user),),
             max_output_tokens=room,
-            json_schema=None if self.is_text or as_lines else SUMMARY_SCHEMA,
+            json_schema=None if self.is_text or as_lines else self._schema,
         )
+
+    @property
+    def _in_lines(self) -> str:
+        return in_lines(self.user, titled=self.check_title is not None)
+
+    @property
+    def _schema(self) -> Mapping[str, Any]:
+        return TITLED_SCHEMA if self.check_title else SUMMARY_SCHEMA
+
+    def title_in(self, answer: str) -> str:
+        """What the conversation may be called; empty where that was not asked for or is no good."""
+        if self.check_title is None:
+            return ""
+        if self.is_text:
+            return self.check_title(split_title(answer)[0])
+        patch = parse_ledger_patch(answer)
+        return self.check_title(patch.title) if isinstance(patch, LedgerPatch) else ""
 
     def notes_in(self, answer: str) -> tuple[NoteWish, ...] | None:
         """What is to be saved to memory; None where that was not asked for or not answered."""
@@ -81,7 +103,7 @@ class SummaryTasks:
     focus: str | None
     count_tokens: CountTokens
 
-    def build_portion(self, source: str, former: Ledger) -> SummaryTask:
+    def build_portion(self, source: str, former: Ledger, *, titled: bool = False) -> SummaryTask:
         system, user = summary_request(
             source,
             former,
@@ -89,10 +111,14 @@ class SummaryTasks:
             language=_language(source),
             form=self.plan.form,
             most_words=self._most_words,
+            titled=titled,
         )
-        return self._task("portion", system, user, self._judge(source, former))
+        task = self._task("portion", system, user, self._judge(source, former))
+        return replace(task, check_title=_title_check(source, former) if titled else None)
 
-    def build_whole(self, source: str, prefix: ModelRequest, *, with_notes: bool = False) -> SummaryTask:
+    def build_whole(
+        self, source: str, prefix: ModelRequest, *, with_notes: bool = False, titled: bool = False
+    ) -> SummaryTask:
         """Over the whole range at once, behind the chat that has it word for word."""
         user = warm_instruction(
             source,
@@ -102,9 +128,11 @@ class SummaryTasks:
             form=self.plan.form,
             most_words=self._most_words,
             with_notes=with_notes,
+            titled=titled,
         )
+        check = _title_check(source, self.plan.former) if titled else None
         task = self._task("warm", "", user, self._judge(source, self.plan.former))
-        return replace(task, prefix=prefix, with_notes=with_notes)
+        return replace(task, prefix=prefix, with_notes=with_notes, check_title=check)
 
     def build_merge(self, parts: Sequence[Ledger], joined: Ledger, source: str) -> SummaryTask:
         system, user = merge_request(
@@ -132,7 +160,7 @@ class SummaryTasks:
         form = form_of(self.plan.form)
 
         def of_text(answer: str) -> AuditVerdict | str:
-            sections = read_text(answer, form)
+            sections = read_text(split_title(answer)[1], form)
             if isinstance(sections, Unreadable):
                 return sections.reason
             return audit_text(
@@ -153,6 +181,10 @@ class SummaryTasks:
             )
 
         return of_text if form.is_text else of_patch
+
+
+def _title_check(source: str, former: Ledger) -> Callable[[str], str]:
+    return partial(checked_title, source_text=source, former=former)
 
 
 def _behind(prefix: ModelRequest, words: str) -> ModelRequest:

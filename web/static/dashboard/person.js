@@ -45,7 +45,7 @@ export function personPage({ root, id, me, say, entitle, signal }) {
 /** @param {any[]} talks */
 function conversations(talks) {
   const columns = [{ label: t("Conversation") }, { label: t("Turns"), num: true }, { label: t("Context now"), num: true }, { label: t("Spent"), num: true }, { label: t("Begun") }, { label: t("Last active") }];
-  const rows = talks.map((one) => [h("a", { class: "row-link", href: `/dashboard/sessions/${one.id}` }, `${one.agent} · ${one.id.slice(0, 6)}`), number(one.turns),
+  const rows = talks.map((one) => [h("a", { class: "row-link", href: `/dashboard/sessions/${one.id}`, dir: "auto" }, one.title ?? `${one.agent} · ${one.id.slice(0, 6)}`), number(one.turns),
     one.context_limit ? t("{tokens} of {limit}", { tokens: tokens(one.context_tokens), limit: tokens(one.context_limit) }) : DASH, money(one.cost_micro, one.cost_unknown_calls), time(one.created_at), time(one.last_active_at)]);
   return card(t("Conversations"), [rows.length ? table({ caption: t("Conversations"), className: "wide-grid", columns, rows }) : empty(t("No conversation."))]);
 }

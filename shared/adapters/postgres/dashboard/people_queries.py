@@ -11,6 +11,7 @@ from shared.adapters.postgres.dashboard.session_list import FEW_PEOPLE, is_momen
 from shared.adapters.postgres.db.named import Arguments
 from shared.adapters.postgres.db.page_read import count_rows, page_size, read_page
 from shared.adapters.postgres.db.search_terms import FEW_FOUND, LEAST, MOST, is_short, look_of
+from shared.adapters.postgres.db.session_title import TITLE
 from shared.adapters.postgres.db.store import PoolStore
 from shared.adapters.postgres.privacy.erasure_map import STEPS
 
@@ -229,6 +230,7 @@ SELECT json_build_object({_NAMED}, {_FIGURES}, 'timezone', r.timezone,
         ORDER BY a.id) FROM (SELECT a.* FROM addresses a WHERE {_THEIRS} ORDER BY a.id LIMIT 200) a),
        '[]'::json),
   'conversations', coalesce((SELECT json_agg(json_build_object('id', s.public_id, 'agent', g.name,
+        'title', {TITLE},
         'turns', s.next_turn - 1, 'context_tokens', CASE WHEN s.context_limit > 0 THEN s.context_tokens END,
         'context_limit', nullif(s.context_limit, 0),
         'cost_micro', CASE WHEN t.cost_unknown_calls > 0 AND t.cost_micro = 0 THEN NULL ELSE t.cost_micro END,

@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 from datetime import datetime
 
+from shared.adapters.postgres.db.session_title import TITLE
 from shared.adapters.postgres.handover.handovers import AWAKE_AT
 from shared.adapters.postgres.turns.slice_sql import SPENT_OF_OPEN
 from shared.adapters.postgres.turns.spend_sql import SUMS
@@ -133,8 +134,7 @@ _SHOWN_PERSON = """
 """Looked up for those sessions only that no worker has told yet whose they are."""
 _FACTS = f"""
   'id', s.public_id, {_SHOWN_PERSON}
-  'title', (SELECT x.title FROM addresses x
-             WHERE x.session_id = s.id AND x.channel = 'web' AND x.title <> '' LIMIT 1),
+  'title', {TITLE},
   'agent', a.name, 'channel', {CHANNEL}, 'turns', s.next_turn - 1,
   'context_tokens', CASE WHEN s.context_limit > 0 THEN s.context_tokens END,
   'context_limit', nullif(s.context_limit, 0), 'context_pct', {_PCT},

@@ -14,6 +14,7 @@ import asyncpg
 
 from shared.adapters.encryption import Sealed
 from shared.adapters.postgres.db.pool import store_method
+from shared.adapters.postgres.db.session_title import SUMMARY_TITLE
 from shared.adapters.postgres.db.store import PoolStore
 from shared.core.session.client_payloads import title_of
 from shared.core.values.messages import blocks_from_json, said_of
@@ -59,7 +60,7 @@ class ConversationShown:
     address_id: int
     title: str
     named: bool
-    """By its person; else the title is made of the first question."""
+    """By its person; else the title is the summary's, or is made of the first question."""
     last_active_at: datetime
     moment: int
     """The same in microseconds, to go on from."""
@@ -119,7 +120,10 @@ class PostgresVisitors(PoolStore):
         return [
             ConversationShown(
                 session_public_id=one["public_id"], address_id=one["address_id"],
-                title=one["title"] or title_of(said_of(blocks_from_json(one["blocks"] or ()))),
+                title=(
+                    one["title"] or one["summary_title"]
+                    or title_of(said_of(blocks_from_json(one["blocks"] or ())))
+                ),
                 named=bool(one["title"]), last_active_at=one["last_active_at"], moment=one["moment"],
                 unread=one["unread"],
             )
@@ -215,6 +219,7 @@ SELECT o.*, (SELECT e.blocks FROM turn_entries te JOIN entries e USING (session_
               ORDER BY te.turn_no, te.step LIMIT 1) AS blocks
   FROM (
     SELECT s.id, s.erased_turn, s.public_id, a.id AS address_id, a.title, s.last_active_at,
+           {SUMMARY_TITLE} AS summary_title,
            (extract(epoch FROM s.last_active_at) * 1000000)::bigint AS moment,
            s.next_event_seq - 1 > a.read_seq AS unread {_OWN}
        AND (s.next_turn - 1 > s.erased_turn OR a.id = mine.id)) o

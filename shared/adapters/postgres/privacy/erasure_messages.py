@@ -135,8 +135,10 @@ UPDATE events v SET payload = v.payload || '{"text": ""}' FROM notes n
 
 _LINKS = """
 SELECT id, ledger FROM links
- WHERE session_id = $1 AND through_seq >= $2 AND kind IN ('summary', 'digest') AND summary_text <> ''
+ WHERE session_id = $1 AND through_seq >= $2 AND kind IN ('summary', 'digest', 'window')
+   AND summary_text <> ''
 """
+"""A window carries on the summary before it."""
 _REWRITE = """
 UPDATE links SET summary_text = $2, ledger = $3, contract = '{}', audit = '{}', focus = '',
        tokens = least(tokens, ceil(length($2) / 2.5)::int) WHERE id = $1

@@ -9,6 +9,7 @@ import asyncpg
 from asyncpg.pool import PoolConnectionProxy
 
 from shared.adapters.postgres.db.pool import store_method
+from shared.adapters.postgres.db.session_title import SUMMARY_TITLE
 from shared.adapters.postgres.db.store import PoolStore
 from shared.adapters.postgres.privacy.erasure_sql import FAMILY
 from shared.core.privacy.export import ExportedSession, ExportHead, message_of, summary_of
@@ -64,6 +65,7 @@ async def _session(connection: Connection, row: asyncpg.Record) -> ExportedSessi
     places = [dict(place) for place in await connection.fetch(_PLACES, id_)]
     facts: dict[str, Any] = {
         "agent": row["agent"],
+        "title": row["title"] or "",
         "goal": row["goal"],
         "mode": row["mode"],
         "places": places,
@@ -107,8 +109,8 @@ _PERSON = """
 SELECT p.kind, p.display_name, p.timezone, p.created_at AS since FROM sessions s
   JOIN parties o ON o.id = s.party_id JOIN parties p ON p.id = coalesce(o.merged_into, o.id) WHERE s.id = $1
 """
-_SESSIONS = """
-SELECT s.id, s.public_id, s.created_at, s.next_seq, s.goal, s.mode, a.name AS agent
+_SESSIONS = f"""
+SELECT s.id, s.public_id, s.created_at, s.next_seq, s.goal, s.mode, a.name AS agent, {SUMMARY_TITLE} AS title
   FROM sessions s JOIN agents a ON a.id = s.agent_id
  WHERE s.party_id = ANY ($1) AND ($2::bigint IS NULL OR s.id = $2) ORDER BY s.id
 """

@@ -67,6 +67,8 @@ def summary_json(instruction: str, messages: list[Json]) -> str:
         for item in chosen
     ]
     made: Json = {"narrative": _narrative(chosen), "add": add, "replace": {}, "close": {}}
+    if '"title": "' in instruction:
+        made["title"] = _title(chosen)
     if '"notes": [' in instruction:
         kept = [item for item in chosen if item.line.author == "person" and item.kind == "fact"]
         made["notes"] = [
@@ -90,9 +92,13 @@ def summary_text(asked: str) -> str:
     while most and len(bullets) > 1 and len(" ".join(bullets).split()) > 0.8 * int(most[1]):
         bullets.pop()
     headings = HEADING.findall(asked)
-    if not headings:
-        return "\n".join(bullets)
-    return "\n".join((headings[1], *bullets))
+    title = [f"Title: {_title(chosen)}"] if 'one line: "Title: "' in asked else []
+    return "\n".join((*title, *headings[1:2], *bullets))
+
+
+def _title(chosen: list[_Item]) -> str:
+    """Words of the first item, as few as a title has."""
+    return " ".join(chosen[0].text.split()[:6]) if chosen else ""
 
 
 def _of_history(asked: str) -> list[SourceLine]:

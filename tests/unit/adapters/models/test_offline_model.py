@@ -344,8 +344,8 @@ async def test_its_summary_in_words_passes_the_audit_in_every_form(name: Summary
     form = form_of(name)
     source = render_source([entry(seq, author, text) for seq, (author, text) in enumerate(TALK, start=1)])
     former = Ledger(form=name, sections=(Section(heading="", text="They met in Graz in 2019."),))
-    for more in ({}, {"focus": "the budget"}):
-        system, request = summary_request(source, former, form=name, most_words=300, **more)
+    for focus in (None, "the budget"):
+        system, request = summary_request(source, former, focus, form=name, most_words=300)
         text = await words(request, system=(SystemPart(text=system),))
         sections = read_text(text, form)
         assert not isinstance(sections, Unreadable), sections

@@ -11,6 +11,7 @@ import pytest
 from shared.core.compaction.note_requests import note_rules, note_task
 from shared.core.compaction.summary_prompts import (
     FOCUS_CHARS,
+    in_lines,
     merge_request,
     repair_request,
     summary_request,
@@ -33,7 +34,7 @@ from shared.core.context.prompts import (
 )
 from shared.core.session.ledger import Ledger, LedgerItem, Section
 from shared.core.session.policy import SummaryForm
-from shared.core.session.summary_rules import SUMMARY_SCHEMA
+from shared.core.session.summary_rules import TITLED_SCHEMA
 
 KNOWN = "- They drink tea."
 GOLDEN = Path(__file__).parent / "golden"
@@ -66,6 +67,9 @@ PROMPTS = {
     "notes_by_json": f"{note_rules('json')}\n=====\n{note_task(SOURCE, way='json')}",
     "notes_by_lines": f"{note_rules('lines')}\n=====\n{note_task(SOURCE)}",
     "summary_first": "\n=====\n".join(summary_request(SOURCE, Ledger())),
+    "summary_titled": summary_request(SOURCE, Ledger(), titled=True)[1],
+    "summary_titled_lines": in_lines(summary_request(SOURCE, Ledger(), titled=True)[1], titled=True),
+    "sections_titled": summary_request(SOURCE, Ledger(), form="sections", most_words=500, titled=True)[1],
     "summary_next": "\n=====\n".join(
         summary_request(SOURCE, FORMER, "the trip", language="German", most_words=500)
     ),
@@ -160,8 +164,8 @@ def test_a_chat_history_is_escaped() -> None:
 
 def test_the_schema_asks_for_what_the_words_ask_for() -> None:
     """The words are for models without structured output, the schema for those that have it."""
-    _, user = summary_request(SOURCE, Ledger())
-    for key, inside in SUMMARY_SCHEMA["properties"].items():
+    _, user = summary_request(SOURCE, Ledger(), titled=True)
+    for key, inside in TITLED_SCHEMA["properties"].items():
         assert f'"{key}":' in user
         for name in inside.get("items", {}).get("properties", {}):
             assert f'"{name}":' in user

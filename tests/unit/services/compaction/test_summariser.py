@@ -13,6 +13,7 @@ from shared.core.session.ledger import Ledger, LedgerItem, Section, ledger_from_
 from shared.core.session.policy import SummaryForm
 from shared.core.session.rendering import five_fields, render_summary
 from shared.core.session.session import Entry
+from shared.core.session.summary_rules import SUMMARY_SCHEMA, TITLE_LINE, TITLED_SCHEMA
 from shared.core.values.errors import ModelUnavailable, PromptTooLong
 from shared.core.values.messages import Text, ToolUse, text_message, text_of
 from shared.core.values.model import Prices
@@ -641,3 +642,59 @@ async def test_when_the_warm_model_fails_the_others_are_asked_as_usual() -> None
     assert model.models == [MAIN, MAIN, CHEAP]
     assert (written.kind, written.model) == ("summary", CHEAP)
     assert [attempt.step for attempt in written.attempts] == ["warm", "warm"]
+
+
+TITLED = json.dumps({**json.loads(GOOD), "title": "Caroline in Lisbon"})
+
+
+async def test_the_first_summary_brings_a_title_in_the_same_request() -> None:
+    model = always(TITLED)
+    written = await write(model, PLAN)
+    assert (written.ledger.title, len(model.asked)) == ("Caroline in Lisbon", 1)
+    assert model.asked[0].json_schema == TITLED_SCHEMA
+    assert '"title": "' in model.words[0]
+
+
+async def test_a_conversation_that_has_a_title_is_not_asked_for_one() -> None:
+    model = always(TITLED.replace("Caroline in Lisbon", "The dogs"))
+    written = await write(model, replace(PLAN, former=Ledger(title="Caroline in Lisbon")))
+    assert written.ledger.title == "Caroline in Lisbon"
+    assert model.asked[0].json_schema == SUMMARY_SCHEMA
+    assert '"title"' not in model.words[0]
+
+
+async def test_the_portions_of_one_summary_are_asked_for_a_title_until_there_is_one() -> None:
+    said = iter(["Zebulon in Oslo", "Caroline in Lisbon", "The dogs"])
+    model = ScriptedModel(
+        say=lambda request: (
+            json.dumps({**json.loads(GOOD), "title": next(said)})
+            if '"title": "' in words_of(request)
+            else GOOD
+        )
+    )
+    chunks = tuple((entry,) for entry in PLAN.entries)
+    written = await write(model, replace(PLAN, chunks=chunks))
+    assert written.ledger.title == "Caroline in Lisbon"
+    assert ['"title": "' in asked for asked in model.words[:3]] == [True, True, False]
+
+
+async def test_a_title_outlives_an_answer_that_cannot_be_used() -> None:
+    titled = json.dumps({"narrative": "None", "add": [], "title": "Caroline in Lisbon"})
+    written = await write(always(titled), PLAN)
+    assert (written.kind, written.ledger.title) == ("digest", "Caroline in Lisbon")
+
+
+async def test_a_title_comes_in_lines_and_before_a_text_too() -> None:
+    lines = ScriptedModel(
+        say=lambda request: (
+            f"{LINES}title: The dogs of Caroline" if "rite lines" in words_of(request) else "A nice talk."
+        )
+    )
+    by = summariser(lines)
+    for _ in range(2):
+        assert (await write(lines, PLAN, by=by)).ledger.title == "The dogs of Caroline"
+    assert words_of(lines.asked[2]).endswith(TITLE_LINE)
+    text = f"Title: Caroline in Lisbon\n\n{TEXTS['thread']}"
+    written = await write(always(text), replace(PLAN, form="thread"))
+    assert written.ledger.title == "Caroline in Lisbon"
+    assert "Title:" not in render_summary(written.ledger)
