@@ -152,7 +152,8 @@ async def test_a_private_note_is_removed_by_keys_and_goes_from_other_pages(house
     await anna.keyboard.press("Enter")
     bert = await house.operator("Bert", path=path)
     phone = {"viewport": {"width": 390, "height": 844}}
-    admin = await house.operator("Clara", "admin", f"/dashboard/sessions/{session}", **phone)
+    at_turn = f"/dashboard/sessions/{session}#turn-1"
+    admin = await house.operator("Clara", "admin", at_turn, **phone)
     for page in (anna, bert, admin):
         await expect(page.locator(".message.note")).to_contain_text("Owes us a cake")
     remove = "Remove the private note"

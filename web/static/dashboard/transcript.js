@@ -200,7 +200,7 @@ export function transcript({ path, label, signal, empty, at = "", drop }) {
 
   /** @param {boolean} [refresh] */
   async function load(refresh = false) {
-    if (turn && shown) return;
+    if (turn && shown) return forget();
     const wanted = turn;
     const page = await pageAt(refresh);
     if (wanted !== turn) return;
@@ -224,6 +224,16 @@ export function transcript({ path, label, signal, empty, at = "", drop }) {
       box.scrollTop = found.offsetTop - box.offsetTop - 40;
       box.scrollIntoView({ block: "center" });
     } else if (low) box.scrollTop = box.scrollHeight;
+  }
+
+  /** Where it stays at a turn, new words wait; but a note that somebody removed does not stay. */
+  async function forget() {
+    const page = await pageAt(true);
+    const known = new Set((page.private_notes ?? []).map((/** @type {any} */ one) => one.id));
+    const gone = all.notes.filter((one) => !known.has(one.id) && Date.parse(one.at) >= Date.parse(page.messages[0]?.at));
+    if (!gone.length) return;
+    all.notes = all.notes.filter((one) => !gone.includes(one));
+    draw();
   }
 
   /** Those of the page, and before it those that were known. @param {any[]} older @param {any} page */
