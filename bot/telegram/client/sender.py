@@ -10,7 +10,7 @@ import structlog
 
 from bot.telegram.client.aiogram_loader import get_response_models
 from bot.telegram.client.aiogram_types import strip_entities, to_aiogram_entities, to_reply_parameters
-from bot.telegram.client.call_queue import Priority, QueuedCall, RateLimits, ScaledClock
+from bot.telegram.client.call_queue import Priority, QueuedCall, RateLimiter, RateLimits, ScaledClock
 from bot.telegram.client.outcomes import (
     CallDone,
     CallNotSent,
@@ -24,7 +24,6 @@ from bot.telegram.client.outcomes import (
     is_entity_error,
     is_missing_thread,
 )
-from bot.telegram.client.rate_limiter import RateLimiter
 from bot.telegram.markup import MessagePart
 
 if TYPE_CHECKING:

@@ -12,8 +12,7 @@ from bot.telegram.client.sender import ChatTarget
 from bot.telegram.inbound.bot_context import BotContext, get_chat_texts
 from bot.telegram.inbound.chat_access import StrangerReply
 from bot.telegram.inbound.updates import CallbackQuery, ChatRef, MessageAuthor
-from bot.telegram.outbound.buttons import build_access_buttons
-from bot.telegram.outbound.keyboards import ButtonAction, ButtonPress
+from bot.telegram.outbound.buttons import ButtonAction, ButtonPress, build_access_buttons
 from bot.telegram.outbound.notifier import Notifier
 from bot.telegram.texts import escape_markdown, get_texts, say_hello_to_group
 from shared.adapters.postgres.telegram.access import AccessRow

@@ -19,13 +19,15 @@ from bot.telegram.outbound.buttons import (
     CHOOSE,
     CHOSEN_BY_BUTTON,
     SWITCH_SETTINGS,
+    ButtonAction,
+    ButtonPress,
     build_choice_buttons,
     build_language_buttons,
     build_reminder_buttons,
     build_settings_buttons,
     choice_mark,
+    parse_callback_data,
 )
-from bot.telegram.outbound.keyboards import ButtonAction, ButtonPress, parse_callback_data
 from bot.telegram.outbound.notifier import Notifier, get_chat_target
 from bot.telegram.outbound.uncertain_notices import UncertainNotices
 from bot.telegram.texts import get_texts

@@ -8,8 +8,7 @@ from typing import Any, Protocol
 
 from bot.telegram.inbound.bot_context import BotContext, get_chat_texts, get_command_texts
 from bot.telegram.inbound.updates import CallbackQuery
-from bot.telegram.outbound.buttons import build_note_buttons
-from bot.telegram.outbound.keyboards import ButtonPress
+from bot.telegram.outbound.buttons import ButtonPress, build_note_buttons
 from bot.telegram.outbound.notifier import Notifier, get_chat_target
 from bot.telegram.texts import Markdown, escape_markdown
 from shared.adapters.postgres.telegram.chats import ChatRow

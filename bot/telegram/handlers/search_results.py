@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from bot.telegram.inbound.bot_context import BotContext, get_chat_texts, get_command_texts
 from bot.telegram.inbound.updates import CallbackQuery, IncomingMessage
-from bot.telegram.outbound.buttons import build_search_buttons
-from bot.telegram.outbound.keyboards import ButtonPress
+from bot.telegram.outbound.buttons import ButtonPress, build_search_buttons
 from bot.telegram.outbound.notifier import Notifier, get_chat_target
 from bot.telegram.texts import Markdown
 from shared.adapters.postgres.telegram.chats import ChatRow

@@ -12,7 +12,7 @@ from functools import partial
 
 import structlog
 
-from bot.telegram.client.backoff import Backoff
+from bot.telegram.client.call_queue import Backoff
 from bot.telegram.inbound.message_batching import (
     BatchTimeouts,
     MessageBatch,

@@ -9,7 +9,7 @@ from typing import Protocol
 
 import structlog
 
-from bot.telegram.client.backoff import Backoff
+from bot.telegram.client.call_queue import Backoff
 from bot.telegram.inbound.batching_driver import MessageBatcher
 from bot.telegram.inbound.update_parser import parse_update
 from bot.telegram.inbound.updates import (

@@ -9,9 +9,15 @@ from typing import Any, Protocol, TypeVar
 
 import structlog
 
-from bot.telegram.client.backoff import Backoff
-from bot.telegram.client.bot_api import BotApi, CallRefused, InvalidBotToken, TelegramUnavailable
-from bot.telegram.client.strict_json import is_shallow, is_update
+from bot.telegram.client.bot_api import (
+    BotApi,
+    CallRefused,
+    InvalidBotToken,
+    TelegramUnavailable,
+    is_shallow,
+    is_update,
+)
+from bot.telegram.client.call_queue import Backoff
 from bot.telegram.inbound.update_parser import ALLOWED_UPDATES
 from bot.telegram.inbound.updates import BotIdentity
 from shared.core.values.errors import StorageUnavailable

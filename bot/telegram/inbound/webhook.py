@@ -15,9 +15,15 @@ from urllib.parse import urlsplit
 import structlog
 from aiohttp import ClientPayloadError, web
 
-from bot.telegram.client.backoff import Backoff
-from bot.telegram.client.bot_api import BotApi, CallRefused, TelegramUnavailable
-from bot.telegram.client.strict_json import InvalidJson, is_update, parse_json
+from bot.telegram.client.bot_api import (
+    BotApi,
+    CallRefused,
+    InvalidJson,
+    TelegramUnavailable,
+    is_update,
+    parse_json,
+)
+from bot.telegram.client.call_queue import Backoff
 from bot.telegram.inbound.update_parser import ALLOWED_UPDATES
 from shared.core.values.errors import EvertalkError, StorageUnavailable
 

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
-from bot.telegram.markup.answer_messages import DOCUMENT_NAME, MAX_PARTS, AnswerMessages, build_messages
-from bot.telegram.markup.entity_text import render, render_plain
-from bot.telegram.markup.message_parts import MessagePart, RenderedText, TextEntity, count_units
+from bot.telegram.markup.entity_text import (
+    DOCUMENT_NAME,
+    MAX_PARTS,
+    AnswerMessages,
+    build_messages,
+    render,
+    render_plain,
+)
 from bot.telegram.markup.rich_blocks import RichBlock, build_rich_blocks
-from bot.telegram.markup.splitting import LIVE_UNITS, MESSAGE_UNITS, split
+from bot.telegram.markup.splitting import (
+    LIVE_UNITS,
+    MESSAGE_UNITS,
+    MessagePart,
+    RenderedText,
+    TextEntity,
+    count_units,
+    split,
+)
 
 __all__ = [
     "render",

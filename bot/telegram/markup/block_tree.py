@@ -1,11 +1,13 @@
-"""An answer as a tree of blocks, from which both forms of Telegram messages are made."""
+"""An answer, also an unfinished one, as a tree of blocks: both forms of Telegram messages are made of it."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from urllib.parse import urlsplit
 
+from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 
 from bot.telegram.markup.blocks import (
@@ -21,10 +23,242 @@ from bot.telegram.markup.blocks import (
     TableBlock,
     TextSpan,
     TextSpans,
+    TextStyles,
 )
-from bot.telegram.markup.inline_spans import parse_spans
 from bot.telegram.markup.markdown_parser import MAX_NESTING, make_parser
-from bot.telegram.markup.partial_markdown import close_open_markers, drop_pending_line
+
+# A last line of nothing but these may become a list, a heading, a fence, a rule, a table or a quote.
+_MARKERS_ONLY = re.compile(r"[-=+*#|:~`_$\\ \t]*|\d{1,9}[.)]?|[-+*] \[[ xX]?\]?")
+_PIPE = re.compile(r"(?<!\\)\|")
+# Possessive, so that a hostile end cannot make the search try every way.
+_ADDRESS = (
+    r"\]\(\s*+(?:<[^<>\n]*+>?+|(?:[^()\s<]|\([^()\s]*+\)?+)*+)(?:\s++(?:\"[^\"]*+\"?+|'[^']*+'?+)?+)?+\s*+"
+)
+_OPEN_ADDRESS = re.compile(_ADDRESS + r"\Z")
+_TRAILING = re.compile(r"(?:[\s*_~`\\]|!?\[|&[#\w]{0,12}|\$)+\Z")
+_TRAILING_CHARS = 64
+_AROUND = " \t>"
+_TICKS = re.compile(r"(?P<escaped>\\`)|(?P<run>`+)")
+
+
+def drop_pending_line(source: str) -> str:
+    """Without a last line that is only markers, and without a table's header before it is one."""
+    lines = source.split("\n")
+    if _MARKERS_ONLY.fullmatch(lines[-1].strip(_AROUND)) and not _completes_table(lines):
+        lines.pop()
+    if lines and _is_row(lines[-1]) and not _is_row(lines[-2] if len(lines) > 1 else ""):
+        lines.pop()
+    return "\n".join(lines)
+
+
+def _is_row(line: str) -> bool:
+    return line.lstrip(_AROUND).startswith("|")
+
+
+def _completes_table(lines: Sequence[str]) -> bool:
+    if len(lines) < 2 or not _is_row(lines[-1]) or set(lines[-1]) - set("|-: \t>"):
+        return False
+    header, below = (_cells(line) for line in lines[-2:])
+    return len(header) == len(below) and all("-" in cell for cell in below)
+
+
+def _cells(line: str) -> list[str]:
+    return _PIPE.split(line.strip(_AROUND).removeprefix("|").removesuffix("|"))
+
+
+def close_open_markers(tokens: Sequence[Token]) -> None:
+    """Closes in the last text what is still open there."""
+    last = _last_text(tokens)
+    if last is not None:
+        last.content = _closed(last.content)
+
+
+def _last_text(tokens: Sequence[Token]) -> Token | None:
+    """The token that the next character will belong to, when that is text and not code."""
+    for token in reversed(tokens):
+        if token.type == "inline":
+            if token.content:
+                return token
+        elif token.nesting == 0:
+            return None
+    return None
+
+
+def _closed(content: str) -> str:
+    head, line = content[: content.rfind("\n") + 1], content[content.rfind("\n") + 1 :]
+    ticks = _open_code(line)
+    if ticks is None:
+        line = _without_open_link(line)
+        line = line[:-_TRAILING_CHARS] + _TRAILING.sub("", line[-_TRAILING_CHARS:])
+        ticks = _open_code(line)
+    if ticks is not None:
+        line = line.rstrip("` ")
+        code = line[ticks[0] :]
+        line = line + ticks[1] if code.strip("` ") else line[: ticks[0]].rstrip()
+    return head + line + _closers(head + line)
+
+
+def _without_open_link(line: str) -> str:
+    """With the label alone of a link whose address is not complete: it would vanish as soon as it is."""
+    end = line.rfind("](")
+    start = _label_start(line, end) if end >= 0 and _OPEN_ADDRESS.match(line, end) else None
+    if start is None:
+        return line
+    before = line[:start].removesuffix("!")
+    return before + line[start + 1 : end]
+
+
+def _label_start(line: str, end: int) -> int | None:
+    """The bracket that the one at `end` closes."""
+    depth = 0
+    for at in range(end, -1, -1):
+        depth += {"]": 1, "[": -1}.get(line[at], 0)
+        if depth == 0:
+            return at
+    return None
+
+
+def _open_code(line: str) -> tuple[int, str] | None:
+    """Where inline code begins that nobody has closed, and with which run of backticks."""
+    at = 0
+    while found := _TICKS.search(line, at):
+        at = found.end()
+        run = found["run"]
+        if run is None:
+            continue
+        closing = re.compile(rf"(?<!`){run}(?!`)").search(line, at)
+        if closing is None:
+            return found.start(), run
+        at = closing.end()
+    return None
+
+
+def _closers(content: str) -> str:
+    """The markers, innermost first, that end the emphasis still open in the last line."""
+    md = make_parser()
+    state = StateInline(content, md, {}, [])
+    md.inline.tokenize(state)
+    for rule in md.inline.ruler2.getRules("")[:1]:
+        rule(state)
+    line = max((n for n, token in enumerate(state.tokens) if token.type.endswith("break")), default=-1)
+    found = [d for d in state.delimiters if d.open and d.end == -1 and d.token > line]
+    return "".join("~~" if d.marker == ord("~") else chr(d.marker) for d in reversed(found))
+
+
+MAX_URL_CHARS = 2048
+
+# Telegram makes these clickable by itself wherever it finds them, but not within code.
+_LIVE_SCHEMES = re.compile(r"\b(?:tg|ton|tonsite)://\S*", re.IGNORECASE)
+_STYLES = {"strong_open": "bold", "em_open": "italic", "s_open": "strikethrough"}
+
+
+def parse_spans(tokens: Sequence[Token]) -> TextSpans:
+    """Merged, so that equal neighbours are one span."""
+    merged: list[TextSpan] = []
+    for span in _spans(tokens):
+        last = merged[-1] if merged else None
+        if last and not span.tex and not last.tex and (last.styles, last.url) == (span.styles, span.url):
+            merged[-1] = TextSpan(text=last.text + span.text, styles=last.styles, url=last.url)
+        elif span.text:
+            merged.append(span)
+    return tuple(piece for span in merged for piece in _defuse_links(span))
+
+
+def _spans(tokens: Sequence[Token]) -> list[TextSpan]:
+    """Flat, for emphasis nests as deep as somebody types stars."""
+    found: list[TextSpan] = []
+    stack: list[TextStyles] = [frozenset()]
+    links: list[tuple[str, int]] = []
+    for token in tokens:
+        url = next((address for address, _ in links if is_linkable(address)), None)
+        match token.type:
+            case "strong_open" | "em_open" | "s_open":
+                stack.append(stack[-1] | {_STYLES[token.type]})
+            case "strong_close" | "em_close" | "s_close":
+                stack.pop()
+            case "link_open":
+                links.append((str(token.attrGet("href") or ""), len(found)))
+            case "link_close":
+                address, start = links.pop()
+                found += _unlinked(address, "".join(span.text for span in found[start:]), stack[-1])
+            case "image":
+                found += _image(token, stack[-1], url)
+            case _:
+                found.append(_span(token, stack[-1], url))
+    return found
+
+
+def _span(token: Token, styles: TextStyles, url: str | None) -> TextSpan:
+    match token.type:
+        case "softbreak" | "hardbreak":
+            return TextSpan(text="\n", styles=styles, url=url)
+        case "code_inline":
+            # Telegram lets nothing stand around or inside code, so a link shows it as plain text.
+            return TextSpan(text=token.content, styles=styles if url else frozenset(("code",)), url=url)
+        case "math":
+            return TextSpan(text=token.content, styles=styles | {"math"}, url=url, tex=token.info)
+        case _:
+            return TextSpan(text=token.content, styles=styles, url=url)
+
+
+def _image(token: Token, styles: TextStyles, url: str | None) -> Iterator[TextSpan]:
+    address = str(token.attrGet("src") or "")
+    label = "🖼 " + (token.content or "image")
+    if url is None and is_linkable(address):
+        yield TextSpan(text=label, styles=styles, url=address)
+    else:
+        yield TextSpan(text=label, styles=styles, url=url)
+        yield from _append_address(address, styles)
+
+
+def _unlinked(address: str, label: str, styles: TextStyles) -> Iterator[TextSpan]:
+    """What stands behind the label when the address is no link."""
+    if not is_linkable(address) and label != _shown(address):
+        yield from _append_address(address, styles)
+
+
+def _append_address(address: str, styles: TextStyles) -> Iterator[TextSpan]:
+    """An address that is no link: Telegram finds mail and telephone by itself, the rest must not live."""
+    if shown := _shown(address):
+        yield TextSpan(text=" (", styles=styles)
+        yield TextSpan(text=shown, styles=styles if shown != address else frozenset(("code",)))
+        yield TextSpan(text=")", styles=styles)
+
+
+def _shown(address: str) -> str:
+    """Mail and telephone without their scheme; pictures inside an address are nothing to read."""
+    scheme, _, rest = address.partition(":")
+    if scheme.lower() in ("mailto", "tel") and rest:
+        return rest
+    return "" if scheme.lower() == "data" or len(address) > MAX_URL_CHARS else address
+
+
+def is_linkable(url: str) -> bool:
+    """Whether Telegram takes it as a text link: it drops names without a dot, and misreads mailto and tel."""
+    if len(url) > MAX_URL_CHARS or any(char.isspace() or not char.isprintable() for char in url):
+        return False
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port
+    except ValueError:
+        return False
+    dotted = re.fullmatch(r"[^\s.]+(\.[^\s.]+)+\.?", host) is not None
+    return parts.scheme.lower() in ("http", "https") and dotted and port != 0
+
+
+def _defuse_links(span: TextSpan) -> Iterator[TextSpan]:
+    if "code" in span.styles or not _LIVE_SCHEMES.search(span.text):
+        yield span
+        return
+    at = 0
+    for found in _LIVE_SCHEMES.finditer(span.text):
+        if found.start() > at:
+            yield TextSpan(text=span.text[at : found.start()], styles=span.styles, url=span.url)
+        yield TextSpan(text=found.group(), styles=frozenset(("code",)))
+        at = found.end()
+    if at < len(span.text):
+        yield TextSpan(text=span.text[at:], styles=span.styles, url=span.url)
+
 
 # What Telegram turns into spaces or takes out of messages; bidi overrides could also disguise code.
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")

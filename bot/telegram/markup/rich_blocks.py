@@ -22,7 +22,7 @@ from bot.telegram.markup.blocks import (
     TextSpan,
     TextSpans,
 )
-from bot.telegram.markup.message_parts import count_units
+from bot.telegram.markup.splitting import count_units
 
 # Telegram's limits, as the TDLib of July 2026 has them; list items and table rows count as blocks.
 RICH_UNITS = 32_768

@@ -21,7 +21,7 @@ from bot.telegram.client.sender import Sender
 from bot.telegram.inbound.bot_context import BotContext, get_chat_texts
 from bot.telegram.markup import render, split
 from bot.telegram.outbound.buttons import build_rating_buttons
-from bot.telegram.outbound.delivery_attempts import SendClaimedElsewhere
+from bot.telegram.outbound.delivery_context import SendClaimedElsewhere
 from bot.telegram.outbound.notifier import get_chat_target
 from bot.telegram.texts import explain_failure
 from shared.adapters.postgres.handover.handovers import PostgresHandovers

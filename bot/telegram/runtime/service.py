@@ -40,8 +40,7 @@ from bot.telegram.outbound.native_drafts import AnswerForm
 from bot.telegram.outbound.notifier import Notifier, get_chat_target
 from bot.telegram.outbound.summary_notices import SummaryNotices
 from bot.telegram.outbound.voice_notes import VOICE_NOTE_SECONDS, VoiceNotes
-from bot.telegram.runtime.bot_runner import BotRunner, make_steady_clock
-from bot.telegram.runtime.lease_guard import LeaseGuard
+from bot.telegram.runtime.bot_runner import BotRunner, LeaseGuard, make_steady_clock
 from bot.telegram.runtime.turn_dispatch import TelegramTurnDispatcher
 from shared.adapters.postgres.telegram.chats import ChatRow
 from shared.bootstrap.app import App

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bot.telegram.outbound.keyboards import ButtonAction, parse_callback_data
+from bot.telegram.outbound.buttons import ButtonAction, parse_callback_data
 from bot.telegram.texts import get_texts
 from tests.kit.fakes.bot_api import Line, Screen
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import pytest
 
-from bot.telegram.inbound.quoting import build_prompt
+from bot.telegram.inbound.message_batching import build_prompt
 from bot.telegram.inbound.updates import MessageAuthor, QuotedMessage
 from shared.adapters.models.catalog import known_card
 from shared.adapters.models.wire import request_body

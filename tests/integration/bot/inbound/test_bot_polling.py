@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from bot.telegram.client.backoff import Backoff
 from bot.telegram.client.bot_api import BotApi, InvalidBotToken, parse_bot_id
+from bot.telegram.client.call_queue import Backoff
 from bot.telegram.inbound.polling import (
     CONFLICTING_POLLER,
     RATE_LIMITED,

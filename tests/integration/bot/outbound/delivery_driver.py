@@ -14,10 +14,10 @@ from aiogram.types import InlineKeyboardMarkup
 
 from bot.telegram.client.call_queue import Rate, RateLimits, ScaledClock
 from bot.telegram.client.sender import Sender
+from bot.telegram.outbound.buttons import Button, ButtonAction, ButtonPress, build_keyboard
 from bot.telegram.outbound.delivery import AnswerDelivery
 from bot.telegram.outbound.delivery_context import DeliveryContext
 from bot.telegram.outbound.draft_streaming import EditPacing
-from bot.telegram.outbound.keyboards import Button, ButtonAction, ButtonPress, build_keyboard
 from bot.telegram.outbound.native_drafts import AnswerForm
 from bot.telegram.outbound.streaming_reply import StreamingReply
 from shared.adapters.postgres.db.workers import PostgresWorkers

@@ -10,7 +10,7 @@ import pytest
 
 from bot.telegram.inbound.updates import QuotedMessage
 from bot.telegram.markup import MAX_PARTS
-from bot.telegram.outbound.keyboards import ButtonPress, parse_callback_data
+from bot.telegram.outbound.buttons import ButtonPress, parse_callback_data
 from bot.telegram.outbound.uncertain_notices import UncertainNotices
 from shared.adapters.postgres.dashboard.job_changes import PostgresJobChanges
 from shared.adapters.postgres.telegram.chats import ChatRow

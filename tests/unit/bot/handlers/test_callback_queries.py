@@ -10,7 +10,7 @@ import pytest
 
 from bot.telegram.handlers.callback_queries import CallbackQueryHandler
 from bot.telegram.inbound.updates import CallbackQuery, ChatRef, MessageAuthor
-from bot.telegram.outbound.keyboards import ButtonAction, ButtonPress, format_callback_data
+from bot.telegram.outbound.buttons import ButtonAction, ButtonPress, format_callback_data
 from bot.telegram.texts import get_texts
 from shared.adapters.postgres.telegram.chats import ChatRow
 

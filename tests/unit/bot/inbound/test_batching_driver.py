@@ -11,7 +11,7 @@ import pytest
 from bot.telegram.inbound.batching_driver import MessageBatcher
 from bot.telegram.inbound.message_batching import BatchTimeouts, MessageBatch
 from bot.telegram.inbound.updates import ChatRef, IncomingMessage, ParsedCommand
-from bot.telegram.runtime.lease_guard import VALID_SECONDS, LeaseGuard
+from bot.telegram.runtime.bot_runner import VALID_SECONDS, LeaseGuard
 from shared.core.values.errors import LeaseLost, StorageUnavailable
 from tests.kit.storage_health import Doubtful, broken_line
 from tests.kit.telegram.updates import BOB, GROUP, after, forward, photo, spoken

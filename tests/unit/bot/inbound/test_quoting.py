@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.telegram.inbound.quoting import QUOTE_CHARS, build_prompt, join_texts, sanitize_name
+from bot.telegram.inbound.message_batching import QUOTE_CHARS, build_prompt, join_texts, sanitize_name
 from bot.telegram.inbound.updates import Media, MessageAuthor, QuotedMessage
 from bot.telegram.markup import count_units
 from shared.core.context.prompts import OUR_TAGS

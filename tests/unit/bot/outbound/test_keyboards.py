@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bot.telegram.outbound.keyboards import (
+from bot.telegram.outbound.buttons import (
     DATA_BYTES,
     Button,
     ButtonAction,

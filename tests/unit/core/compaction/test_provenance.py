@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bot.telegram.inbound.quoting import build_prompt
+from bot.telegram.inbound.message_batching import build_prompt
 from bot.telegram.inbound.updates import QuotedMessage
 from shared.core.compaction.provenance import foreign_part, heard, looked_up, own_words, passed_on
 from shared.core.context.file_texts import file_words
