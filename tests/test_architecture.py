@@ -113,7 +113,7 @@ HOMES: tuple[tuple[str, tuple[str, ...], str], ...] = (
         ("shared.adapters", "shared.diagnostics.security_review"),
         "the doorbell, behind ports",
     ),
-    ("segno", ("web.dashboard.sign_in.qr",), "one picture on one page"),
+    ("segno", ("web.dashboard.sign_in.second_factor",), "one picture on one page"),
     (
         "sqlalchemy",
         ("shared.adapters.postgres", "shared.cli.up"),

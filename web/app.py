@@ -10,7 +10,7 @@ import structlog
 from aiohttp import web
 
 from shared.adapters.models.breaker import BreakerState
-from shared.adapters.postgres.db.wellness import storage_limiter
+from shared.adapters.postgres.db.pool import storage_limiter
 from shared.bootstrap.foundation import SystemClock
 from shared.bootstrap.stores import Stores
 from shared.config.settings import Settings
@@ -31,9 +31,9 @@ from web.auth.token_revocation import TokenRevocation
 from web.auth.visitors import Visitors
 from web.chat.socket_chat import chat
 from web.dashboard.access import DESK, guarded
-from web.operations import DESCRIPTION, FOR_VISITORS, scope_of
 from web.parts import PARTS, Commanding, Handler, ModelShown, Parts, Talking
 from web.rest.calls import open_doors
+from web.routes import DESCRIPTION, FOR_VISITORS, scope_of
 from web.security import MAX_BODY_BYTES, guard
 from web.server.hub import Announcements, Hub
 from web.server.origins import Proxies

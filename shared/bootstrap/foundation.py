@@ -18,8 +18,7 @@ from shared.adapters.mcp.tools import KNOWN_FILE, KnownMcpTools, McpTools, list_
 from shared.adapters.models.breaker import BreakerState
 from shared.adapters.models.routing import Models, models_of
 from shared.adapters.models.token_counter import VocabularyCounter
-from shared.adapters.postgres.db.pool import longest_wait_of, open_pool
-from shared.adapters.postgres.db.wellness import storage_limiter
+from shared.adapters.postgres.db.pool import longest_wait_of, open_pool, storage_limiter
 from shared.adapters.redis.announcer import RedisAnnouncer
 from shared.adapters.redis.arq_queue import ArqDoorbell
 from shared.adapters.telemetry.health import Health
@@ -37,12 +36,11 @@ from shared.bootstrap.from_settings import (
 )
 from shared.bootstrap.host_fingerprint import HostFingerprint
 from shared.bootstrap.stores import Stores, build_stores
-from shared.bootstrap.warm_up import WarmUp
 from shared.config.settings import Settings
 from shared.core.session.policy import ContextPolicy
 from shared.core.session.turns import Caps
 from shared.core.values.errors import StorageUnavailable
-from shared.ports import Reranker, StorageLimiter
+from shared.ports import Reranker, StorageLimiter, TokenCounter
 from shared.runtime.crash_points import CrashPoint, build_crash_point
 from shared.runtime.tasks import BackgroundTasks
 from shared.runtime.tracing import Tracer
@@ -55,6 +53,31 @@ if TYPE_CHECKING:
     from shared.adapters.media.local import LocalTranscriber
     from shared.adapters.media.speech import HttpSpeaker
     from shared.adapters.media.transcriptions import HttpTranscriber
+
+
+class LoadableModels(Protocol):
+    """Models whose library is loaded beside other work."""
+
+    def start_loading(self) -> None: ...
+    async def wait_until_loaded(self) -> None: ...
+
+
+class WarmUp:
+    """In threads: the process hears, stores and beats meanwhile."""
+
+    def __init__(self, models: LoadableModels, counter: TokenCounter) -> None:
+        self._models = models
+        self._counter = counter
+        self.is_done = False
+        """Also when something cannot be loaded: whoever needs it says why, and waiting would not bring it."""
+
+    async def run(self) -> None:
+        # One after the other: two that load at once are no sooner done, and leave holes in memory.
+        await asyncio.to_thread(self._counter.count_tokens, "warm")
+        self._models.start_loading()
+        await self._models.wait_until_loaded()
+        self.is_done = True
+
 
 log = structlog.get_logger(__name__)
 

@@ -37,7 +37,7 @@ from shared.core.session.pruning import (
 )
 from shared.core.session.rendering import render_summary
 from shared.core.session.session import Compaction, Entry, View
-from shared.core.session.summary_formats import form_of, sections_in
+from shared.core.session.summary_rules import form_of, sections_in
 from shared.core.values.messages import Text, tool_results
 from shared.core.values.tokens import reply_tokens
 from tests.kit.app_driver import working

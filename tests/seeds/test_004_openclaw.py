@@ -17,7 +17,7 @@ from shared.adapters.files.workspace_files import WorkspaceFiles, read_workspace
 from shared.adapters.postgres.people.agents import PostgresAgents
 from shared.config.settings import load_settings
 from shared.core.compaction.chunking import oversized, portions, source_tokens
-from shared.core.compaction.flushing import due_threshold
+from shared.core.compaction.jobs import due_threshold
 from shared.core.compaction.plan import CompactionPlan, plan_compaction
 from shared.core.context.build_context import build_context
 from shared.core.context.prompts import default_layers
@@ -25,8 +25,7 @@ from shared.core.context.selection import select
 from shared.core.session.budget import budget_for, pressure
 from shared.core.session.presets import preset
 from shared.core.session.rendering import render_summary
-from shared.core.values.message_repair import repair
-from shared.core.values.messages import Image, Message, Text, Thinking, ToolResult, ToolUse, text_of
+from shared.core.values.messages import Image, Message, Text, Thinking, ToolResult, ToolUse, repair, text_of
 from shared.core.values.tokens import by_script, estimate_blocks, estimate_messages
 from shared.ports import ModelRequest
 from tests.kit.app_driver import Visit

@@ -10,7 +10,7 @@ from uuid import UUID
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from shared.core.session.client_payloads import TITLE_CHARS
+from shared.core.session.events import TITLE_CHARS
 from web.api.messages import SessionId
 from web.rest.arguments import BadField
 from web.rest.calls import Call

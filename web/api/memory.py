@@ -10,7 +10,7 @@ from typing_extensions import TypedDict
 
 from shared.core.context.memory import as_new, note_from, search_stems
 from shared.core.context.notes import KeptNote, NoteResult, NoteSource
-from shared.core.session.client_payloads import iso
+from shared.core.session.events import iso
 from web.auth.api_key_auth import KEY, record
 from web.rest.arguments import Json, Shape
 from web.rest.calls import Call

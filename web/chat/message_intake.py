@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from shared.core.session.client_payloads import iso
-from shared.core.session.events import Accepted, Inbound
+from shared.core.session.events import Accepted, Inbound, iso
 from shared.core.values.errors import BadInput, StorageUnavailable
 from web.auth.visitors import Known
 from web.parts import Parts

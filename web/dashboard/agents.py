@@ -21,7 +21,7 @@ from shared.config.agents import (
     resolve_effective_config,
 )
 from shared.core.compaction.summary_diff import compare_lines
-from shared.core.session.client_payloads import iso
+from shared.core.session.events import iso
 from shared.core.session.presets import PRESETS
 from shared.core.values.errors import CapReached, ContextBudgetExceeded, EvertalkError, ModelError
 from shared.services.admin.playground import Said

@@ -27,7 +27,7 @@ from shared.config.sites import (
     whole_of,
 )
 from shared.config.sites import check_site as check_config
-from shared.core.session.client_payloads import iso
+from shared.core.session.events import iso
 from web.dashboard.access import HEADERS, AuthedRequest
 from web.dashboard.agents import Made
 from web.dashboard.requests import NewName, Seen, stale, version_of

@@ -10,8 +10,7 @@ from typing import Any, Never
 
 from shared.core.commands.public_messages import advice_for_public
 from shared.core.memory.search import MessageHit
-from shared.core.session.client_payloads import headed, iso
-from shared.core.session.events import Accepted, ContextMeasured, Organizing, RunEnded
+from shared.core.session.events import Accepted, ContextMeasured, Organizing, RunEnded, headed, iso
 from shared.core.values.errors import BadInput, EvertalkError, UnreadableMessage
 
 VERSION = 1

@@ -14,7 +14,7 @@ from pydantic import BeforeValidator, Field
 from pydantic_core import core_schema
 from typing_extensions import TypedDict
 
-from shared.core.session.client_payloads import iso
+from shared.core.session.events import iso
 from web.protocol.wire import SITE_PATTERN
 from web.rest.arguments import BadField, In
 

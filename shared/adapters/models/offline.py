@@ -10,11 +10,11 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from shared.adapters.models.plausible import size_of
+from shared.adapters.models.token_counter import size_of
 from shared.core.compaction.summary_prompts import asks_for_text
 from shared.core.context.prompts import DAY_TAG, base_rules, default_manners, reminded_of
-from shared.core.session.client_payloads import TITLE_CHARS
-from shared.core.session.summary_formats import FORMS
+from shared.core.session.events import TITLE_CHARS
+from shared.core.session.summary_rules import FORMS
 from shared.core.tools.reminders import told_words
 from shared.core.values.errors import PromptTooLong
 from shared.core.values.messages import Text, ToolResult, ToolUse, text_of

@@ -16,10 +16,10 @@ from shared.adapters.models.error_mapping import (
     is_about_thinking,
 )
 from shared.adapters.models.limits import ModelLimits, NarrowedWindow
-from shared.adapters.models.plausible import is_possible, size_of
 from shared.adapters.models.provider import Provider, StreamReader
 from shared.adapters.models.stream_parser import BrokenAnswer, Reading, paired
 from shared.adapters.models.timeouts import Patience, Watch
+from shared.adapters.models.token_counter import is_possible, size_of
 from shared.adapters.models.wire import Json
 from shared.core.values.errors import (
     ModelBusy,

@@ -1,4 +1,4 @@
-"""Counts tokens with the bundled vocabulary, and by simpler rules when it cannot be used."""
+"""Counts tokens with the bundled vocabulary or by simpler rules, and judges what a provider says of it."""
 
 from __future__ import annotations
 
@@ -8,15 +8,49 @@ import json
 import lzma
 import threading
 import unicodedata
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from shared.core.values.tokens import by_script, chars_over_four
+from shared.core.values.tokens import (
+    by_script,
+    chars_over_four,
+    estimate_messages,
+    estimate_system,
+    estimate_tools,
+)
 from shared.core.values.ttl_cache import recent
+from shared.ports import ModelRequest, Usage
 
 if TYPE_CHECKING:
     import tiktoken
+
+
+TOKENS_PER_CHAR = 4
+"""More than any vocabulary makes of any script."""
+SPARE_TOKENS = 20_000
+"""What a provider puts around a request, and what a picture takes, at most."""
+OUTPUT_FACTOR = 2
+"""Not every server stops at exactly as many tokens as it was told."""
+
+
+def is_possible(usage: Usage, request: ModelRequest, *, words: str) -> bool:
+    """Of tools that the provider runs itself nobody knows what they read."""
+    if any(tool.provider is not None for tool in request.tools):
+        return True
+    most_input = TOKENS_PER_CHAR * size_of(request, len) + SPARE_TOKENS * (1 + len(request.pictures))
+    most_output = max(OUTPUT_FACTOR * request.max_output_tokens, TOKENS_PER_CHAR * len(words)) + SPARE_TOKENS
+    return usage.context_tokens - usage.output_tokens <= most_input and usage.output_tokens <= most_output
+
+
+def size_of(request: ModelRequest, count: Callable[[str], int]) -> int:
+    return (
+        estimate_system(request.system, count)
+        + estimate_messages(request.messages, count)
+        + estimate_tools(request.tools, count)
+    )
+
 
 VOCABULARY = Path(__file__).parents[1] / "vocabulary" / "claude.json.xz"
 SHA256 = "2e83a955f3ee147dfedae17d41aba74f3d8ee2dc3407e7a4acae676b829562fc"

@@ -11,8 +11,7 @@ from shared.core.session.ledger import Ledger, Section
 from shared.core.session.policy import SummaryForm
 from shared.core.session.rendering import first_words, fit_ledger, in_ledger_form, render_summary
 from shared.core.session.summary import LedgerPatch, NewItem, apply_patch
-from shared.core.session.summary_formats import form_of
-from shared.core.session.summary_rules import NARRATIVE_WORDS
+from shared.core.session.summary_rules import NARRATIVE_WORDS, form_of
 
 Count = Callable[[str], int]
 

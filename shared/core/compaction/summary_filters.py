@@ -10,7 +10,7 @@ from shared.core.compaction.summary_prompts import is_own_sentence, own_sentence
 from shared.core.compaction.transcript_lines import source_words
 from shared.core.context.prompts import OUR_TAGS
 from shared.core.context.untrusted_text import defused
-from shared.core.session.summary_formats import says_nothing
+from shared.core.session.summary_rules import says_nothing
 from shared.core.values.language import language_of
 from shared.core.values.secrets_filter import holds_secret
 

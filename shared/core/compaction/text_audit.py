@@ -21,7 +21,7 @@ from shared.core.compaction.transcript_lines import source_lines, source_words
 from shared.core.session.ledger import Ledger, LedgerItem, Section
 from shared.core.session.rendering import ITEMS_SHARE, fit_ledger, in_ledger_form, render_summary
 from shared.core.session.summary import NewItem, Unreadable
-from shared.core.session.summary_formats import Form, has_known_heading, says_nothing, sections_in
+from shared.core.session.summary_rules import Form, has_known_heading, says_nothing, sections_in
 from shared.core.values.identifiers import identifiers_of, merged_identifiers
 from shared.core.values.secrets_filter import holds_secret
 

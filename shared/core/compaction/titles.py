@@ -7,7 +7,7 @@ import re
 from shared.core.compaction.grounding import Ground
 from shared.core.compaction.summary_filters import is_empty, is_refusal, language_fault, text_fault
 from shared.core.context.untrusted_text import without_invisible
-from shared.core.session.client_payloads import title_of
+from shared.core.session.events import title_of
 from shared.core.session.ledger import Ledger
 
 _FIRST_LINE = re.compile(r"\A[\s#*_`>]*title[*_`]*\s*:[*_` ]*(.*)\n?", re.IGNORECASE)

@@ -25,7 +25,6 @@ from shared.core.session.artifacts import LONG_CHARS, in_part
 from shared.core.session.policy import ContextPolicy
 from shared.core.session.pruning import apply_pruning, places_to_change
 from shared.core.session.session import Entry, View
-from shared.core.values.message_repair import repair
 from shared.core.values.messages import (
     Author,
     Block,
@@ -35,6 +34,7 @@ from shared.core.values.messages import (
     Text,
     Thinking,
     ToolResult,
+    repair,
     tool_results,
 )
 from shared.core.values.model import SystemPart, ToolSpec

@@ -10,7 +10,7 @@ from functools import cache
 from types import MappingProxyType
 
 from shared.core.session.policy import SummaryForm
-from shared.core.session.summary_formats import OUR_SUMMARY_TAG, SECTIONS_TAG, form_of
+from shared.core.session.summary_rules import OUR_SUMMARY_TAG, SECTIONS_TAG, form_of
 from shared.core.values.local_time import day_text
 
 SILENT = "SILENT"

@@ -13,7 +13,7 @@ from shared.core.context.prompts import NOTES_OPENED, PINS_TAG, SUMMARY_TAG, vol
 from shared.core.context.untrusted_text import FENCE, defused
 from shared.core.session.policy import ContextPolicy
 from shared.core.session.session import Entry, View
-from shared.core.session.summary_formats import SECTIONS_TAG
+from shared.core.session.summary_rules import SECTIONS_TAG
 from shared.core.values.messages import (
     Block,
     Image,

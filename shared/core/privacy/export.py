@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from shared.core.context.build_context import plain_words
-from shared.core.session.client_payloads import iso
+from shared.core.session.events import iso
 from shared.core.session.ledger import ledger_from_json
 from shared.core.session.rendering import five_fields, translate_headings
 from shared.core.values.messages import blocks_from_json

@@ -11,8 +11,7 @@ from shared.core.session.budget import ContextBudget
 from shared.core.session.policy import ContextPolicy
 from shared.core.session.prune_forms import FormOf, Shown, result_texts, shown_blocks, wish_for
 from shared.core.session.session import Entry, PruneForm, View
-from shared.core.values.message_repair import is_thought
-from shared.core.values.messages import Block, ToolResult, ToolUse, tool_results, tool_uses
+from shared.core.values.messages import Block, ToolResult, ToolUse, is_thought, tool_results, tool_uses
 
 DOWN_TO = 0.85
 """Where clearing above the limit stops, as a share of the limit: the next turn must not begin again."""

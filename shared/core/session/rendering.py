@@ -10,7 +10,7 @@ from operator import attrgetter
 from typing import Any
 
 from shared.core.session.ledger import ItemKind, Ledger, LedgerItem, Section, Topic
-from shared.core.session.summary_formats import form_of, kind_of
+from shared.core.session.summary_rules import form_of, kind_of
 from shared.core.values.tokens import truncated
 from shared.locales import ENGLISH, Catalogue
 

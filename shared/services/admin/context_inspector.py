@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from shared.core.compaction.note_requests import FlushWay
 from shared.core.compaction.plan import CompactionPlan, NothingToCompact, plan_compaction
-from shared.core.compaction.summarising import models_for
+from shared.core.compaction.summary_prompts import models_for
 from shared.core.context.memory_tools import SAVE_MEMORY
 from shared.core.overflow.request_trace import Piece, before_call, calls_of, pieces_of
 from shared.core.session.budget import ContextBudget

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from shared.core.compaction.flushing import next_portion
+from shared.core.compaction.jobs import next_portion
 from shared.core.compaction.note_requests import (
     APART,
     NOTES_SCHEMA,

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Protocol
 
 from shared.core.compaction.digest import digest
-from shared.core.compaction.flushing import LATE, WITH_COMPACTION, retry_seconds, was_flushed
+from shared.core.compaction.jobs import LATE, WITH_COMPACTION, retry_seconds, was_flushed
 from shared.core.compaction.note_requests import NoteWish, parse_notes, wishes_of
 from shared.core.compaction.provenance import foreign_part
 from shared.core.context.memory_tools import FLUSH_TOOLS, KEEPING_TOOLS, SAVE_MEMORY

@@ -11,8 +11,7 @@ from typing import Any, Protocol
 
 import structlog
 
-from shared.core.compaction.flushing import LATE, mark_of
-from shared.core.compaction.jobs import next_job
+from shared.core.compaction.jobs import LATE, mark_of, next_job
 from shared.core.session.session_state import JobClaim, JobDone, SessionState
 from shared.core.session.turns import JobOrder
 from shared.core.values.errors import EvertalkError, LeaseLost, StorageUnavailable

@@ -24,8 +24,7 @@ from shared.core.session.ledger import Ledger
 from shared.core.session.policy import SummaryForm
 from shared.core.session.rendering import render_summary
 from shared.core.session.summary import LedgerPatch, Unreadable, parse_ledger_patch
-from shared.core.session.summary_formats import form_of
-from shared.core.session.summary_rules import SUMMARY_SCHEMA, TITLED_SCHEMA
+from shared.core.session.summary_rules import SUMMARY_SCHEMA, TITLED_SCHEMA, form_of
 from shared.core.values.language import language_of
 from shared.core.values.messages import Text, text_message
 from shared.ports import ModelRequest, SystemPart

@@ -7,11 +7,11 @@ from dataclasses import replace
 import structlog
 
 from shared.core.compaction.plan import CompactionPlan
-from shared.core.compaction.summarising import Costs, cheaper_way, models_for, saves_together
+from shared.core.compaction.summary_prompts import Costs, cheaper_way, models_for, saves_together
 from shared.core.session.backoff import unusable_seconds
 from shared.core.session.session import Compaction
 from shared.core.session.session_state import JobClaim, NewLink, Pace, SessionState
-from shared.core.session.summary_formats import form_of
+from shared.core.session.summary_rules import form_of
 from shared.core.session.turns import Caps
 from shared.ports import ChatModel, ModelRequest
 from shared.services.compaction.compaction_context import CompactionContext

@@ -9,7 +9,7 @@ from typing import Any
 from shared.core.tools.tool_search import FIND_TOOLS_CHARS, find_tools_spec, matching
 from shared.core.values.model import ToolSpec
 from shared.ports import Tool, ToolContext, ToolFailed, ToolOutput
-from shared.services.turns.tool_arguments import ArgumentChecker
+from shared.services.turns.toolbox import ArgumentChecker
 
 USE_TOOL = ToolSpec(
     name="mcp_use_tool",

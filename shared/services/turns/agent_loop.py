@@ -56,17 +56,15 @@ from shared.services.turns.turn_attempt import (
     StreamState,
     TurnAttempt,
     TurnInput,
-    TurnStopped,
-    select_open_turn_entries,
-)
-from shared.services.turns.turn_outcomes import (
     TurnResult,
+    TurnStopped,
     audit_refusal,
     audit_stop,
     build_entry,
     build_refusal,
     has_requested_summary,
     learn_token_ratio,
+    select_open_turn_entries,
     select_storable_blocks,
 )
 

@@ -33,8 +33,7 @@ from shared.core.values.tokens import observed_ratio
 from shared.ports import ChatModel, ModelReply, Usage
 from shared.runtime.crash_points import CrashPoint
 from shared.services.turns.request_builder import PreparedRequest, RequestBuilder
-from shared.services.turns.spend_limits import SpendLimiter
-from shared.services.turns.spend_tracker import TurnSpendStore, build_spending, list_spending
+from shared.services.turns.spend_tracker import SpendLimiter, TurnSpendStore, build_spending, list_spending
 from shared.services.turns.turn_attempt import TurnAttempt, TurnStopped, select_open_turn_entries
 
 log = structlog.get_logger(__name__)

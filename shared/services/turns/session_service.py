@@ -48,7 +48,7 @@ from shared.ports import ALL_PROCESSES, TURN_DUE, Announcer, Doorbell, StorageLi
 from shared.runtime.crash_points import CrashPoint
 from shared.services.turns.agent_loop import AgentLoop, ClaimPrices, RequestLimits
 from shared.services.turns.spend_tracker import CallCosts
-from shared.services.turns.turn_outcomes import TurnResult
+from shared.services.turns.turn_attempt import TurnResult
 
 log = structlog.get_logger(__name__)
 

@@ -12,8 +12,16 @@ from shared.core.context.prompts import helper_prompt
 from shared.core.context.untrusted_text import defused
 from shared.core.session.turns import Spending
 from shared.core.values.errors import ModelError, PromptTooLong
-from shared.core.values.message_repair import repair
-from shared.core.values.messages import Message, Text, Thinking, ToolResult, ToolUse, text_of, tool_uses
+from shared.core.values.messages import (
+    Message,
+    Text,
+    Thinking,
+    ToolResult,
+    ToolUse,
+    repair,
+    text_of,
+    tool_uses,
+)
 from shared.core.values.money import worst_case_micro
 from shared.core.values.tokens import estimate_messages, estimate_system, estimate_tools, observed_ratio
 from shared.ports import (

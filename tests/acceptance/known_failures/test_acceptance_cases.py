@@ -36,8 +36,17 @@ from shared.core.session.session import Compaction, Entry, PruneForm
 from shared.core.session.summary import LedgerPatch, NewItem, apply_patch, fit_ledger, render_summary
 from shared.core.values.errors import ModelUnavailable, PromptTooLong
 from shared.core.values.identifiers import identifiers_of
-from shared.core.values.message_repair import NOT_EXECUTED, repair
-from shared.core.values.messages import Image, Message, Text, ToolResult, ToolUse, text_message, tool_results
+from shared.core.values.messages import (
+    NOT_EXECUTED,
+    Image,
+    Message,
+    Text,
+    ToolResult,
+    ToolUse,
+    repair,
+    text_message,
+    tool_results,
+)
 from shared.core.values.model import Prices, Usage
 from shared.core.values.money import cost_micro
 from shared.core.values.tokens import by_script

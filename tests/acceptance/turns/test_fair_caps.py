@@ -10,7 +10,7 @@ import pytest
 
 from shared.bootstrap.from_settings import build_caps
 from shared.core.session.events import Stored
-from shared.services.turns import spend_limits
+from shared.services.turns import spend_tracker
 from tests.acceptance.compaction.test_memory_flush import guests
 from tests.kit.app_driver import Visit, visit
 from tests.kit.fakes.messages_api.harness import RunningFake
@@ -59,7 +59,7 @@ async def talk_until_refused(guest: Visit, *, filler: int, apart: float, provide
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is waited for in seconds with people takes less here."""
-    monkeypatch.setattr(spend_limits, "POLL_SECONDS", 0.02)
+    monkeypatch.setattr(spend_tracker, "POLL_SECONDS", 0.02)
 
 
 @pytest.mark.control("S28")
@@ -125,7 +125,7 @@ async def test_people_at_once_wait_for_each_others_money_and_nobody_is_turned_aw
 async def test_a_turn_whose_money_stays_held_is_put_back_and_answered_later(
     narrow: Visit, provider: RunningFake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(spend_limits, "WAIT_SECONDS", 0.2)
+    monkeypatch.setattr(spend_tracker, "WAIT_SECONDS", 0.2)
     turns, caps = narrow.app.stores.turns, build_caps(narrow.app.settings)
     other = await visit(narrow.app)
     held = await turns.reserve(other.session_id, 199_000, caps=caps)

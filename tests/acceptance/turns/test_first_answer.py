@@ -29,7 +29,7 @@ import asyncio, sys
 from shared.adapters.models.token_counter import VocabularyCounter
 from shared.adapters.models.routing import models_of
 from shared.config.settings import load_settings
-from shared.bootstrap.warm_up import WarmUp
+from shared.bootstrap.foundation import WarmUp
 
 async def main():
     counter = VocabularyCounter()

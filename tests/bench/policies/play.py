@@ -14,12 +14,10 @@ from zoneinfo import ZoneInfo
 
 from shared.adapters.models.catalog import known_card
 from shared.core.compaction.digest import digest
-from shared.core.compaction.flushing import NEAR_LIMIT, mark_of, newest_ended
-from shared.core.compaction.jobs import JobWish, next_job
+from shared.core.compaction.jobs import NEAR_LIMIT, JobWish, mark_of, newest_ended, next_job
 from shared.core.compaction.merging import joined
 from shared.core.compaction.plan import CompactionPlan, plan_compaction
-from shared.core.compaction.summarising import models_for
-from shared.core.compaction.summary_prompts import summary_request
+from shared.core.compaction.summary_prompts import models_for, summary_request
 from shared.core.compaction.transcript_lines import render_source
 from shared.core.context.memory_tools import SAVE_MEMORY
 from shared.core.context.prompt_cache_ttl import cache_life

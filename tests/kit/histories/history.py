@@ -34,8 +34,7 @@ from shared.core.session.pruning import plan_pruning
 from shared.core.session.session import Compaction, PruneForm, View
 from shared.core.session.summary import NewItem
 from shared.core.values.errors import ContextBudgetExceeded, StaleView
-from shared.core.values.message_repair import is_thought
-from shared.core.values.messages import Text, ToolResult, tool_results, tool_uses
+from shared.core.values.messages import Text, ToolResult, is_thought, tool_results, tool_uses
 from shared.core.values.tokens import estimate_blocks
 from tests.kit.histories.log import Ended, Log, Seen
 from tests.kit.histories.promises import Broken, Judge, Promise, unanswered

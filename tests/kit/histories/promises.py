@@ -13,7 +13,6 @@ from shared.core.context.prompts import OUR_TAGS
 from shared.core.overflow.overflow_recovery import TAIL_TURNS, Shrunk
 from shared.core.session.ledger import Ledger
 from shared.core.session.session import Entry, View
-from shared.core.values.message_repair import repair
 from shared.core.values.messages import (
     Block,
     Image,
@@ -23,6 +22,7 @@ from shared.core.values.messages import (
     Thinking,
     ToolResult,
     ToolUse,
+    repair,
     tool_results,
     tool_uses,
 )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from web.operations import OPERATIONS
 from web.rest.arguments import arguments_of
 from web.rest.operation import Operation
+from web.routes import OPERATIONS
 
 
 def _rows() -> tuple[Operation, ...]:

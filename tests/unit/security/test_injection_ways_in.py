@@ -24,7 +24,7 @@ from shared.core.session.artifacts import spill_results
 from shared.core.session.ledger import Ledger
 from shared.core.session.presets import preset
 from shared.core.session.session import Compaction, Entry, Note, View
-from shared.core.session.summary_formats import FORMS
+from shared.core.session.summary_rules import FORMS
 from shared.core.values.messages import Image, Text, ToolResult, ToolUse
 from shared.ports import ModelRequest
 from tests.kit.builders import entry, exchange, view, words

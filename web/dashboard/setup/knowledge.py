@@ -12,7 +12,7 @@ from typing_extensions import TypedDict
 
 from shared.adapters.files.knowledge_files import MOST_BYTES, UnreadableKnowledge, passages_of
 from shared.adapters.files.safe_paths import has_plain_name
-from shared.core.session.client_payloads import iso
+from shared.core.session.events import iso
 from shared.services.memory.knowledge_indexer import MAX_PASSAGES
 from web.dashboard.access import AuthedRequest
 from web.dashboard.agents import Name, find_agent

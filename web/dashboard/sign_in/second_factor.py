@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from datetime import datetime
+from itertools import groupby
 from typing import Annotated
 
 from pydantic import Field
@@ -16,10 +18,50 @@ from shared.config.settings import BadSettings
 from web.dashboard.access import AuthedRequest, can_keep_login
 from web.dashboard.requests import read_form
 from web.dashboard.sign_in.login import keep_login, login_form, wait_longer
-from web.dashboard.sign_in.qr import qr_picture
 from web.rest.kinds import DONE, Cut, Success, Thing, told
 from web.rest.operation import Reply, Room
 from web.security import HttpRefusal
+
+LARGEST_VERSION = 15
+"""Beyond 77 modules a side a telephone no longer tells them apart on a screen."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QrPicture:
+    size: int
+    """Modules a side, without the quiet border of four."""
+    path: str
+    """The `d` of an SVG path: dark stretches, row by row."""
+
+
+def qr_picture(text: str) -> QrPicture | None:
+    """None for a text that is too long to be read from a screen."""
+    import segno
+
+    try:
+        code = segno.make_qr(text, error="l")
+    except segno.DataOverflowError:
+        return None
+    if int(code.version) > LARGEST_VERSION:
+        return None
+    return QrPicture(size=len(code.matrix), path=_path(code.matrix))
+
+
+def _path(rows: Sequence[Sequence[int]]) -> str:
+    return "".join(
+        f"M{x} {y}h{length}v1h-{length}z" for y, row in enumerate(rows) for x, length in _dark(row)
+    )
+
+
+def _dark(row: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Where each dark stretch begins, and how long it is."""
+    at = 0
+    for dark, stretch in groupby(row):
+        length = sum(1 for _ in stretch)
+        if dark:
+            yield at, length
+        at += length
+
 
 room = Room()
 BODY_BYTES = 1024

@@ -9,7 +9,7 @@ import asyncpg
 from shared.adapters.postgres.compaction import jobs_sql as sql
 from shared.adapters.postgres.db.pool import store_method
 from shared.adapters.postgres.turns.view_state import hidden_by
-from shared.core.compaction.flushing import LATE
+from shared.core.compaction.jobs import LATE
 from shared.core.session.session_state import Hidden
 from shared.ports import ToolSpec
 

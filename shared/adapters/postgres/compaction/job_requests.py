@@ -9,7 +9,7 @@ import asyncpg
 from asyncpg.pool import PoolConnectionProxy
 
 from shared.adapters.postgres.compaction import jobs_sql as sql
-from shared.core.compaction.flushing import LATE
+from shared.core.compaction.jobs import LATE
 from shared.core.session.backoff import unusable_models
 
 Connection: TypeAlias = "PoolConnectionProxy[asyncpg.Record]"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shared.adapters.postgres.db.leases import LEASE_SECONDS
-from shared.adapters.postgres.db.named import Named
+from shared.adapters.postgres.db.pool import Named
 from shared.adapters.postgres.turns.slice_sql import SPENT_OF_OPEN
 from shared.adapters.postgres.turns.turn_sql import UNKNOWN_TO_ITS_HOLDER, WARN_PERCENT
 

@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from shared.adapters.postgres.db.named import Named
 from shared.adapters.postgres.db.page_read import COUNTED_TO, count_rows, read_page
+from shared.adapters.postgres.db.pool import Named
 from shared.adapters.postgres.db.store import PoolStore
 from shared.adapters.postgres.people.audit_chain import check_chain
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shared.adapters.postgres.db.leases import LEASE_SECONDS
-from shared.core.compaction.flushing import LATE
+from shared.core.compaction.jobs import LATE
 from shared.core.ops.job_views import ASKED_AGAIN, JOB_KINDS, JobMatch
 
 _LIVES = f"w.stopped_at IS NULL AND w.beat > now() - interval '{LEASE_SECONDS} s'"

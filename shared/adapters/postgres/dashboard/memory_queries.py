@@ -8,9 +8,8 @@ from typing import Any
 from uuid import UUID
 
 from shared.adapters.postgres.dashboard.read_models import BadQuery, read_cursor, write_cursor
-from shared.adapters.postgres.db.named import Arguments
 from shared.adapters.postgres.db.page_read import SECONDS, count_rows, page_size, read_page
-from shared.adapters.postgres.db.pool import store_method
+from shared.adapters.postgres.db.pool import Arguments, store_method
 from shared.adapters.postgres.db.search_terms import FEW_FOUND, LEAST, MOST, is_short, look_of
 from shared.adapters.postgres.db.store import PoolStore
 from shared.core.context.memory import NOTE_KINDS

@@ -8,8 +8,8 @@ from uuid import UUID
 
 from shared.adapters.postgres.dashboard.read_models import BadQuery, read_cursor, write_cursor
 from shared.adapters.postgres.dashboard.session_list import FEW_PEOPLE, is_moment
-from shared.adapters.postgres.db.named import Arguments
 from shared.adapters.postgres.db.page_read import count_rows, page_size, read_page
+from shared.adapters.postgres.db.pool import Arguments
 from shared.adapters.postgres.db.search_terms import FEW_FOUND, LEAST, MOST, is_short, look_of
 from shared.adapters.postgres.db.session_title import TITLE
 from shared.adapters.postgres.db.store import PoolStore

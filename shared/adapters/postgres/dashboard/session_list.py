@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from shared.adapters.postgres.dashboard import read_models_sql as sql
-from shared.adapters.postgres.db.named import Arguments
+from shared.adapters.postgres.db.pool import Arguments
 from shared.adapters.postgres.db.search_terms import FEW_FOUND, is_short, look_of
 
 FEW_PEOPLE = 4000

@@ -1,21 +1,122 @@
-"""The connections to Postgres, and how its failures are told to the services."""
+"""The connections to Postgres, named parameters, how its failures are told, and whether it is well."""
 
 from __future__ import annotations
 
 import asyncio
 import functools
 import json
+import re
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
+from contextlib import asynccontextmanager
 from typing import Any, ParamSpec, TypeVar, cast
 
 import asyncpg
+import structlog
 
 from shared.adapters.postgres.db.connecting import CANNOT_CONNECT, Doors, unusable
 from shared.adapters.postgres.db.pooler import look_between
 from shared.adapters.postgres.db.urls import driver_url
-from shared.adapters.postgres.db.wellness import WatchedPool, blame_storage_first, lost_by
 from shared.core.values.errors import EvertalkError, StorageUnavailable
+
+log = structlog.get_logger(__name__)
+
+ANSWER_SECONDS = 3.0
+
+
+class WatchedPool(asyncpg.Pool):
+    """Counts the connections that it has lost. What begins with `_` is the driver's own, pinned by hash."""
+
+    lost = 0
+
+    async def _get_new_connection(self) -> Any:
+        connection = await cast("Any", super())._get_new_connection()
+        connection.add_termination_listener(self._count)
+        return connection
+
+    def _count(self, connection: Any) -> None:
+        """What had been idle for long enough is closed by the pool itself, and was not lost."""
+        if isinstance(connection, asyncpg.pool.PoolConnectionProxy) or not connection._aborted:
+            self.lost += 1
+
+    async def answers(self) -> bool:
+        """Whether a fresh connection, which is of no other use, may write."""
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                connection = await cast("Any", super())._get_new_connection()
+                try:
+                    return bool(await connection.fetchval("SELECT NOT pg_is_in_recovery()"))
+                finally:
+                    connection.terminate()
+        except Exception as error:  # noqa: BLE001  whatever it is, this was no answer
+            log.debug("storage_does_not_answer", reason=f"{type(error).__name__}: {error}")
+            return False
+
+    async def was_well(self, *, since: int) -> bool:
+        """Whether no connection was lost since `lost` was so many, and a fresh one answers."""
+        return self.lost == since and await self.answers() and self.lost == since
+
+
+async def blame_storage_first(pool: object, error: Exception, *, since: int) -> None:
+    """Raises StorageUnavailable unless storage was well all the while; the error is our own fault then."""
+    if not isinstance(pool, WatchedPool) or isinstance(error, EvertalkError):
+        return
+    was_well = await pool.was_well(since=since)
+    if not isinstance(error, asyncpg.PostgresError):
+        # A connection in a state that its driver did not expect may be in the pool: nobody uses it again.
+        await pool.expire_connections()
+    if not was_well:
+        reason = f"{type(error).__name__}: {error}"
+        log.warning("storage_failed_unexpectedly", reason=reason)
+        raise StorageUnavailable(reason) from error
+
+
+@asynccontextmanager
+async def storage_limiter(pool: asyncpg.Pool[asyncpg.Record]) -> AsyncIterator[None]:
+    """An unexpected error inside is StorageUnavailable, unless storage was well all the while."""
+    since = lost_by(pool)
+    try:
+        yield
+    except Exception as error:
+        await blame_storage_first(pool, error, since=since)
+        raise
+
+
+def lost_by(pool: object) -> int:
+    return pool.lost if isinstance(pool, WatchedPool) else 0
+
+
+_MARK = re.compile(r"'(?:[^']|'')*'|--[^\n]*|::|(?<![\w:]):([a-z]\w*)")
+"""What is quoted, a comment or a cast is passed over; a slice to a name is written `[1 : :most]`."""
+
+
+class Named:
+    """`await pool.fetch(*STATEMENT(site=…, seconds=…))`; a name that is missing or unknown is a TypeError."""
+
+    def __init__(self, statement: str) -> None:
+        self._places: dict[str, int] = {}
+        self.sql = _MARK.sub(self._number, statement)
+
+    def _number(self, found: re.Match[str]) -> str:
+        name = found.group(1)
+        return f"${self._places.setdefault(name, len(self._places) + 1)}" if name else found.group()
+
+    def __call__(self, **values: object) -> tuple[str, *tuple[object, ...]]:
+        if values.keys() != self._places.keys():
+            raise TypeError(f"given: {sorted(values)}, wanted: {sorted(self._places)}")
+        return self.sql, *(values[name] for name in self._places)
+
+
+class Arguments:
+    """Of a statement that is put together: each value gets the number under which it stands there."""
+
+    def __init__(self, values: Iterable[object] = ()) -> None:
+        self.values = list(values)
+
+    def put(self, value: object) -> str:
+        self.values.append(value)
+        return f"${len(self.values)}"
+
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -10,8 +10,7 @@ import asyncpg
 from asyncpg.pool import PoolConnectionProxy
 
 from shared.adapters.postgres.db.leases import LEASE_SECONDS
-from shared.adapters.postgres.db.named import Named
-from shared.adapters.postgres.db.pool import store_method
+from shared.adapters.postgres.db.pool import Named, store_method
 from shared.adapters.postgres.db.store import PoolStore
 from shared.adapters.postgres.people.operator_auth import append_audit
 from shared.core.identity.handover import (

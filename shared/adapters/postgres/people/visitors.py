@@ -16,7 +16,7 @@ from shared.adapters.encryption import Sealed
 from shared.adapters.postgres.db.pool import store_method
 from shared.adapters.postgres.db.session_title import SUMMARY_TITLE
 from shared.adapters.postgres.db.store import PoolStore
-from shared.core.session.client_payloads import title_of
+from shared.core.session.events import title_of
 from shared.core.values.messages import blocks_from_json, said_of
 
 TOKEN_BYTES = 32

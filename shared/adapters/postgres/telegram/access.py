@@ -11,8 +11,7 @@ from typing import Literal
 
 import asyncpg
 
-from shared.adapters.postgres.db.named import Named
-from shared.adapters.postgres.db.pool import store_method
+from shared.adapters.postgres.db.pool import Named, store_method
 from shared.adapters.postgres.db.store import PoolStore
 from shared.adapters.postgres.people.operator_auth import append_audit
 

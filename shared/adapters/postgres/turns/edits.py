@@ -9,8 +9,7 @@ import asyncpg
 
 from shared.adapters.postgres.db.pool import store_method
 from shared.adapters.postgres.turns.turn_sql import ACCEPTED_BEFORE, GOES_ON_ELSEWHERE
-from shared.core.session.client_payloads import message_payload
-from shared.core.session.events import Accepted, Inbound
+from shared.core.session.events import Accepted, Inbound, message_payload
 from shared.core.values.errors import CannotEdit, SessionMoved, UnknownMessage, UnknownSession
 from shared.core.values.messages import (
     Block,

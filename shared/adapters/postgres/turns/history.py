@@ -11,7 +11,7 @@ import asyncpg
 
 from shared.adapters.postgres.db.pool import store_method
 from shared.adapters.postgres.turns.events import EVENTS, NOT_REPLACED, EventRow, event_of, original_of
-from shared.core.session.client_payloads import headed
+from shared.core.session.events import headed
 
 Record = asyncpg.Record
 

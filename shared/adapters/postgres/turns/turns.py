@@ -30,8 +30,7 @@ from shared.core.context.agents import with_chosen_model, without_tool
 from shared.core.context.tools import LOOK_AT_PICTURE
 from shared.core.session.artifacts import Artifact, digest_prefix
 from shared.core.session.backoff import backoff_from_json
-from shared.core.session.client_payloads import message_payload, notice_payload
-from shared.core.session.events import Accepted, Inbound, InboxReceipt
+from shared.core.session.events import Accepted, Inbound, InboxReceipt, message_payload, notice_payload
 from shared.core.session.session import Entry, FrozenPrefix, View
 from shared.core.session.turns import (
     AnswerStored,

@@ -30,9 +30,9 @@ from shared.core.identity.api_keys import SCOPES
 from tests.kit.web.callers import Crowd, crowd, make_key
 from tests.kit.web.fixtures import Server, Starter
 from tests.kit.web.table import ROWS
-from web.operations import OPERATIONS
 from web.rest.openapi import document
 from web.rest.operation import Operation
+from web.routes import OPERATIONS
 
 EXAMPLES = 3
 """Of each operation, caller and kind of data."""

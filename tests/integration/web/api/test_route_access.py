@@ -14,8 +14,8 @@ from tests.kit.web.event_stream_client import ticket
 from tests.kit.web.fixtures import Server, hello
 from tests.kit.web.table import ROWS
 from web.auth.api_key_auth import API
-from web.operations import scope_of
 from web.rest.operation import Operation, Room
+from web.routes import scope_of
 
 NOBODY = "00000000-0000-4000-8000-000000000000"
 KINDS = (

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from aiohttp import WSServerHandshakeError
 
-from shared.core.session.client_payloads import HEAD_CHARS
+from shared.core.session.events import HEAD_CHARS
 from shared.core.values.errors import StorageUnavailable
 from tests.kit.storage_health import broken_line
 from tests.kit.web.fixtures import Server, Starter, hello

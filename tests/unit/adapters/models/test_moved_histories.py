@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shared.adapters.models.chat_completions import completion_body
-from shared.adapters.models.responses import response_body
+from shared.adapters.models.openai_provider import response_body
 from shared.adapters.models.wire import request_body
 from shared.core.context.build_context import BuiltContext, build_context
 from shared.core.context.prompts import default_layers

@@ -21,7 +21,7 @@ from shared.core.session.ledger import Ledger, LedgerItem, Section
 from shared.core.session.policy import SummaryForm
 from shared.core.session.session import Entry
 from shared.core.session.summary import LedgerPatch, Unreadable, apply_patch, parse_ledger_patch
-from shared.core.session.summary_formats import form_of
+from shared.core.session.summary_rules import form_of
 from shared.core.values.errors import PromptTooLong
 from shared.core.values.messages import (
     Author,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shared.adapters.postgres.db.named import Named
+from shared.adapters.postgres.db.pool import Named
 
 
 def test_a_name_has_one_number_wherever_it_stands() -> None:

@@ -19,7 +19,7 @@ from shared.core.session.events import ContextMeasured
 from shared.core.session.ledger import ItemKind, Ledger, LedgerItem, Section
 from shared.core.session.rendering import render_summary, translate_headings
 from shared.core.session.session_state import ChangeRefused
-from shared.core.session.summary_formats import FORMS
+from shared.core.session.summary_rules import FORMS
 from shared.core.tools.repeating import WEEKDAYS, Repeat, Unit
 from shared.locales import catalogue, list_languages
 from shared.services.commands.context import describe_compaction

@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.core.compaction.flushing import (
+from shared.core.compaction.jobs import (
     NEAR_LIMIT,
     due_threshold,
     mark_of,
+    next_job,
     next_portion,
     reached_mark,
     retry_seconds,
     was_flushed,
 )
-from shared.core.compaction.jobs import next_job
 from shared.core.session.budget import ContextBudget, budget_for
 from shared.core.session.presets import PRESETS, preset
 from tests.kit.builders import exchanges, view

@@ -31,14 +31,15 @@ from shared.core.session.pruning import apply_pruning
 from shared.core.session.session import Compaction, Entry, Note
 from shared.core.session.summary import LedgerPatch, NewItem, apply_patch, render_summary
 from shared.core.values.errors import ModelUnavailable, PromptTooLong
-from shared.core.values.message_repair import NOT_EXECUTED, repair
 from shared.core.values.messages import (
+    NOT_EXECUTED,
     Image,
     Message,
     Text,
     Thinking,
     ToolResult,
     ToolUse,
+    repair,
     text_message,
     text_of,
 )

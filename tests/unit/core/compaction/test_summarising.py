@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from shared.core.compaction.summarising import Costs, cheaper_way, models_for, saves_together
+from shared.core.compaction.summary_prompts import Costs, cheaper_way, models_for, saves_together
 from shared.core.session.presets import PRESETS, preset
 from shared.core.values.model import Prices
 from shared.ports import ModelCard

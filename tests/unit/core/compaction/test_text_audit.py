@@ -15,7 +15,7 @@ from shared.core.session.ledger import Ledger, LedgerItem, Section
 from shared.core.session.policy import SummaryForm
 from shared.core.session.rendering import render_summary
 from shared.core.session.summary import LedgerPatch, NewItem, Unreadable
-from shared.core.session.summary_formats import form_of
+from shared.core.session.summary_rules import form_of
 from shared.core.values.language import language_of
 from tests.kit.builders import entry, exchange, tool_turn, words
 

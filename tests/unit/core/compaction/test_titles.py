@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from shared.core.compaction.titles import checked_title, split_title
 from shared.core.privacy.erasure import without_sources
-from shared.core.session.client_payloads import TITLE_CHARS
+from shared.core.session.events import TITLE_CHARS
 from shared.core.session.ledger import Ledger, LedgerItem, ledger_from_json, ledger_to_json
 from shared.core.session.rendering import render_summary
 from shared.core.session.summary import LedgerPatch, parse_ledger_patch

@@ -12,7 +12,7 @@ from shared.core.compaction.transcript_lines import render_source, source_lines
 from shared.core.context.build_context import build_context
 from shared.core.context.prompts import default_layers, reminder_entry
 from shared.core.context.selection import select
-from shared.core.session.client_payloads import message_payload
+from shared.core.session.events import message_payload
 from shared.core.session.ledger import Ledger
 from shared.core.session.policy import with_overrides
 from shared.core.session.presets import preset

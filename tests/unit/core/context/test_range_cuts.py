@@ -14,8 +14,7 @@ from shared.core.context.prompts import default_layers
 from shared.core.session.ledger import Ledger
 from shared.core.session.presets import preset
 from shared.core.session.session import Compaction, Entry, View
-from shared.core.values.message_repair import repair
-from shared.core.values.messages import Message, Text, Thinking, text_message, tool_uses
+from shared.core.values.messages import Message, Text, Thinking, repair, text_message, tool_uses
 from tests.kit.builders import entry, view
 from tests.kit.histories.sayings import answer, calls, result_of, said_by_person
 from tests.kit.histories.validity import fault_of, refused_by_sdk_types, schema_of_requests

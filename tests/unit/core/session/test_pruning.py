@@ -25,8 +25,7 @@ from shared.core.session.pruning import (
     with_decisions,
 )
 from shared.core.session.session import Entry
-from shared.core.values.message_repair import repair
-from shared.core.values.messages import Image, Message, Thinking, ToolResult, ToolUse, tool_results
+from shared.core.values.messages import Image, Message, Thinking, ToolResult, ToolUse, repair, tool_results
 from tests.kit.builders import entry, exchange, exchanges, tool_turn, view
 
 STEADY, SPEC = preset("steady"), preset("spec008")

@@ -23,8 +23,7 @@ from shared.core.session.summary import (
     parse_ledger_patch,
     render_summary,
 )
-from shared.core.session.summary_formats import form_of
-from shared.core.session.summary_rules import wanted
+from shared.core.session.summary_rules import form_of, wanted
 from shared.core.values.identifiers import identifiers_of
 from tests.kit.builders import words
 

@@ -15,7 +15,7 @@ from shared.core.session.policy import SummaryForm
 from shared.core.session.presets import PRESETS
 from shared.core.session.rendering import fit_ledger, five_fields, in_ledger_form, render_summary
 from shared.core.session.summary import LedgerPatch, NewItem, apply_patch
-from shared.core.session.summary_formats import FORMS, form_of, has_known_heading, says_nothing, sections_in
+from shared.core.session.summary_rules import FORMS, form_of, has_known_heading, says_nothing, sections_in
 from shared.core.values.tokens import by_script
 from tests.kit.builders import words
 

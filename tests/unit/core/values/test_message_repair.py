@@ -8,8 +8,9 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared.core.values.message_repair import NO_OUTPUT, NOT_EXECUTED, repair
 from shared.core.values.messages import (
+    NO_OUTPUT,
+    NOT_EXECUTED,
     Block,
     Image,
     Message,
@@ -17,6 +18,7 @@ from shared.core.values.messages import (
     Thinking,
     ToolResult,
     ToolUse,
+    repair,
     text_message,
     tool_results,
     tool_uses,

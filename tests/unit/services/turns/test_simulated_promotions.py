@@ -20,8 +20,8 @@ from shared.runtime.crash_points import ignore_crash_point
 from shared.services.turns import session_service as module
 from shared.services.turns.agent_loop import ClaimPrices
 from shared.services.turns.session_service import SessionService
+from shared.services.turns.turn_attempt import TurnResult
 from shared.services.turns.turn_dispatcher import OpenReplySink, TurnDispatcher
-from shared.services.turns.turn_outcomes import TurnResult
 
 PROMOTIONS = 1_000
 SESSIONS = (1, 2, 3)

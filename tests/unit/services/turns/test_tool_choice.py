@@ -22,7 +22,7 @@ from shared.services.tools.handover import ASK_HUMAN
 from shared.services.tools.reminders import REMIND_ME
 from shared.services.tools.send_file import SEND_FILE
 from shared.services.turns.delegate_tool import DELEGATE
-from shared.services.turns.tool_arguments import ArgumentChecker
+from shared.services.turns.toolbox import ArgumentChecker
 from tests.kit.fakes.messages_api.schema_values import filled
 from tests.kit.fakes.messages_api.validate_tools import check_tools
 

@@ -7,7 +7,7 @@ import re
 import pytest
 import segno
 
-from web.dashboard.sign_in.qr import QrPicture, qr_picture
+from web.dashboard.sign_in.second_factor import QrPicture, qr_picture
 
 KEY = "JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP"
 ADDRESS = f"otpauth://totp/Evertalk:{{}}?secret={KEY}&issuer=Evertalk"

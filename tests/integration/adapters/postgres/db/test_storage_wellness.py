@@ -9,8 +9,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from shared.adapters.postgres.db.pool import open_pool, store_method
-from shared.adapters.postgres.db.wellness import WatchedPool, storage_limiter
+from shared.adapters.postgres.db.pool import WatchedPool, open_pool, storage_limiter, store_method
 from shared.core.values.errors import LeaseLost, StorageUnavailable
 
 CUT_OFF = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = $1"

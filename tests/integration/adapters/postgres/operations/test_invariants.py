@@ -9,8 +9,7 @@ import pytest
 
 from shared.adapters.embedded import EmbeddedServers
 from shared.adapters.postgres.operations.invariants import Violation, check_activity, check_invariants
-from shared.core.values.message_repair import repair
-from shared.core.values.messages import text_message, tool_uses
+from shared.core.values.messages import repair, text_message, tool_uses
 from tests.conftest import DatabaseServer
 from tests.kit.app_driver import Visit, running_app, settings_for, visit
 
