@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import structlog
+from arq.connections import ArqRedis
 from arq.worker import Worker, func
 
 from shared.adapters.postgres.db.partitions import ensure_month_partitions
-from shared.adapters.redis.arq_queue import QUEUE, RUN_JOB, open_queue, read_job, write_job
+from shared.adapters.redis.arq_queue import QUEUE, RUN_JOB, close_queue, open_queue, read_job, write_job
 from shared.bootstrap.app import App
 from shared.bootstrap.from_settings import resolve_server_urls
 from shared.core.values.errors import LeaseLost, StorageUnavailable
@@ -24,6 +26,7 @@ JOB_SECONDS = 600
 """Longer than the slowest provider may take for a chunked summary; a lease, not this, frees a dead job."""
 MAX_JOBS = 8
 POLL_SECONDS = 0.1
+STOP_SECONDS = 5.0
 SWEEP_SECONDS = 1.0
 RING_INTERVAL_SECONDS = 2.0
 """A bell that Redis forgot is rung again, and a job that nobody hears of is done here."""
@@ -58,10 +61,11 @@ async def run_arq(app: App) -> None:
     """arq's worker, begun again whenever Redis goes away under it."""
     _, redis_url = resolve_server_urls(app.settings)
     while True:
+        queue = open_queue(redis_url)
         worker = Worker(
             functions=[func(run_job, name=RUN_JOB, keep_result=0, max_tries=1, timeout=JOB_SECONDS)],
             queue_name=QUEUE,
-            redis_pool=open_queue(redis_url),
+            redis_pool=queue,
             max_jobs=MAX_JOBS,
             poll_delay=POLL_SECONDS,
             handle_signals=False,
@@ -72,12 +76,10 @@ async def run_arq(app: App) -> None:
         )
         try:
             await worker.async_run()
-        except asyncio.CancelledError:
-            await _close_worker(worker)
-            raise
         except Exception as error:  # noqa: BLE001  Redis may vanish for as long as it likes
             log.warning("redis_disconnected", reason=f"{type(error).__name__}: {error}")
-        await _close_worker(worker)
+        finally:
+            await _stop(worker, queue)
         await asyncio.sleep(SWEEP_SECONDS)
 
 
@@ -228,11 +230,11 @@ async def watch_heartbeat(app: App) -> None:
     raise LeaseLost(f"worker {app.worker_id}")
 
 
-async def _close_worker(worker: Worker) -> None:
-    try:
-        async with asyncio.timeout(5):
-            await worker.close()
-    except BaseException as error:
-        if isinstance(error, KeyboardInterrupt | SystemExit):
-            raise
-        log.debug("queue_close_failed", reason=str(error))
+async def _stop(worker: Worker, queue: ArqRedis) -> None:
+    """Cancels the jobs that still run; arq's own `close` would then leave its connections open."""
+    for task in worker.tasks.values():
+        task.cancel()
+    with suppress(TimeoutError):
+        async with asyncio.timeout(STOP_SECONDS):
+            await asyncio.gather(*worker.tasks.values(), return_exceptions=True)
+    await close_queue(queue)

@@ -42,6 +42,15 @@ def open_queue(redis_url: str, queue: str = QUEUE) -> ArqRedis:
     return client
 
 
+async def close_queue(queue: ArqRedis) -> None:
+    """Never raises: a server that is gone has closed its side already."""
+    try:
+        async with asyncio.timeout(_RING_SECONDS):
+            await queue.aclose()
+    except Exception as error:  # noqa: BLE001
+        log.debug("queue_close_failed", reason=f"{type(error).__name__}: {error}")
+
+
 async def try_the_bell(redis_url: str) -> Mapping[str, Any]:
     """What the server says of itself, after a ring that nobody hears; raises what Redis raises."""
     client, name = open_queue(redis_url, _TRIAL_QUEUE), secrets.token_hex(8)
@@ -85,8 +94,4 @@ class ArqDoorbell:
     async def _forget(self) -> None:
         pool, self._pool = self._pool, None
         if pool is not None:
-            try:
-                async with asyncio.timeout(_RING_SECONDS):
-                    await pool.aclose()
-            except Exception as error:  # noqa: BLE001  it is gone already
-                log.debug("doorbell_close_failed", reason=str(error))
+            await close_queue(pool)

@@ -33,12 +33,15 @@ async def test_what_is_not_there_is_said_with_a_way_back(
     page = await desk.operator("admin")
     await page.goto(f"{desk.url}/dashboard/{path}")
     await expect(page.get_by_role("heading", name=words, level=1)).to_be_visible()
-    assert await look_for_faults(page) == []
+    desk.complaints = [line for line in desk.complaints if "404" not in line]
     await page.get_by_role("link", name=back).click()
     await expect(
         page.get_by_role("heading", name=back.removeprefix("All ").capitalize(), level=1)
     ).to_be_visible()
+    await page.go_back()
+    await expect(page.get_by_role("heading", name=words, level=1)).to_be_visible()
     desk.complaints = [line for line in desk.complaints if "404" not in line]
+    assert await look_for_faults(page) == []
 
 
 async def test_filters_that_leave_no_job_are_cleared_by_a_button(desk: Desk) -> None:

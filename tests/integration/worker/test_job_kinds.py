@@ -99,6 +99,28 @@ async def test_a_kind_is_paused_bounded_and_resumed_while_two_workers_run(
     assert [one["paused"] for one in actions] == [True, False, False]
 
 
+async def test_a_worker_that_stops_in_a_job_leaves_no_connection_open(
+    apps: tuple[App, App], redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow, app = Slow(), apps[0]
+    monkeypatch.setattr(app.job_runner, "_do", slow.flush)
+    await due(await visit(app), "flush", 2)
+    async with Redis.from_url(redis_url) as server:
+        before = len(await server.client_list())
+        tasks = [asyncio.ensure_future(run(app)) for run in (sweep, run_arq)]
+        async with asyncio.timeout(30):
+            while not slow.now:
+                await asyncio.sleep(0.01)
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        assert slow.done == 0
+        await app.doorbell.close()
+        async with asyncio.timeout(30):
+            while len(await server.client_list()) > before:
+                await asyncio.sleep(0.01)
+
+
 async def test_two_claims_at_once_take_one_free_place(apps: tuple[App, App]) -> None:
     guest = await visit(apps[0])
     await due(guest, "flush", 2)

@@ -92,7 +92,7 @@ def test_everything_derived_from_a_message_can_be_found_by_its_number(findings: 
 _deeds = st.lists(st.tuples(st.sampled_from(sorted(DEEDS)), st.integers(0, 2**32 - 1)), max_size=16)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(_deeds, st.sampled_from(sorted(POLICIES)))
 def test_no_small_history_breaks_a_promise(script: Script, preset: str) -> None:
     play(script, Judge(), preset=preset)

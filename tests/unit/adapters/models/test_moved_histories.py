@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.adapters.models.chat_completions import completion_body
@@ -119,7 +119,6 @@ def _sent(body: dict[str, Any]) -> dict[str, Any]:
     return dict(json.loads(json.dumps(body)))
 
 
-@settings(deadline=None)
 @given(turns(), st.integers(55, 99))
 def test_a_history_of_any_wire_is_valid_on_all_before_and_after_any_cut(
     made: list[list[tuple[Author, tuple[Block, ...]]]], percent: int

@@ -403,7 +403,7 @@ def paths(found: Any, here: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     return [one for key, item in items for one in ((*here, key), *paths(item, (*here, key)))]
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_no_mutation_of_a_real_update_raises(data: st.DataObject) -> None:
     update = copy.deepcopy(data.draw(st.sampled_from(SAMPLES)))
@@ -431,7 +431,7 @@ def flat(value: Any) -> list[Any]:
     return [value]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(JUNK)
 def test_no_junk_raises(junk: Any) -> None:
     for update in (

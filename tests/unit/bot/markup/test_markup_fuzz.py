@@ -118,7 +118,6 @@ answers = st.binary(max_size=40).map(
 bounded = settings(
     derandomize=True,
     database=None,
-    deadline=None,
     max_examples=by_night(5_000, else_=1_000),
     suppress_health_check=list(HealthCheck),
 )

@@ -48,7 +48,7 @@ def test_nothing_said_makes_an_empty_digest() -> None:
     assert digest([], Ledger(), words, budget_tokens=200).items == ()
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(st.text(max_size=120), min_size=1, max_size=12), st.integers(min_value=60, max_value=400))
 def test_it_never_fails_is_always_the_same_and_keeps_its_room(said: list[str], room: int) -> None:
     log = [e for turn, text in enumerate(said, 1) for e in exchange(turn, text, "fine")]

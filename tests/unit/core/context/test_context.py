@@ -337,7 +337,7 @@ def logs(draw: st.DrawFn) -> list[Entry]:
     return made
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(logs(), st.data())
 def test_every_prefix_and_every_cut_of_a_log_makes_a_valid_and_stable_request(
     log: list[Entry], data: st.DataObject
@@ -357,7 +357,7 @@ def test_every_prefix_and_every_cut_of_a_log_makes_a_valid_and_stable_request(
     assert all(0 <= index < len(made.messages) for index in made.cache_at)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(logs())
 def test_appending_a_turn_changes_nothing_before_it(log: list[Entry]) -> None:
     last = log[-1].turn + 1

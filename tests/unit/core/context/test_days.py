@@ -93,7 +93,7 @@ def test_nobody_else_can_tell_a_day() -> None:
     assert "Friday" in str(made.messages)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     gaps=st.lists(st.integers(0, 5_000_000), min_size=1, max_size=30),
     zone=st.sampled_from(["Europe/Berlin", "Pacific/Apia", "America/St_Johns", "Asia/Kathmandu", "UTC"]),

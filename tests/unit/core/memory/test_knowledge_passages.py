@@ -67,7 +67,7 @@ def test_nothing_makes_no_passages_or_only_itself(text: str) -> None:
     assert len(split_text(text)) <= 1
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.text(alphabet="ab \n#.語。`~", max_size=9_000))
 def test_no_passage_is_long_and_no_word_is_lost(text: str) -> None:
     for split in (split_text, split_markdown):

@@ -85,7 +85,7 @@ def test_what_is_said_next_finds_room_and_the_prefix_stays_until_it_is_used_up()
     share=st.floats(min_value=0.3, max_value=0.95),
     factor=st.sampled_from([0.8, 1.0, 1.43, 2.5]),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_no_turn_is_hidden_that_had_room(sizes: list[int], share: float, factor: float) -> None:
     said = [e for t, size in enumerate(sizes, 1) for e in exchange(t, "word " * size, "yes")]
     state = view([*said, entry(9_000, len(sizes) + 1, "And now?")], open_turn=len(sizes) + 1)

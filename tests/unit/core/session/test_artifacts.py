@@ -124,7 +124,7 @@ def test_a_portion_that_is_not_there_is_refused_with_advice(wish: dict[str, Any]
     assert words in refused.value.advice
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     body=st.text(alphabet="ab é漢\n𠀀", min_size=1, max_size=400),
     times=st.integers(min_value=1, max_value=200),
@@ -143,7 +143,7 @@ def test_a_portion_is_never_above_its_tokens_nor_empty(
     assert whole[shown.start : shown.end] == shown.text
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(body=st.text(alphabet="ab é漢\n", min_size=1, max_size=200), times=st.integers(1, 3_000))
 def test_what_enters_the_log_is_never_larger_than_what_came(body: str, times: int) -> None:
     policy = replace(STEADY, spill_over=1_000)

@@ -348,7 +348,7 @@ def _histories(draw: st.DrawFn) -> list[Entry]:
     ]
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(
     log=_histories(),
     name=st.sampled_from(["steady", "spec008", "opencode", "claude-code"]),

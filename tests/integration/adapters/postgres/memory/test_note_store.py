@@ -105,7 +105,7 @@ def _said(whose: NoteSource) -> NoteSource:
 
 
 @given(steps=st.lists(STEP, min_size=4, max_size=25))
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_story_keeps_hashes_chains_and_graves(
     steps: list[tuple[str, int, int]], database_url: str, redis_url: str
 ) -> None:

@@ -46,7 +46,7 @@ def _delta(index: int, delta: dict[str, str]) -> dict[str, Any]:
 
 
 @given(told=st.lists(st.tuples(PIECES, st.text(ANY_CHARACTER, max_size=20)), min_size=1, max_size=20))
-@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=EXAMPLES, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_what_passes_the_providers_door_can_be_kept_and_sent(
     told: list[tuple[list[str], str]], database_url: str
 ) -> None:
