@@ -8,6 +8,7 @@ import os
 import shutil
 import sys
 from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -235,16 +236,26 @@ async def _emptied_redis(servers: EmbeddedServers, number: int) -> str:
 @pytest.fixture(scope="session")
 async def browser() -> AsyncIterator[Browser]:
     """The Chromium of this machine; without one browser tests are skipped, in CI they fail."""
-    program = chromium()
+    async with _launched(chromium()) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="session")
+async def whole_browser() -> AsyncIterator[Browser]:
+    """With a microphone that beeps, for whoever is allowed to hear it."""
+    async with _launched(chromium(whole=True), "--use-fake-device-for-media-stream") as opened:
+        yield opened
+
+
+@asynccontextmanager
+async def _launched(program: str, *options: str) -> AsyncIterator[Browser]:
     from playwright.async_api import async_playwright
 
-    playwright = await async_playwright().start()
-    options = ["--no-sandbox"] if sys.platform.startswith("linux") and os.geteuid() == 0 else []
-    options.append("--use-fake-device-for-media-stream")  # a microphone that beeps, for whoever is allowed
-    opened = await playwright.chromium.launch(executable_path=program, args=options)
-    yield opened
-    await opened.close()
-    await playwright.stop()
+    as_root = ["--no-sandbox"] if sys.platform.startswith("linux") and os.geteuid() == 0 else []
+    async with async_playwright() as playwright:
+        opened = await playwright.chromium.launch(executable_path=program, args=[*as_root, *options])
+        yield opened
+        await opened.close()
 
 
 @pytest.fixture(autouse=True)

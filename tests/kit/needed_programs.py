@@ -13,6 +13,7 @@ from typing import NoReturn
 import pytest
 
 _CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
+_HEADLESS_SHELL = "chromium-headless-shell"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,9 +34,15 @@ def find_chromium() -> str | None:
     return next(filter(None, map(shutil.which, _CHROMIUM)), None)
 
 
-def chromium() -> str:
-    """Where it is; without one the test that asks is skipped."""
-    return find_chromium() or refuse("no Chromium on this machine (Debian: apt-get install chromium)")
+def chromium(*, whole: bool = False) -> str:
+    """Where it is; without one the test that asks is skipped.
+
+    The headless shell opens pages for a third less of the machine; only a whole one has a microphone.
+    """
+    shell = None if whole else shutil.which(_HEADLESS_SHELL)
+    return (
+        shell or find_chromium() or refuse("no Chromium on this machine (Debian: apt-get install chromium)")
+    )
 
 
 def refuse(reason: str) -> NoReturn:

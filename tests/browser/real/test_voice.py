@@ -34,9 +34,9 @@ async def url(database_url: str, redis_url: str, service: RunningTranscriptions)
 
 
 @pytest.fixture
-async def person(url: str, browser: Browser) -> AsyncIterator[BrowserContext]:
+async def person(url: str, whole_browser: Browser) -> AsyncIterator[BrowserContext]:
     """With a telephone, and a microphone that the page may use."""
-    own = await browser.new_context(
+    own = await whole_browser.new_context(
         locale="en-US", viewport={"width": 390, "height": 844}, permissions=["microphone"]
     )
     own.set_default_timeout(WAIT_MS)
@@ -124,8 +124,10 @@ async def test_a_recording_can_be_discarded_and_ends_at_the_longest(
     await expect(page.locator("article.person .body")).to_have_text(["🎤 My cat is called Miso."])
 
 
-async def test_nobody_is_asked_before_the_button_and_a_refusal_is_said(browser: Browser, url: str) -> None:
-    own = await browser.new_context(locale="en-US")
+async def test_nobody_is_asked_before_the_button_and_a_refusal_is_said(
+    whole_browser: Browser, url: str
+) -> None:
+    own = await whole_browser.new_context(locale="en-US")
     own.set_default_timeout(WAIT_MS)
     await own.add_init_script(
         "const ask = MediaDevices.prototype.getUserMedia; window.asked = 0;"
@@ -142,9 +144,9 @@ async def test_nobody_is_asked_before_the_button_and_a_refusal_is_said(browser: 
 
 
 async def test_there_is_no_button_where_nothing_transcribes(
-    database_url: str, redis_url: str, browser: Browser
+    database_url: str, redis_url: str, whole_browser: Browser
 ) -> None:
-    own = await browser.new_context(locale="en-US")
+    own = await whole_browser.new_context(locale="en-US")
     own.set_default_timeout(WAIT_MS)
     async with serving(database_url, redis_url) as url:
         page = await own.new_page()
