@@ -180,14 +180,40 @@ async def test_a_private_note_is_removed_by_keys_and_goes_from_other_pages(house
     assert await house.one("SELECT actor FROM audit WHERE action = 'private_note.deleted'") == "Anna"
 
 
-async def another_word(house: House, session: str) -> Inbound:
+async def test_what_was_loaded_of_earlier_stays_when_a_message_comes(house: House) -> None:
+    session = await waits(house, 1)
+    page = await house.operator("Anna", path=f"/dashboard/inbox?at={session}")
+    await page.get_by_role("button", name="Private note").click()
+    await page.keyboard.type("Owes us a cake")
+    await page.keyboard.press("Enter")
+    note, asked = page.locator(".message.note"), page.get_by_text("A human was asked for by the person")
+    await expect(note).to_have_count(1)
+    word, handovers = await another_word(house, session), house.app.stores.handovers
+    await handovers.release(word.session_id, by="person")
+    again = NewHandover(session_id=word.session_id, address_id=word.address_id, asked_by="assistant")
+    await handovers.request_handover(again)
+    for number in range(60):
+        await house.app.sessions.accept(await another_word(house, session, f"Word {number}"))
+    await page.reload()
+    await expect(page.locator(".message", has_text="Word 59")).to_be_visible()
+    await expect(note).to_have_count(0)
+    await page.get_by_role("button", name="Load earlier messages").click()
+    for one in (note, asked):
+        await expect(one).to_have_count(1)
+    await house.app.sessions.accept(await another_word(house, session, "The newest"))
+    await expect(page.locator(".message", has_text="The newest")).to_be_visible()
+    for one in (note, asked):
+        await expect(one).to_have_count(1)
+
+
+async def another_word(house: House, session: str, words: str = "Hello?") -> Inbound:
     row = await house.app.pool.fetchrow(
         "SELECT s.id, a.id AS address FROM sessions s JOIN addresses a ON a.session_id = s.id"
         " WHERE s.public_id = $1",
         session,
     )
     assert row is not None
-    return Inbound(session_id=row["id"], address_id=row["address"], text="Hello?", dedupe_key="web:more")
+    return Inbound(session_id=row["id"], address_id=row["address"], text=words, dedupe_key=f"web:{words}")
 
 
 async def test_a_canned_reply_is_found_filled_in_and_checked(house: House) -> None:

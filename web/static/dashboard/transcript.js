@@ -214,7 +214,9 @@ export function transcript({ path, label, signal, empty, at = "", drop }) {
     const goesOn = page.messages.some((/** @type {any} */ one) => known.has(one.seq));
     const first = page.messages[0];
     const older = goesOn ? all.messages.filter((one) => one.turn < first.turn || (one.turn === first.turn && one.step < first.step)) : [];
-    all = { messages: joined(older, page.messages, "seq"), dividers: dividersOf(older, page), handovers: page.handovers ?? [], notes: page.private_notes ?? [], before: older.length ? all.before : page.before };
+    // The page has no hand-overs and no notes from before its first message, so those that were loaded stay.
+    const [handovers, notes] = older.length ? [all.handovers, all.notes.filter((one) => Date.parse(one.at) < Date.parse(first.at))] : [[], []];
+    all = { messages: joined(older, page.messages, "seq"), dividers: dividersOf(older, page), handovers: joined(handovers, page.handovers ?? [], "id"), notes: joined(notes, page.private_notes ?? [], "id"), before: older.length ? all.before : page.before };
     draw();
     dress(list, ".drawn");
     const found = turn && placeOf(all.messages);
