@@ -23,7 +23,8 @@ _REFUSAL = re.compile(
     re.IGNORECASE,
 )
 _TEMPLATE = re.compile(
-    r"what (?:this|the whole) conversation is about and where it stands|^one sentence$"
+    r"what (?:this|the(?: whole)?) conversation is about (?:and (?:where|how) it stands|in at most)"
+    r"|^one sentence$"
     r"|^the new text of item f3\b"
     r"|\[(?:insert|your|add) [^\]]*\]|lorem ipsum",
     re.IGNORECASE,

@@ -25,11 +25,9 @@ STOP_SECONDS = 10.0
 COUNT_SECONDS = 30.0
 SUMMARY_MOST = 160
 """The longest answer of all, so that a summary that never ends costs seconds."""
-SCHEMA_MOST = 600
-"""Where a schema holds the answer in shape it ends by itself, if it has room for that."""
 ENTRIES: dict[str, dict[str, Any]] = {
-    "messages": {"capabilities": ["count_tokens"], "max_output": SUMMARY_MOST},
-    "openai": {"wire": "openai", "tools": False, "max_output": SCHEMA_MOST},
+    "messages": {"capabilities": ["count_tokens"]},
+    "openai": {"wire": "openai", "tools": False},
 }
 """What an operator would write for it, by wire: no prices, no tools, no cache of the provider's kind. Only
 over the second llama.cpp enforces a schema."""
@@ -61,9 +59,9 @@ class RunningModel:
         await asyncio.to_thread(self._stop)
 
     def models_file(self, wire: str) -> Path:
-        entry = {"name": NAME, "base_url": self.url, "window": WINDOW, **ENTRIES[wire]}
+        entry = {"name": NAME, "base_url": self.url, "window": WINDOW, "max_output": SUMMARY_MOST}
         path = self._folder / f"models-{wire}.json"
-        path.write_text(json.dumps([entry]))
+        path.write_text(json.dumps([{**entry, **ENTRIES[wire]}]))
         return path
 
     def refused(self) -> list[int]:

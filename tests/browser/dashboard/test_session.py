@@ -315,3 +315,21 @@ async def test_the_gauge_of_the_list_and_of_the_page_is_the_same(talk: Talk) -> 
     await page.goto(f"{talk.url}/dashboard/sessions")
     row = page.locator("tr", has=page.locator(f"a[href$='{talk.session}']"))
     await expect(row).to_contain_text(shown)
+
+
+async def test_the_title_of_a_summary_stands_on_the_page_the_list_and_with_the_person(talk: Talk) -> None:
+    hostile = "<b onclick=x>Tea</b> & سلام, and a trip to Lisbon with a dog"
+    await talk.guest.app.pool.execute(
+        "UPDATE links SET ledger = ledger || jsonb_build_object('title', $1::text) WHERE active", hostile
+    )
+    page = await talk.page()
+    await expect(page.locator("main h1 + p")).to_have_text(hostile)
+    await pictures(page, "title-session")
+    await page.goto(f"{talk.url}/dashboard/sessions")
+    await expect(page.locator("a.row-link")).to_contain_text(hostile)
+    await pictures(page, "title-list")
+    person = await talk.guest.one("SELECT p.public_id FROM parties p JOIN sessions s ON s.party_id = p.id")
+    await page.goto(f"{talk.url}/dashboard/people/{person}")
+    await expect(page.locator("a.row-link")).to_have_text(hostile)
+    assert await look_for_faults(page) == []
+    await pictures(page, "title-person")

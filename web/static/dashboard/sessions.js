@@ -123,7 +123,7 @@ function cells(session) {
   const share = session.context_pct;
   const sentence = share === null ? t("Context unknown") : t("{tokens} of {limit}", { tokens: tokens(session.context_tokens), limit: tokens(session.context_limit) });
   return [
-    h("a", { class: "row-link", href: `/dashboard/sessions/${session.id}`, dir: "auto" }, personOf(session), session.title && ` · ${session.title}`),
+    h("a", { class: "row-link", href: `/dashboard/sessions/${session.id}`, dir: "auto", title: session.title }, personOf(session), session.title && h("span", { class: "row-title muted small", dir: "auto" }, session.title)),
     channelBadge(session.channel), session.agent, number(session.turns),
     share === null ? DASH : h("span", { class: "context", title: sentence }, meter(share, sentence), h("span", { class: `${level(share)}-text` }, pct(share))),
     tokens(session.input_tokens), tokens(session.output_tokens), money(session.cost_micro, session.cost_unknown_calls), pct(session.cache_hit_pct),
