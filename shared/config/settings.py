@@ -33,14 +33,6 @@ from shared.core.tools.mcp import servers_in
 from shared.core.tools.reminders import parse_quiet_hours
 
 PREFIX = "EVERTALK_"
-UNPREFIXED = (
-    "ANTHROPIC_API_KEY",
-    "ANTHROPIC_BASE_URL",
-    "TELEGRAM_BOT_TOKEN",
-    "DATABASE_URL",
-    "REDIS_URL",
-    "CONTEXT_MAX_OUTPUT_TOKENS",
-)
 ENV_FILE_NAME = "EVERTALK_ENV_FILE"
 """Which `.env` to read; empty means none. Tests use it to stay clear of an operator's own."""
 

@@ -50,10 +50,6 @@ class ChatTarget:
     chat_id: int
     thread_id: int = 0
 
-    @property
-    def is_group(self) -> bool:
-        return self.chat_id < 0
-
 
 def create_bot(token: str, *, api_url: str | None = None, timeout: float = REQUEST_SECONDS) -> Bot:
     """aiogram's client for Telegram's own server, or for another one; close its session in the end."""

@@ -141,9 +141,6 @@ class McpTools:
         found = await asyncio.gather(*(self._links[name].tried(seconds) for name in names))
         return dict(zip(names, found, strict=True))
 
-    def problem_of(self, server: str) -> str:
-        return self._links[server].problem
-
     def _listed(self, server: str, tools: Sequence[OfferedTool]) -> None:
         if self._offered.get(server) == tuple(tools):
             return

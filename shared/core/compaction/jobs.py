@@ -251,28 +251,7 @@ def turns_since_summary(view: View, policy: ContextPolicy) -> int:
     return max(0, ended - head.through_turn - policy.keep_turns)
 
 
-def manual_job(
-    view: View,
-    *,
-    budget: ContextBudget,
-    policy: ContextPolicy,
-    context_tokens: int,
-    focus: str | None = None,
-    force: bool = False,
-    ratio: float = 1.0,
-) -> JobWish | NothingToCompact:
-    """The compaction that a person asks for; a hold after undo does not stop it."""
-    plan = plan_compaction(
-        view, budget=budget, policy=policy, now_tokens=context_tokens, force=force, ratio=ratio
-    )
-    if isinstance(plan, NothingToCompact):
-        return plan
-    return _compaction(view, plan, trigger="manual", focus=focus, force=force)
-
-
-def _compaction(
-    view: View, plan: CompactionPlan, *, trigger: str, focus: str | None = None, force: bool = False
-) -> JobWish:
+def _compaction(view: View, plan: CompactionPlan, *, trigger: str, force: bool = False) -> JobWish:
     return JobWish(
         kind="compact",
         key=f"compact:{view.session_id}:{view.cycle}",
@@ -281,7 +260,7 @@ def _compaction(
             "cycle": view.cycle,
             "through_turn": plan.through_turn,
             "flush_first": view.flushed_turn < plan.through_turn,
-            "focus": focus,
+            "focus": None,
             "force": force,
         },
     )

@@ -123,14 +123,6 @@ def note_hash(text: str) -> bytes:
     return hashlib.sha256((normalised(text) or text.strip()).encode()).digest()
 
 
-def near_duplicate(a: str, b: str) -> bool:
-    """True when nearly all words are shared and no number differs: two cats are not three cats."""
-    words_a, words_b = set(normalised(a).split()), set(normalised(b).split())
-    if not words_a or not words_b:
-        return a.strip() == b.strip()
-    return _alike(words_a, words_b, telling=_is_telling)
-
-
 def gist_of(text: str) -> tuple[int, ...]:
     """Its words as numbers of 16 bits: enough to know nearly the same words again, too few to read them.
 
@@ -140,16 +132,11 @@ def gist_of(text: str) -> tuple[int, ...]:
 
 
 def near_gists(a: Collection[int], b: Collection[int]) -> bool:
-    """`near_duplicate` of two texts of which one can no longer be read."""
-    if not a or not b:
+    """Of two texts: nearly all words are shared and no number differs. Two cats are not three cats."""
+    here, there = set(a), set(b)
+    if not here or not there or any(number >= _TELLING_BIT for number in here ^ there):
         return False
-    return _alike(set(a), set(b), telling=lambda number: number >= _TELLING_BIT)
-
-
-def _alike(a: set[Any], b: set[Any], *, telling: Callable[[Any], bool]) -> bool:
-    if any(telling(word) for word in a ^ b):
-        return False
-    return len(a & b) / len(a | b) >= ALIKE_AT
+    return len(here & there) / len(here | there) >= ALIKE_AT
 
 
 def _gist(word: str) -> int:

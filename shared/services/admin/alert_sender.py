@@ -100,10 +100,6 @@ class AlertMonitor:
         self._crash_point = crash_point
         self._bringing = AlertSender(store, worker_id=worker_id, crash_point=crash_point)
 
-    @property
-    def targets(self) -> tuple[str, ...]:
-        return self._targets
-
     async def sweep_once(self) -> AlertSweep | None:
         """Open and end what is so; raises StorageUnavailable."""
         self._crash_point("before_alert_opens")

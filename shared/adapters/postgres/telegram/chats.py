@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Any, Literal
 from uuid import UUID
 
@@ -66,15 +65,6 @@ class SummaryRow:
     trigger: str
     messages: int
     text: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Figures:
-    """What `/context` tells beyond the gauge; None is what nobody knows."""
-
-    summarised_turns: int
-    cached_percent: int | None
-    spent_usd: Decimal | None
 
 
 class PostgresTelegramChats(PoolStore):
@@ -184,15 +174,6 @@ class PostgresTelegramChats(PoolStore):
         return None if row is None else SummaryRow(**dict(row))
 
     @store_method
-    async def figures(self, session_id: int) -> Figures:
-        row = await self._pool.fetchrow(_FIGURES, session_id)
-        assert row is not None
-        spent = None if row["unknown_calls"] else Decimal(row["cost_micro"]) / 1_000_000
-        return Figures(
-            summarised_turns=row["base_turn"], cached_percent=row["cached_percent"], spent_usd=spent
-        )
-
-    @store_method
     async def migrate(self, bot_id: int, *, old_chat: int, new_chat: int) -> None:
         """A group became a supergroup: its places, its messages' sessions and its permission follow."""
         async with self._pool.acquire() as connection, connection.transaction():
@@ -262,13 +243,6 @@ class PostgresTelegramChats(PoolStore):
         await PostgresFeedback(self._pool).record_opinion(session_id, turn, opinion, source=source)
 
 
-_FIGURES = """
-SELECT s.base_turn, t.cost_micro, t.cost_unknown_calls AS unknown_calls,
-       (SELECT round(100.0 * u.cache_read_tokens / nullif(u.input_tokens + u.cache_read_tokens, 0))::int
-          FROM usage u WHERE u.session_id = s.id AND u.purpose = 'chat' AND u.status = 'done' AND u.known
-         ORDER BY u.id DESC LIMIT 1) AS cached_percent
-  FROM sessions s JOIN session_totals t ON t.session_id = s.id WHERE s.id = $1
-"""
 _ENROL = """
 WITH a AS (
   SELECT id, name FROM agents ORDER BY name <> $3, id LIMIT 1

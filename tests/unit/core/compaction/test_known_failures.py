@@ -17,7 +17,7 @@ from dataclasses import replace
 import pytest
 
 from shared.core.compaction.audit import audit_ledger
-from shared.core.compaction.jobs import manual_job, next_job
+from shared.core.compaction.jobs import next_job
 from shared.core.compaction.plan import CompactionPlan, NothingToCompact, plan_compaction
 from shared.core.compaction.transcript_lines import render_source
 from shared.core.context.memory import known_notes
@@ -428,7 +428,7 @@ def test_c43_who_has_switched_compaction_off_still_has_a_way_out() -> None:
     """With automatic compaction off the session overflowed, and only a new one helped (opencode)."""
     held = view(TALK, hold_compaction=True, flushed_turn=12)
     assert wish(held, budget().limit + 1) is None
-    by_hand = manual_job(held, budget=budget(), policy=STEADY, context_tokens=9_000)
+    by_hand = plan_compaction(held, budget=budget(), policy=STEADY, now_tokens=9_000)
     assert not isinstance(by_hand, NothingToCompact)
     small = fit(view(TALK, open_turn=12), hard=1_700, build=built, count=words, policy=STEADY)
     assert fault_of(small.context.messages) is None

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from shared.core.compaction.jobs import NEAR_LIMIT, JobWish, manual_job, next_job
-from shared.core.compaction.plan import NothingToCompact
+from shared.core.compaction.jobs import NEAR_LIMIT, JobWish, next_job
+from shared.core.compaction.plan import CompactionPlan, NothingToCompact, plan_compaction
 from shared.core.session.budget import budget_for
 from shared.core.session.policy import with_overrides
 from shared.core.session.presets import preset
@@ -75,16 +75,11 @@ def test_nothing_to_compact_is_no_job() -> None:
 
 
 def test_a_person_may_compact_at_any_size_with_a_reason_when_nothing_can_be_done() -> None:
-    asked = manual_job(
-        replace(STATE, hold_compaction=True),
-        budget=budget(),
-        policy=STEADY,
-        context_tokens=6_000,
-        focus="the trip",
-    )
-    assert isinstance(asked, JobWish)
-    assert (asked.trigger, asked.payload["focus"]) == ("manual", "the trip")
-    refused = manual_job(view(exchanges(2)), budget=budget(), policy=STEADY, context_tokens=500, force=True)
+    held = replace(STATE, hold_compaction=True)
+    asked = plan_compaction(held, budget=budget(), policy=STEADY, now_tokens=6_000)
+    assert isinstance(asked, CompactionPlan)
+    few = view(exchanges(2))
+    refused = plan_compaction(few, budget=budget(), policy=STEADY, now_tokens=500, force=True)
     assert isinstance(refused, NothingToCompact)
 
 
@@ -149,6 +144,6 @@ def test_the_turn_that_is_being_answered_is_never_planned_away() -> None:
         state = view(exchanges(count, tokens=900), open_turn=count)
         asked = next_job(state, budget=budget(), policy=STEADY, context_tokens=LIMIT + 1)
         if asked is not None and asked.kind == "compact":
-            worker = manual_job(state, budget=budget(), policy=STEADY, context_tokens=LIMIT + 1)
-            assert isinstance(worker, JobWish)
-            assert asked.payload["through_turn"] == worker.payload["through_turn"] < count
+            worker = plan_compaction(state, budget=budget(), policy=STEADY, now_tokens=LIMIT + 1)
+            assert isinstance(worker, CompactionPlan)
+            assert asked.payload["through_turn"] == worker.through_turn < count

@@ -11,7 +11,6 @@ from shared.core.context.memory import (
     authority_of,
     core_notes,
     gist_of,
-    near_duplicate,
     near_gists,
     note_from,
     note_hash,
@@ -41,8 +40,8 @@ def test_case_blanks_and_punctuation_do_not_make_another_note() -> None:
     ],
 )
 def test_near_duplicates_share_nearly_all_words_and_every_number(a: str, b: str, alike: bool) -> None:
-    assert near_duplicate(a, b) is alike
-    assert near_duplicate(b, a) is alike
+    assert near_gists(gist_of(a), gist_of(b)) is alike
+    assert near_gists(gist_of(b), gist_of(a)) is alike
 
 
 def test_the_core_block_does_not_depend_on_the_order_of_notes() -> None:
@@ -89,26 +88,9 @@ def test_ordinary_words_and_numbers_are_left_alone(text: str) -> None:
     assert redact(text) == text
 
 
-@pytest.mark.parametrize(
-    ("a", "b"),
-    [
-        ("Anna likes green tea in the morning", "Anna likes green tea in the morning!"),
-        ("Anna has two cats and a dog called Rex", "Anna has three cats and a dog called Rex"),
-        ("Anna was born on 5 May in Rome, Italy", "Anna was born on 6 May in Rome, Italy"),
-        ("Anna does eat meat on most days of it", "Anna does not eat meat on most days of it"),
-        ("", "Anna"),
-    ],
-)
-def test_what_was_erased_is_known_again_by_its_gist(a: str, b: str) -> None:
-    assert near_gists(gist_of(a), gist_of(b)) is near_duplicate(a, b)
-
-
-@given(st.text(max_size=80), st.text(max_size=80))
-def test_gists_agree_with_words_on_all_that_is_nearly_the_same(a: str, b: str) -> None:
-    """Words may share a number, so that gists find more; never less."""
-    assert near_gists(gist_of(a), gist_of(a)) is bool(normalised(a))
-    if normalised(a) and normalised(b) and near_duplicate(a, b):
-        assert near_gists(gist_of(a), gist_of(b))
+@given(st.text(max_size=80))
+def test_a_text_is_known_again_by_its_gist_as_long_as_it_has_a_word(text: str) -> None:
+    assert near_gists(gist_of(text), gist_of(text)) is bool(normalised(text))
 
 
 def test_a_gist_cannot_be_read() -> None:

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from shared.adapters.postgres.operations.invariants import check_invariants
-from shared.core.context.memory import near_duplicate, note_from, note_hash
+from shared.core.context.memory import gist_of, near_gists, note_from, note_hash
 from shared.core.context.notes import NewNote, NoteSource
 from shared.core.session.session_state import JobClaim
 from tests.kit.app_driver import Visit, running_app, settings_for, visit
@@ -54,7 +54,7 @@ class Story:
             case "save":
                 result = await notes.save(note, self.whose)
                 if result.outcome == "saved":
-                    assert not any(near_duplicate(text, gone) for gone in self.erased), text
+                    assert not any(near_gists(gist_of(text), gist_of(gone)) for gone in self.erased), text
             case "say":
                 await notes.save(note, said)
                 self.erased.discard(text)
