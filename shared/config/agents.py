@@ -13,11 +13,10 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
-from shared.core.context.agents import Circumstances, layers_for
+from shared.core.context.agents import EMPTY, Circumstances, Workspace, layers_for
 from shared.core.context.memory_tools import SAVE_MEMORY
 from shared.core.context.prompts import system_text
 from shared.core.context.tools import WINDOW_SHARE, AllowedTools, affordable
-from shared.core.context.workspace import EMPTY, Workspace
 from shared.core.session.budget import ContextBudget, budget_for, refuse_heavy_fixed
 from shared.core.session.overrides import BadContextConfig, agent_policy
 from shared.core.session.policy import ContextPolicy, ContradictoryPolicy

@@ -14,7 +14,7 @@ from shared.diagnostics import local_checks as local
 from shared.diagnostics import row_checks as rows
 from shared.diagnostics import server_checks as server
 from shared.diagnostics.checks import Check, Finding, run_checks
-from shared.diagnostics.telegram_checks import check_bots, check_bots_in_service
+from shared.diagnostics.server_checks import check_bots, check_bots_in_service
 
 HERE = (
     local.check_python, local.check_folder, local.check_port, local.check_model, local.check_pruning_plug_ins,

@@ -21,7 +21,7 @@ from shared.config.agents import BadAgentConfig, check_config, find_unknown_serv
 from shared.config.bots import BotConfig, load_bots
 from shared.config.settings import Settings
 from shared.config.sites import BadSiteConfig, read_site_config
-from shared.core.context.workspace import KNOWLEDGE_FOLDER, MEMORY, PERSON
+from shared.core.context.agents import KNOWLEDGE_FOLDER, MEMORY, PERSON
 from shared.core.session.prune_rules import BadPruneRules, prune_rules
 from shared.diagnostics.checks import Finding, list_together
 

@@ -25,8 +25,7 @@ from shared.core.values.errors import StorageUnavailable
 from shared.ports import ALL_PROCESSES, DASHBOARD, TELEGRAM_CHAT_MOVED, TURN_DUE, TYPING
 from shared.runtime.tasks import BackgroundTasks
 from web.protocol import wire
-from web.server.draft import Draft, Pieces
-from web.server.send_queue import SendQueue
+from web.server.send_queue import Draft, Pieces, SendQueue
 
 log = structlog.get_logger(__name__)
 

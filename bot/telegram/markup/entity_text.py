@@ -23,13 +23,14 @@ from bot.telegram.markup.blocks import (
     TextSpan,
     TextSpans,
 )
-from bot.telegram.markup.graphemes import is_visible, measure_width
 from bot.telegram.markup.splitting import (
     EntityType,
     MessagePart,
     RenderedText,
     TextEntity,
     count_units,
+    is_visible,
+    measure_width,
     split,
 )
 

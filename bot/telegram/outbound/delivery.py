@@ -1,17 +1,20 @@
-"""Answers on their way to Telegram: live while they are written, and again whatever a crash or a 429 left."""
+"""Answers on their way to Telegram: live, again after a crash or a 429, and the note of a summary behind."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import groupby
 
 import structlog
 
 from bot.telegram.client.sender import FINAL_PATIENCE_SECONDS
+from bot.telegram.inbound.bot_context import BotContext, get_chat_texts
+from bot.telegram.outbound.buttons import build_summary_buttons, is_setting_on
 from bot.telegram.outbound.delivery_context import DeliveryContext
 from bot.telegram.outbound.draft_streaming import GROUP_PACING, NATIVE_PACING, PRIVATE_PACING, EditPacing
 from bot.telegram.outbound.final_delivery import FinalDelivery
+from bot.telegram.outbound.notifier import Notifier, get_chat_target
 from bot.telegram.outbound.streaming_reply import StreamingReply
 from bot.telegram.outbound.typing_indicator import TYPING_DELAY_SECONDS, TYPING_INTERVAL_SECONDS, TaskStarter
 from bot.telegram.outbound.uncertain_notices import UncertainNotices
@@ -112,3 +115,32 @@ class AnswerDelivery:
     def _closed(self, answer: StreamingReply) -> None:
         if self._live.get(answer.session_id) is answer:
             del self._live[answer.session_id]
+
+
+class SummaryNotices:
+    """`desk_of` and `voice_of` by the bot's id; None for a bot that is not ours now."""
+
+    def __init__(
+        self, desk_of: Callable[[int], BotContext | None], voice_of: Callable[[int], Notifier | None]
+    ) -> None:
+        self._desk_of = desk_of
+        self._voice_of = voice_of
+
+    async def send_after_answer(self, place: ChatRow) -> None:
+        """Raises StorageUnavailable. A note is noted before it is said: rather none than two."""
+        desk, voice = self._desk_of(place.bot_id), self._voice_of(place.bot_id)
+        if desk is None or voice is None or desk.public:
+            return
+        summary = await desk.stores.telegram_chats.newest_summary(place.session_id)
+        if summary is None:
+            return
+        now = await desk.stores.telegram_chats.place(place.address_id)
+        noted = int(now.settings.get("noted") or 0) if now is not None else 0
+        if now is None or summary.link_id <= noted:
+            return
+        await desk.stores.telegram_chats.change_settings(place.address_id, {"noted": summary.link_id})
+        if is_setting_on(now, "notices"):
+            words = get_chat_texts(now).say("summarised", count=summary.messages)
+            await voice.send(
+                get_chat_target(now), words, keyboard=build_summary_buttons(now, summary.link_id), silent=True
+            )

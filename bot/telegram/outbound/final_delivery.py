@@ -23,9 +23,15 @@ from bot.telegram.client.outcomes import (
 )
 from bot.telegram.client.sender import FINAL_PATIENCE_SECONDS, TRIES, ChatTarget, Sender
 from bot.telegram.markup import DOCUMENT_NAME, RichBlock
-from bot.telegram.outbound.delivery_context import DeliveryAttempts, DeliveryContext, SendClaimedElsewhere
+from bot.telegram.outbound.delivery_context import (
+    DeliveryAttempts,
+    DeliveryContext,
+    OutgoingMessage,
+    SendClaimedElsewhere,
+    build_outgoing_message,
+    is_notice,
+)
 from bot.telegram.outbound.native_drafts import edit_rich, is_form_refused, send_rich
-from bot.telegram.outbound.outgoing_message import OutgoingMessage, build_outgoing_message, is_notice
 from bot.telegram.outbound.typing_indicator import TaskStarter
 from bot.telegram.outbound.uncertain_notices import UncertainNotices
 from shared.adapters.postgres.telegram.chats import ChatRow

@@ -19,8 +19,11 @@ from bot.telegram.client.sender import EDIT_PATIENCE_SECONDS, ChatTarget, Sender
 from bot.telegram.inbound.updates import QuotedMessage
 from bot.telegram.markup import MessagePart
 from bot.telegram.outbound.buttons import build_uncertain_buttons
-from bot.telegram.outbound.delivery_context import DeliveryContext, SendClaimedElsewhere
-from bot.telegram.outbound.outgoing_message import build_outgoing_message
+from bot.telegram.outbound.delivery_context import (
+    DeliveryContext,
+    SendClaimedElsewhere,
+    build_outgoing_message,
+)
 from bot.telegram.outbound.typing_indicator import TaskStarter
 from shared.adapters.postgres.telegram.chats import ChatRow
 from shared.adapters.postgres.telegram.uncertain_notices import Pressed, UncertainNotice, UncertainPart

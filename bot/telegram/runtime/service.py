@@ -32,13 +32,12 @@ from bot.telegram.inbound.update_parser import allowed_updates
 from bot.telegram.inbound.webhook import PATH, WebhookConfig, make_webhook_handler
 from bot.telegram.outbound.alerts import TelegramAlertSender
 from bot.telegram.outbound.buttons import build_answer_buttons, is_setting_on
-from bot.telegram.outbound.delivery import AnswerDelivery
+from bot.telegram.outbound.delivery import AnswerDelivery, SummaryNotices
 from bot.telegram.outbound.delivery_context import DeliveryContext
 from bot.telegram.outbound.delivery_texts import ChatDeliveryTexts
 from bot.telegram.outbound.handover_notices import HandoverNotices
 from bot.telegram.outbound.native_drafts import AnswerForm
 from bot.telegram.outbound.notifier import Notifier, get_chat_target
-from bot.telegram.outbound.summary_notices import SummaryNotices
 from bot.telegram.outbound.voice_notes import VOICE_NOTE_SECONDS, VoiceNotes
 from bot.telegram.runtime.bot_runner import BotRunner, LeaseGuard, make_steady_clock
 from bot.telegram.runtime.turn_dispatch import TelegramTurnDispatcher

@@ -12,7 +12,7 @@ from pathlib import Path
 from shared.adapters.files.pdf_pages import BrokenPdf, pages_of
 from shared.adapters.files.safe_paths import NotReadable, has_plain_name, read_bytes, regular_file
 from shared.adapters.files.workspace_files import workspace_path
-from shared.core.context.workspace import KNOWLEDGE_FOLDER, clean
+from shared.core.context.agents import KNOWLEDGE_FOLDER, clean
 from shared.core.memory.knowledge import Passage, split_csv, split_markdown, split_pages, split_text
 
 MOST_BYTES = 20 * 1024 * 1024

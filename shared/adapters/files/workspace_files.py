@@ -10,15 +10,7 @@ from pathlib import Path
 import structlog
 
 from shared.adapters.files.safe_paths import NotReadable, has_plain_name, read_bytes, regular_file
-from shared.core.context.workspace import (
-    FILE_CHARS,
-    FILES,
-    MEMORY_FILES,
-    MEMORY_FOLDER,
-    Workspace,
-    clean,
-    cut,
-)
+from shared.core.context.agents import FILE_CHARS, FILES, MEMORY_FILES, MEMORY_FOLDER, Workspace, clean, cut
 
 log = structlog.get_logger(__name__)
 

@@ -1,4 +1,4 @@
-"""A session's log and what of it is live: entries, links, notes, the view."""
+"""A session's log and what of it is live: entries, links, notes, the view, the newest of several answers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Literal
 
 from shared.core.session.backoff import CompactionBackoff
 from shared.core.session.ledger import Ledger
-from shared.core.values.messages import Author, Block, Message, Role, ToolUse, tool_results
+from shared.core.values.messages import Author, Block, Message, Role, ToolUse, tool_results, tool_uses
 
 _TURN: Callable[[Entry], int] = attrgetter("turn")
 CompactionKind = Literal["summary", "digest", "separator", "new", "window"]
@@ -150,3 +150,58 @@ def unresolved_turns(entries: Iterable[Entry], open_turn: int | None = None) -> 
     return frozenset(
         turn[0].turn for turn in turns_of(entries) if turn[0].turn != open_turn and not resolved(turn)
     )
+
+
+def without_former(entries: Sequence[Entry], *, open_turn: int | None = None) -> tuple[Entry, ...]:
+    """The entries as a request shows them: of the turns that answer one question, the newest only.
+
+    A turn that asks a former question again counts while it is the open one, and once it has an answer; one
+    that ended without leaves everything as it was. What is pinned always stays.
+    """
+    again = _asked_again(entries)
+    if not again:
+        return tuple(entries)
+    gone = _former_turns(entries, again, open_turn)
+    return tuple(entry for entry in entries if entry.pinned or entry.turn not in gone)
+
+
+def former_answer(entries: Iterable[Entry], open_turn: int) -> str | None:
+    """The public id of the answer that the open turn's will take the place of; None when there is none."""
+    known = list(entries)
+    root = _asked_again(known).get(open_turn)
+    if root is None:
+        return None
+    mine = _turns_about(known, root)
+    answers = [
+        entry for entry in known if entry.turn in mine and entry.turn < open_turn and _is_answer(entry)
+    ]
+    return answers[-1].mid if answers else None
+
+
+def _asked_again(entries: Sequence[Entry]) -> dict[int, int]:
+    """By turn, the question of an earlier turn that it asks once more."""
+    asked = {entry.turn: entry.replaces for entry in entries if entry.replaces and _is_question(entry)}
+    first = {root: min(_turns_about(entries, root)) for root in asked.values() if root}
+    return {turn: root for turn, root in asked.items() if root and first[root] < turn}
+
+
+def _former_turns(entries: Sequence[Entry], again: dict[int, int], open_turn: int | None) -> set[int]:
+    answered = {entry.turn for entry in entries if _is_answer(entry) or entry.author == "operator"}
+    gone: set[int] = set()
+    for root in set(again.values()):
+        turns = sorted(_turns_about(entries, root))
+        good = [turn for turn in turns if turn == open_turn or turn in answered] or turns[:1]
+        gone |= {turn for turn in turns if turn != good[-1]}
+    return gone
+
+
+def _turns_about(entries: Iterable[Entry], root: int) -> set[int]:
+    return {entry.turn for entry in entries if _is_question(entry) and root in (entry.seq, entry.replaces)}
+
+
+def _is_question(entry: Entry) -> bool:
+    return entry.author == "person"
+
+
+def _is_answer(entry: Entry) -> bool:
+    return entry.author == "assistant" and not tool_uses(entry.blocks)

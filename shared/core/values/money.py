@@ -1,4 +1,4 @@
-"""What a call costs, in millionths of a dollar, and the most that one could cost."""
+"""What a call costs, in millionths of a dollar, the most it could, and how long a prefix is worth keeping."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, datetime, timedelta
 from fractions import Fraction
 from functools import lru_cache
+from itertools import pairwise
+from statistics import median
 
 from shared.core.values.model import Prices, Usage
 
@@ -130,3 +132,25 @@ def _in_whole_shares(prices: Prices) -> tuple[int, int, int, int, int]:
 def _exact(price: float) -> Fraction:
     """The decimal number that was written down, not its binary neighbour."""
     return Fraction(str(price))
+
+
+SHORT_LIFE = timedelta(minutes=5)
+LONG_LIFE = timedelta(hours=1)
+TURNS_LOOKED_AT = 20
+
+
+def cache_life(times: Sequence[datetime]) -> timedelta:
+    """Of the two lives on offer the one that pays, from when the last turns began, in any order.
+
+    The long life costs more to write: it pays for somebody who mostly comes back within the hour, but not
+    within five minutes. With no rhythm to speak of the short one is the smaller mistake.
+    """
+    gap = median_gap(times)
+    return LONG_LIFE if gap is not None and SHORT_LIFE < gap <= LONG_LIFE else SHORT_LIFE
+
+
+def median_gap(times: Sequence[datetime]) -> timedelta | None:
+    """Between the last twenty turns; None while there are fewer than three gaps."""
+    newest = sorted(times)[-TURNS_LOOKED_AT - 1 :]
+    gaps = [(later - earlier).total_seconds() for earlier, later in pairwise(newest)]
+    return timedelta(seconds=median(gaps)) if len(gaps) >= 3 else None

@@ -14,7 +14,6 @@ import structlog
 
 from shared.core.compaction.jobs import next_job
 from shared.core.context.build_context import fading, newly_told, told_through
-from shared.core.context.prompt_cache_ttl import LONG_LIFE, SHORT_LIFE, cache_life
 from shared.core.context.selection import LeftOut, leaves_out
 from shared.core.overflow.filler_trimming import plan_hiding
 from shared.core.session.artifacts import Artifact
@@ -28,13 +27,18 @@ from shared.core.session.pruning import (
     saved_by,
     with_decisions,
 )
-from shared.core.session.regeneration import former_answer, without_former
-from shared.core.session.session import Entry, View
+from shared.core.session.session import Entry, View, former_answer, without_former
 from shared.core.session.session_state import SessionState
 from shared.core.session.turns import Caps, Claim, JobOrder, Outcome, Spending
 from shared.core.values.errors import CapReached, ContextBudgetExceeded
 from shared.core.values.messages import Text, text_of, tool_uses
-from shared.core.values.money import micro_per_input_token, worst_case_micro
+from shared.core.values.money import (
+    LONG_LIFE,
+    SHORT_LIFE,
+    cache_life,
+    micro_per_input_token,
+    worst_case_micro,
+)
 from shared.core.values.tokens import estimate_blocks
 from shared.ports import ChatModel, Clock, Doorbell, ModelReply
 from shared.runtime.crash_points import CrashPoint

@@ -13,7 +13,6 @@ from zoneinfo import ZoneInfo
 
 import structlog
 
-from shared.core.context.prompt_cache_ttl import LONG_LIFE
 from shared.core.overflow.overflow_recovery import Shrunk, largest_contributors
 from shared.core.session.artifacts import Artifact
 from shared.core.session.events import Delta
@@ -29,6 +28,7 @@ from shared.core.values.errors import (
 )
 from shared.core.values.local_time import minute_text
 from shared.core.values.messages import BEGINNERS
+from shared.core.values.money import LONG_LIFE
 from shared.core.values.tokens import observed_ratio
 from shared.ports import ChatModel, ModelReply, Usage
 from shared.runtime.crash_points import CrashPoint

@@ -13,13 +13,12 @@ from zoneinfo import ZoneInfo
 
 import structlog
 
-from shared.core.context.agents import Circumstances, circumstances_of, layers_for
+from shared.core.context.agents import EMPTY, Circumstances, Workspace, circumstances_of, layers_for, shrunk
 from shared.core.context.build_context import RENDERER_VERSION, BuiltContext, build_context, is_late_pin
 from shared.core.context.memory import NOTHING_KNOWN, KnownNotes, known_notes
 from shared.core.context.prompts import SystemLayers
 from shared.core.context.selection import Selection, select
 from shared.core.context.tools import LOOK_AT_PICTURE, WINDOW_SHARE, affordable, useful_tools
-from shared.core.context.workspace import EMPTY, Workspace, shrunk
 from shared.core.memory.recall import NOTHING_RECALLED, Recalled
 from shared.core.overflow.overflow_recovery import HIDDEN_AT_ONCE, fit
 from shared.core.session.artifacts import Artifact, can_open

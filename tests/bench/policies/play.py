@@ -20,7 +20,6 @@ from shared.core.compaction.plan import CompactionPlan, plan_compaction
 from shared.core.compaction.summary_prompts import models_for, summary_request
 from shared.core.compaction.transcript_lines import render_source
 from shared.core.context.memory_tools import SAVE_MEMORY
-from shared.core.context.prompt_cache_ttl import cache_life
 from shared.core.context.prompts import flush_instruction
 from shared.core.context.selection import window_through
 from shared.core.overflow.filler_trimming import plan_hiding
@@ -31,7 +30,7 @@ from shared.core.session.rendering import render_summary
 from shared.core.session.session import Compaction, Entry, View
 from shared.core.values.errors import ContextBudgetExceeded
 from shared.core.values.messages import text_of, tool_results
-from shared.core.values.money import cost_micro
+from shared.core.values.money import cache_life, cost_micro
 from shared.core.values.tokens import Count
 from shared.ports import ModelCard, Prices, ToolSpec, Usage
 from shared.services.turns.agent_loop import is_cache_cold, is_due_summary

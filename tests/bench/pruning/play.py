@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from shared.core.context.build_context import BuiltContext, build_context
-from shared.core.context.prompt_cache_ttl import SHORT_LIFE
 from shared.core.context.prompts import SystemLayers
 from shared.core.session.policy import ContextPolicy
 from shared.core.session.presets import preset
 from shared.core.session.pruning import PruneDecision, plan_pruning, saved_by, with_decisions
 from shared.core.session.session import Entry, View
 from shared.core.values.messages import tool_results
+from shared.core.values.money import SHORT_LIFE
 from tests.bench.policies.caching import ProviderCache
 from tests.bench.pruning.sessions import Session, count
 from tests.kit.histories.validity import fault_of

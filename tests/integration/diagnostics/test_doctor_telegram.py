@@ -15,7 +15,7 @@ from shared.adapters.postgres.db.workers import PostgresWorkers
 from shared.adapters.postgres.telegram.chats import PostgresTelegramChats
 from shared.adapters.telegram_probe import TelegramSilent, TokenRefused, look_at_bot
 from shared.config.settings import Settings, load_settings
-from shared.diagnostics.telegram_checks import check_bots, check_bots_in_service
+from shared.diagnostics.server_checks import check_bots, check_bots_in_service
 from tests.kit.fakes.bot_api import TOKEN, USERNAME, RunningBotApi, running_bot_api
 
 BOT = int(TOKEN.partition(":")[0])

@@ -16,7 +16,7 @@ from shared.config.agents import (
     read_config,
     resolve_effective_config,
 )
-from shared.core.context.workspace import Workspace
+from shared.core.context.agents import Workspace
 from shared.core.session.presets import preset
 
 GROUND = AgentDefaults(policy=preset("steady"), models=frozenset({"claude-sonnet-5-5", "local"}))

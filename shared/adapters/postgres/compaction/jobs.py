@@ -17,8 +17,7 @@ from shared.adapters.postgres.turns.turns import described, entry_from, sums_of,
 from shared.adapters.postgres.turns.view_state import state_from
 from shared.core.context.selection import LeftOut
 from shared.core.session.ledger import ledger_to_json
-from shared.core.session.regeneration import without_former
-from shared.core.session.session import Compaction, View
+from shared.core.session.session import Compaction, View, without_former
 from shared.core.session.session_state import (
     ChangeRefused,
     CompactionStored,

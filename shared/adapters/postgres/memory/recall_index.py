@@ -12,8 +12,7 @@ from asyncpg.pool import PoolConnectionProxy
 from shared.adapters.postgres.db.pool import store_method
 from shared.adapters.postgres.turns.turns import described, entry_from
 from shared.core.context.build_context import plain_words
-from shared.core.session.regeneration import without_former
-from shared.core.session.session import Entry
+from shared.core.session.session import Entry, without_former
 from shared.core.values.searching import date_words, dictionary_of, pieces, prevailing_dictionary, searchable
 
 Connection: TypeAlias = "PoolConnectionProxy[asyncpg.Record]"

@@ -7,7 +7,7 @@ import asyncpg
 from shared.adapters.postgres.db.pool import store_method
 from shared.adapters.postgres.turns.answer_sql import AUDIT
 from shared.adapters.postgres.turns.turns import described, entry_from
-from shared.core.session.regeneration import without_former
+from shared.core.session.session import without_former
 from shared.core.session.turns import ContextAudit, StoredTurn, link_from_json
 
 _NAMED_OTHERWISE = {

@@ -6,7 +6,7 @@ from shared.adapters.postgres.db.leases import LEASE_SECONDS, WORKER_IS_ALIVE
 from shared.adapters.postgres.turns.spend_sql import WRITTEN, in_all
 from shared.core.context.build_context import RENDERER_VERSION
 from shared.core.context.memory import CORE_CANDIDATES
-from shared.core.context.prompt_cache_ttl import LONG_LIFE, SHORT_LIFE
+from shared.core.values.money import LONG_LIFE, SHORT_LIFE
 
 WOKEN_ATTEMPTS = 20
 """A turn that its provider does not take, though it answers others, is left to its own pace from then on."""

@@ -11,8 +11,7 @@ from asyncpg.pool import PoolConnectionProxy
 from shared.adapters.postgres.turns.turn_sql import LOAD
 from shared.adapters.postgres.turns.turns import config_of, described, entry_from, view_from
 from shared.core.session.ledger import ledger_from_json
-from shared.core.session.regeneration import without_former
-from shared.core.session.session import Entry
+from shared.core.session.session import Entry, without_former
 from shared.core.session.session_state import Hidden, SessionState
 
 Record = asyncpg.Record

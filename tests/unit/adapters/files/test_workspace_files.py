@@ -12,7 +12,7 @@ import pytest
 
 from shared.adapters.files.knowledge_files import KnowledgeFiles, UnreadableKnowledge, shelf_of
 from shared.adapters.files.workspace_files import MOST_BYTES, WorkspaceFiles, read_workspace
-from shared.core.context.workspace import FILE_CHARS
+from shared.core.context.agents import FILE_CHARS
 from tests.kit.sample_files import pdf
 
 PATIENCE_SECONDS = 20.0

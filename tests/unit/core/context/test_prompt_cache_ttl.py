@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from shared.core.context.prompt_cache_ttl import LONG_LIFE, SHORT_LIFE, cache_life, median_gap
+from shared.core.values.money import LONG_LIFE, SHORT_LIFE, cache_life, median_gap
 
 START = datetime(2026, 5, 8, 9, 0, tzinfo=UTC)
 

@@ -5,24 +5,22 @@ from __future__ import annotations
 import pytest
 
 from shared.core.context.agents import (
+    FILE_CHARS,
+    MEMORY_CHARS,
     Circumstances,
+    Workspace,
+    about_person,
     circumstances_of,
+    clean,
+    cut,
+    instructions,
     layers_for,
+    memories,
     models_of,
     modes_of,
     with_chosen_model,
 )
 from shared.core.context.prompts import system_text
-from shared.core.context.workspace import (
-    FILE_CHARS,
-    MEMORY_CHARS,
-    Workspace,
-    about_person,
-    clean,
-    cut,
-    instructions,
-    memories,
-)
 from tests.kit.builders import claim_of, state_of
 
 ALL = Workspace(

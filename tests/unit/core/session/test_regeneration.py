@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from shared.core.session.regeneration import former_answer, without_former
-from shared.core.session.session import Entry
+from shared.core.session.session import Entry, former_answer, without_former
 from shared.core.values.messages import Author, Text, ToolUse
 
 AT = datetime(2026, 5, 4, tzinfo=UTC)
