@@ -7,14 +7,16 @@ gets it when a later turn, or a job, needs it.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 import structlog
 
-from shared.core.context.prompts import describe_picture
+from shared.core.context.prompts import PICTURE_SCHEMA, describe_picture
 from shared.core.session.session import Entry
+from shared.core.session.summary import json_objects
 from shared.core.session.turns import Caps, Described, Spending
 from shared.core.values.errors import EvertalkError, ModelError
 from shared.core.values.files import Attached
@@ -159,7 +161,7 @@ class PictureService:
                 spent = [build_spending(usage, card.name, card, aborted=True) for usage in error.aborted]
             else:
                 spent = list_spending(reply, card)
-                said = " ".join(text_of(reply.blocks).split())[:DESCRIPTION_CHARS]
+                said = read_description(text_of(reply.blocks))
         later = failure is not None and failure.transient
         said = "" if later else said or _describe_from_text(unseen.text)
         described = Described(
@@ -190,13 +192,24 @@ class PictureService:
 
 def _request(card: ModelCard, attachment_id: int, picture: PictureContent) -> ModelRequest:
     image = Image(attachment_id=attachment_id, mime=picture.mime)
+    as_json = "json" in card.capabilities
     return ModelRequest(
         model=card.name,
         system=(SystemPart(text="You describe pictures."),),
-        messages=(Message(role="user", blocks=(image, Text(text=describe_picture()))),),
+        messages=(Message(role="user", blocks=(image, Text(text=describe_picture(as_json=as_json)))),),
         max_output_tokens=DESCRIPTION_TOKENS,
+        json_schema=PICTURE_SCHEMA if as_json else None,
         pictures={attachment_id: picture},
     )
+
+
+def read_description(answer: str) -> str:
+    """The sentence of an answer in JSON, whole or cut off, or in plain words."""
+    told = (raw["description"] for raw in json_objects(answer) if isinstance(raw.get("description"), str))
+    return " ".join(next(told, _BEGUN.sub("", answer)).split())[:DESCRIPTION_CHARS]
+
+
+_BEGUN = re.compile(r'\A\s*\{\s*"description"\s*:\s*"')
 
 
 def find_undescribed(

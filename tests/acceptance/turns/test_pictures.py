@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
 from collections.abc import AsyncIterator
 from itertools import pairwise
 from typing import Any, cast
@@ -13,6 +14,7 @@ import pytest
 
 from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.adapters.postgres.turns.attachments import PostgresAttachments
+from shared.core.context.prompts import PICTURE_SCHEMA
 from shared.core.session.events import Inbound
 from shared.core.session.turns import JobOrder
 from shared.core.values.messages import Image
@@ -99,11 +101,15 @@ def pictures_in(request: dict[str, Any]) -> list[str]:
 
 
 async def test_a_picture_is_seen_once_and_described_for_later(teller: Visit, provider: RunningFake) -> None:
-    await provider.script([{"match": {"contains": LOOK}, "times": 1, "action": {"text": SEEN}}])
+    told = json.dumps({"description": SEEN})
+    await provider.script([{"match": {"contains": LOOK}, "times": 1, "action": {"text": told}}])
     await shows(teller, "What did I pay here?")
     await described(teller)
     requests = await provider.requests()
     assert [len(pictures_in(request)) for request in requests] == [1, 1]
+    assert [request["body"].get("output_config") for request in requests] == [
+        None, {"format": {"type": "json_schema", "schema": PICTURE_SCHEMA}},
+    ]  # fmt: skip
     assert pictures_in(requests[0])[0] == base64.b64encode(PICTURE).decode()
     assert await described(teller) == SEEN
     assert await teller.one("SELECT count(*) FROM usage") == 2

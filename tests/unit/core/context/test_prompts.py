@@ -102,6 +102,7 @@ PROMPTS = {
     ),
     "pins_block": pins_block("[#2] person: Never call me Bob."),
     "picture": describe_picture(),
+    "picture_json": describe_picture(as_json=True),
     "volatile_block": volatile_block(runtime_facts="It is Friday.", recall="[#3] person: tea"),
 }
 
