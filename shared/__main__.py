@@ -30,6 +30,11 @@ MOST_TEST_WORKERS = 4
 """Each has a PostgreSQL and a Valkey of its own."""
 NEEDS_CHECKOUT = ("demo", "replay", "test")
 """Verbs whose code is in `tests`, which only a checkout has."""
+EXTRAS = {
+    "voice": "set EVERTALK_TRANSCRIBE_FOLDER to the folder of a model for faster-whisper",
+    "traces": "set EVERTALK_OTLP_ENDPOINT to the address of a collector",
+}
+"""What not everybody needs: each has a lock file of its own, and a setting that uses it."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -379,6 +384,18 @@ def _audit(rest: Sequence[str]) -> int:
     return run_audit(ROOT, rest, say=print)
 
 
+def _install(rest: Sequence[str]) -> int:
+    """By now the launcher has installed whatever it knows by these names."""
+    unknown = [name for name in rest if name not in EXTRAS]
+    if unknown or not rest:
+        others = "".join(f", not {name!r}" for name in unknown)
+        _tell(f"evertalk: `install` takes {' and '.join(EXTRAS)}{others}.")
+        return 2
+    for name in rest:
+        print(f"{name} is installed: {EXTRAS[name]}.")
+    return 0
+
+
 def _version(rest: Sequence[str]) -> int:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     print(f"evertalk {project['version']} (Python {sys.version.split()[0]})")
@@ -435,10 +452,11 @@ def _side_by_side(rest: Sequence[str]) -> list[str]:
     return [] if alone else ["-n", str(workers), "--dist", "loadfile", "--no-loadscope-reorder"]
 
 
-_WITHOUT_SETTINGS = ("setup", "doctor", "audit", "test", "version")
+_WITHOUT_SETTINGS = ("setup", "install", "doctor", "audit", "test", "version")
 _VERBS: dict[str, tuple[Callable[..., int], str, bool]] = {
     "up": (_up, "start everything, and keep it running", False),
     "setup": (_setup, "ask for what matters and write .env", False),
+    "install": (_install, "install an extra: voice, traces", True),
     "doctor": (_doctor, "check everything, and say what to do; --security reviews how it is set up", True),
     "login-link": (_login_link, "print a one-time link to the dashboard", False),
     "pairing": (_pairing, "decide who may write to the bots of Telegram", True),

@@ -596,7 +596,7 @@ def _transcribe_contradictions(settings: Settings) -> Iterator[SettingsProblem]:
     elif not folder.is_dir():
         reason = "there is no such folder; it holds a model for faster-whisper, and none is downloaded"
     elif importlib.util.find_spec("faster_whisper") is None:
-        reason = "needs a package that is not installed: pip install 'evertalk[voice]'"
+        reason = "needs faster-whisper, which is not installed: run ./evertalk install voice"
     if reason:
         yield SettingsProblem(name=f"{PREFIX}TRANSCRIBE_FOLDER", value=str(folder), reason=reason)
 

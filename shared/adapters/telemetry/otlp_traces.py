@@ -1,4 +1,4 @@
-"""Traces to a collector by OTLP over HTTP; the packages are an extra, `evertalk[traces]`, imported late."""
+"""Traces to a collector by OTLP over HTTP; the packages are the extra `traces`, imported late."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def traces_to(endpoint: str | None, *, service: str) -> Tracer:
         resources = import_module("opentelemetry.sdk.resources")
         otlp = import_module("opentelemetry.exporter.otlp.proto.http.trace_exporter")
     except ImportError as error:
-        log.warning("traces_not_sent", reason=str(error), advice="pip install 'evertalk[traces]'")
+        log.warning("traces_not_sent", reason=str(error), advice="run ./evertalk install traces")
         return NULL_TRACER
     provider = trace.TracerProvider(resource=resources.Resource.create({"service.name": service}))
     exporter = otlp.OTLPSpanExporter(endpoint=endpoint, timeout=SEND_SECONDS)

@@ -22,6 +22,8 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
+from shared import __main__ as command_line
+
 ROOT = Path(__file__).resolve().parents[3]
 LAUNCHER = ROOT / "evertalk"
 LOCKS = ("requirements.lock", "requirements-test.lock")
@@ -97,7 +99,7 @@ def test_a_full_disk_is_told_in_one_line(launcher: ModuleType, monkeypatch: pyte
 
 
 def test_each_lock_says_how_much_room_it_needs(launcher: ModuleType) -> None:
-    assert {lock.removesuffix(".lock") for lock in LOCKS} <= set(launcher.LEAST_FREE_MB)
+    assert {path.stem for path in ROOT.glob("requirements*.lock")} == set(launcher.LEAST_FREE_MB)
 
 
 @pytest.mark.parametrize(
@@ -216,7 +218,7 @@ def pinned(lock: str) -> dict[str, str]:
 
 
 @pytest.mark.control("S43")
-@pytest.mark.parametrize("lock", [*LOCKS, "requirements-local-model.lock"])
+@pytest.mark.parametrize("lock", [path.name for path in ROOT.glob("requirements*.lock")])
 def test_every_line_of_a_lock_has_hashes_and_names_no_host(lock: str) -> None:
     text = (ROOT / lock).read_text()
     entries = re.split(r"\n(?=\S)", text.strip())
@@ -269,3 +271,35 @@ def test_the_small_real_model_is_installed_only_for_its_own_tests(launcher: Modu
     locks, arguments = launcher.locks_for(["test", "-x"])
     assert [Path(lock).name for lock in locks] == ["requirements-test.lock"]
     assert arguments == ["test", "-x"]
+
+
+def test_an_extra_is_installed_when_asked_for_and_kept_up_to_date(
+    launcher: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(launcher, "STAMP", str(tmp_path / "stamp"))
+    assert launcher.locks_for(["install", "video"])[0] == ["requirements.lock"]
+    locks, arguments = launcher.locks_for(["install", "voice"])
+    assert locks == ["requirements.lock", "requirements-voice.lock"]
+    assert arguments == ["install", "voice"]
+    launcher.write_stamp("requirements-voice.lock", "an older one")
+    assert launcher.locks_for(["up"])[0] == ["requirements.lock", "requirements-voice.lock"]
+    assert launcher.locks_for(["voice"])[0] == ["requirements.lock", "requirements-voice.lock"]
+
+
+@pytest.mark.control("S43")
+@pytest.mark.parametrize("extra", ["traces", "voice"])
+def test_the_lock_of_an_extra_adds_to_what_everybody_has(launcher: ModuleType, extra: str) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    everybody, more = pinned("requirements.lock"), pinned(launcher.EXTRAS[extra])
+    asked = {line.partition(">")[0] for line in project["optional-dependencies"][extra]}
+    assert asked <= more.keys()
+    assert not more.keys() & everybody.keys()
+
+
+def test_what_can_be_installed_is_told(capsys: pytest.CaptureFixture[str], launcher: ModuleType) -> None:
+    assert set(command_line.EXTRAS) == set(launcher.EXTRAS)
+    assert command_line.main(["install"]) == 2
+    assert command_line.main(["install", "video"]) == 2
+    assert "`install` takes voice and traces, not 'video'." in capsys.readouterr().err
+    assert command_line.main(["install", "voice"]) == 0
+    assert "EVERTALK_TRANSCRIBE_FOLDER" in capsys.readouterr().out

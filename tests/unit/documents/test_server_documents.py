@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from shared.__main__ import VERB_NAMES
+from shared.__main__ import EXTRAS, VERB_NAMES
 from shared.cli.agent import read_agent_arguments
 from shared.cli.alert import read_alert_arguments
 from shared.cli.backup import read_backup_arguments
@@ -46,6 +46,7 @@ READERS: dict[str, Callable[[Sequence[str]], Any]] = {
     "upgrade": read_upgrade_arguments,
 }  # fmt: skip
 OTHERS = {
+    "install": {*EXTRAS},
     "demo": {"telegram"},
     "test": {"", "faults", "chaos", "local-model", "--control", "--night"},
 }

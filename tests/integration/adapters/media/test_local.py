@@ -67,7 +67,7 @@ async def test_a_worker_that_takes_too_long_is_ended(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "reason"),
     [
-        ({}, "needs a package that is not installed"),
+        ({}, "run ./evertalk install voice"),
         ({"transcribe_url": "http://127.0.0.1:9"}, "cannot stand beside EVERTALK_TRANSCRIBE_URL"),
     ],
 )

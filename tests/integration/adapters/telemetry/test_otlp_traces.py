@@ -154,7 +154,9 @@ def test_the_port_is_kept_by_both() -> None:
 
 
 def test_a_collector_gets_what_the_extra_sends() -> None:
-    pytest.importorskip("opentelemetry.exporter.otlp.proto.http", reason="evertalk[traces] is an extra")
+    pytest.importorskip(
+        "opentelemetry.exporter.otlp.proto.http", reason="the extra `traces` is not installed"
+    )
     with collecting() as collector:
         tracer = traces_to(collector.url, service="evertalk-web")
         assert isinstance(tracer, OpenTelemetryTraces)
@@ -185,7 +187,9 @@ def test_a_collector_gets_what_the_extra_sends() -> None:
 
 
 def test_a_collector_that_is_away_holds_nobody_up() -> None:
-    pytest.importorskip("opentelemetry.exporter.otlp.proto.http", reason="evertalk[traces] is an extra")
+    pytest.importorskip(
+        "opentelemetry.exporter.otlp.proto.http", reason="the extra `traces` is not installed"
+    )
     with collecting() as collector:
         collector.away = 1
         tracer = traces_to(collector.url, service="evertalk-worker")
