@@ -83,8 +83,8 @@ HOMES: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ),
     (
         "jwt",
-        ("web.auth.site_tokens", "shared.adapters.oidc"),
-        "what others sign about people",
+        ("web.auth.site_tokens", "shared.adapters.oidc", "shared.adapters.alerts.web_push"),
+        "what others sign about people, and who we are to push services",
     ),
     (
         "markdown_it",
@@ -122,6 +122,7 @@ HOMES: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("sqlmodel", ("shared.adapters.postgres",), "tables are declared in one place"),
     ("tiktoken", ("shared.adapters",), "behind the TokenCounter port"),
     ("watchfiles", ("shared.adapters.files.workspace_files",), "only where an agent has a folder"),
+    ("webpush", ("shared.adapters.alerts.web_push",), "what browsers are notified of"),
     ("uvloop", ("shared.bootstrap.process",), "one place chooses the loop of our processes"),
 )
 
@@ -138,6 +139,7 @@ LATE = {
     "mcp": "0.8 s and 40 MB at import; only who has configured a server pays",
     "segno": "only who sets up a second factor pays",
     "simpleeval": "only who calculates pays",
+    "webpush": "it brings cryptography along",
 }
 
 CORE_MAY_NOT_USE = {

@@ -21,7 +21,7 @@ from shared.bootstrap.from_settings import resolve_server_urls
 from shared.bootstrap.logs import configure_logs
 from shared.bootstrap.process import EXIT_BAD_SETTINGS, EXIT_CANNOT_START, run_process
 from shared.config.settings import BadSettings, Settings, load_settings
-from web.app import begin_to_drain, make_parts, make_web_app, screens, start_parts, stop_parts
+from web.app import begin_to_drain, make_parts, make_web_app, present, screens, start_parts, stop_parts
 from web.parts import ModelShown
 from web.server.http_server import Listener
 
@@ -61,6 +61,7 @@ async def _serve(services: App, settings: Settings, stop: asyncio.Event) -> int:
     parts.tasks.start(services.warm_up.run())
     parts.tasks.run_forever(services.alert_monitor.run_sweeps)
     parts.tasks.run_forever(services.alert_monitor.run_sends)
+    parts.tasks.run_forever(partial(services.push.run, partial(present, server)))
     for remark in services.models.remarks:
         log.warning("model_choice", remark=remark)
     log.info("web_ready", host=settings.http_host, port=port)

@@ -19,6 +19,7 @@ from shared.runtime.tasks import BackgroundTasks
 from shared.services.admin.context_inspector import ContextInspector
 from shared.services.admin.job_admin import JobAdmin
 from shared.services.admin.playground import Playground
+from shared.services.admin.push_sender import Present, PushSender
 from shared.services.privacy.export import DataExporter
 from shared.services.tools.handover import HandoverService
 from shared.services.voice.hearing import HearingService
@@ -81,6 +82,8 @@ class Services(Protocol):
     @property
     def speaking(self) -> SpeakingService | None: ...
     @property
+    def push(self) -> PushSender: ...
+    @property
     def crash_point(self) -> CrashPoint: ...
 
 
@@ -114,6 +117,7 @@ def make_parts(
         hub=hub,
         replies=replies,
         speaking=services.speaking,
+        push=services.push,
         uploads=uploads.Uploads(stores.uploads, stores.events, hearing=services.hearing),
         tasks=tasks,
         limits=usual,
@@ -151,6 +155,7 @@ def make_web_app(services: Services, parts: Parts) -> web.Application:
     add.add_get("/ws", chat)
     add.add_get("/chat", routes.chat_page)
     add.add_get("/widget.js", routes.widget)
+    add.add_get("/push.js", routes.push_worker)
     add.add_get("/static/{path:.+}", routes.static)
     add.add_get("/static-{digest:[0-9a-f]+}/{path:.+}", routes.static_for_ever)
     add.add_get("/healthz", routes.healthz)
@@ -178,6 +183,12 @@ def make_web_app(services: Services, parts: Parts) -> web.Application:
 def screens(app: web.Application) -> dict[str, int]:
     """Open ones, by kind."""
     return {"chat": app[PARTS].hub.screens, "desk": app[DESK].open_streams()}
+
+
+def present(app: web.Application) -> Present:
+    """Whose pages are open here."""
+    places = {seat.address_id for seat in app[PARTS].hub.seats()} - {0}
+    return Present(operators=tuple(app[DESK].present_operators()), addresses=tuple(places))
 
 
 def start_parts(parts: Parts, *, counts: Counts | None = None) -> None:

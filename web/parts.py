@@ -27,6 +27,7 @@ from web.server.rate_limits import ClientLimits, Places, RateWindows, Tries
 from web.server.reply_broadcast import Replies
 
 if TYPE_CHECKING:
+    from shared.services.admin.push_sender import PushSender
     from shared.services.voice.speaking import SpeakingService
     from web.api.uploads import Uploads
 
@@ -120,6 +121,7 @@ class Parts:
     uploads: Uploads
     speaking: SpeakingService | None
     """None where nothing reads answers aloud."""
+    push: PushSender
     tasks: BackgroundTasks
     limits: ClientLimits
     local_limits: ClientLimits

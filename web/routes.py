@@ -10,7 +10,7 @@ from aiohttp import web
 from shared.core.identity.api_keys import Scope
 from shared.core.values.errors import StorageUnavailable
 from web import dashboard
-from web.api import commands, conversations, desk, export, memory, messages, recovery, rest, uploads
+from web.api import commands, conversations, desk, export, memory, messages, push, recovery, rest, uploads
 from web.chat import event_stream_chat
 from web.parts import PARTS
 from web.protocol import wire
@@ -48,6 +48,7 @@ FOR_VISITORS: tuple[Operation, ...] = (
     *event_stream_chat.room,
     *recovery.room,
     *desk.room,
+    *push.room,
     *uploads.room,
 )
 """And for programs; at an address that they share with operators these come first."""
@@ -78,6 +79,12 @@ async def chat_page(request: web.Request) -> web.StreamResponse:
 
 async def widget(request: web.Request) -> web.StreamResponse:
     return serve(request, _known(request.app[PARTS].files.widget), cache=ASK_AGAIN, foreign=True)
+
+
+async def push_worker(request: web.Request) -> web.StreamResponse:
+    """The service worker that shows notifications: at the root, so that it may serve any of our pages."""
+    worker = _known(request.app[PARTS].files.get("push.js"))
+    return serve(request, worker, cache=ASK_AGAIN, foreign=False)
 
 
 async def static(request: web.Request) -> web.StreamResponse:

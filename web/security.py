@@ -10,6 +10,7 @@ from typing import Any
 import structlog
 from aiohttp import web
 
+from shared.core.identity.push import PushUnavailable
 from shared.core.values.errors import (
     BadInput,
     CannotEdit,
@@ -66,6 +67,7 @@ STATUS: tuple[tuple[type[EvertalkError], int], ...] = (
     (NothingToSpeak, 422),
     (ContextBudgetExceeded, 422),
     (StaleView, 409),
+    (PushUnavailable, 503),
     (OnHold, 409),
     (SessionMoved, 409),
     (StorageUnavailable, 503),

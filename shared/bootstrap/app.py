@@ -13,6 +13,7 @@ from shared.bootstrap.build_admin import (
     build_context_inspector,
     build_knowledge_indexer,
     build_playground,
+    build_push_sender,
 )
 from shared.bootstrap.build_commands import build_commands
 from shared.bootstrap.build_compaction import build_job_runner
@@ -24,6 +25,7 @@ from shared.services.admin.alert_sender import AlertMonitor
 from shared.services.admin.context_inspector import ContextInspector
 from shared.services.admin.job_admin import JobAdmin
 from shared.services.admin.playground import Playground
+from shared.services.admin.push_sender import PushSender
 from shared.services.commands.command_service import CommandService
 from shared.services.compaction.job_runner import JobRunner
 from shared.services.memory.knowledge_indexer import KnowledgeIndexer
@@ -60,6 +62,7 @@ class App(Foundation):
     job_admin: JobAdmin
     playground: Playground
     alert_monitor: AlertMonitor
+    push: PushSender
     knowledge_indexer: KnowledgeIndexer | None
     """In the worker only."""
 
@@ -100,5 +103,6 @@ async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()
         job_admin=JobAdmin(stores.job_changes, base.doorbell, announcer, crash_point=crash_point),
         playground=build_playground(base, turns),
         alert_monitor=build_alert_monitor(base),
+        push=build_push_sender(stores.push, settings, clock=base.clock, crash_point=crash_point),
         knowledge_indexer=build_knowledge_indexer(base, stores.knowledge) if role == "worker" else None,
     )

@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+import functools
+
+from shared.adapters.alerts.web_push import WebPush
+from shared.adapters.encryption import Encryption
 from shared.adapters.files.knowledge_files import KnowledgeFiles, UnreadableKnowledge
+from shared.adapters.postgres.handover.push import PostgresPush
 from shared.bootstrap.build_turns import TurnServices
 from shared.bootstrap.foundation import Foundation
-from shared.bootstrap.from_settings import WORKSPACES_FOLDER, build_alert_channels, build_alert_rules
+from shared.bootstrap.from_settings import (
+    WORKSPACES_FOLDER,
+    build_alert_channels,
+    build_alert_rules,
+    build_away,
+)
+from shared.config.settings import Settings, resolve_secret_key
+from shared.ports import Clock
+from shared.runtime.crash_points import CrashPoint, ignore_crash_point
 from shared.services.admin.alert_sender import AlertMonitor
 from shared.services.admin.context_inspector import ContextInspector
 from shared.services.admin.playground import PLAYGROUND_TIMEOUTS, Playground
+from shared.services.admin.push_sender import PushSender
 from shared.services.compaction.one_shot_completion import OneShotCompletion
 from shared.services.memory.knowledge_indexer import KnowledgeIndexer, KnowledgeStore
 
@@ -23,6 +37,29 @@ def build_alert_monitor(base: Foundation) -> AlertMonitor:
         worker_id=base.worker_id,
         crash_point=base.crash_point,
     )
+
+
+def build_push_sender(
+    store: PostgresPush,
+    settings: Settings,
+    *,
+    clock: Clock,
+    crash_point: CrashPoint = ignore_crash_point,
+) -> PushSender:
+    """What encrypts is loaded when somebody is told something."""
+    channel = WebPush(
+        store,
+        vault=functools.cache(lambda: Encryption(resolve_secret_key(settings))),
+        subject=_push_subject(settings),
+        services=settings.push_services,
+    )
+    return PushSender(store, channel, away=build_away(settings, clock), crash_point=crash_point)
+
+
+def _push_subject(settings: Settings) -> str:
+    """Whom a push service may ask about us; one of them refuses names that lead nowhere."""
+    url, mail = settings.public_url or "", settings.alert_email_from
+    return url if url.startswith("https:") else f"mailto:{mail}" if mail else "https://localhost"
 
 
 def build_context_inspector(base: Foundation, turns: TurnServices) -> ContextInspector:

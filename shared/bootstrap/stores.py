@@ -28,6 +28,7 @@ from shared.adapters.postgres.db.readiness import PostgresReadiness
 from shared.adapters.postgres.db.workers import PostgresWorkers
 from shared.adapters.postgres.handover.handovers import PostgresHandovers
 from shared.adapters.postgres.handover.inbox import PostgresInbox
+from shared.adapters.postgres.handover.push import PostgresPush
 from shared.adapters.postgres.memory.consolidation import PostgresConsolidation
 from shared.adapters.postgres.memory.knowledge import PostgresKnowledge
 from shared.adapters.postgres.memory.notes import PostgresNotes
@@ -144,6 +145,7 @@ class Stores:
     identities: PostgresIdentities
     operator_admin: OperatorAdmin
     people_directory: PostgresPeopleDirectory
+    push: PostgresPush
     sites: PostgresSites
     tickets: PostgresTickets
     visitors: PostgresVisitors
@@ -216,6 +218,7 @@ def build_stores(
         identities=PostgresIdentities(pool, people=account_links),
         operator_admin=late("operator_admin", "OperatorAdmin"),
         people_directory=PostgresPeopleDirectory(pool),
+        push=PostgresPush(pool),
         sites=late("sites", "PostgresSites"),
         tickets=PostgresTickets(pool),
         visitors=PostgresVisitors(pool),

@@ -227,6 +227,9 @@ class Settings(BaseSettings):
     alert_email_from: str = ""
     alert_email_to: Words = ()
 
+    # Push services of one's own, where notifications of browsers may go although they are not public.
+    push_services: Words = ()
+
     # Secrets and what operators see.
     secret_key: SecretStr | None = None
     metrics_token: SecretStr | None = None
@@ -245,7 +248,14 @@ class Settings(BaseSettings):
     # For the fault suite alone: the process ends at this named point.
     crash_point: str | None = None
 
-    @field_validator("trusted_proxies", "allowed_origins", "alert_email_to", "fallback_models", mode="before")
+    @field_validator(
+        "trusted_proxies",
+        "allowed_origins",
+        "push_services",
+        "alert_email_to",
+        "fallback_models",
+        mode="before",
+    )
     @classmethod
     def _split_words(cls, value: object) -> object:
         return tuple(value.replace(",", " ").split()) if isinstance(value, str) else value
@@ -325,6 +335,14 @@ class Settings(BaseSettings):
             if parts.path not in ("", "/") or parts.query or parts.fragment:
                 raise ValueError("is smtp://NAME:PASSWORD@HOST:PORT or smtps://…, with nothing behind")
         return url
+
+    @field_validator("push_services")
+    @classmethod
+    def _origins_of_push(cls, words: tuple[str, ...]) -> tuple[str, ...]:
+        checked = tuple(_checked_url(word.lower(), schemes=("http", "https")).rstrip("/") for word in words)
+        if any(urlsplit(word).path or urlsplit(word).query or urlsplit(word).username for word in checked):
+            raise ValueError("is a list of https://HOST or https://HOST:PORT, with nothing behind")
+        return checked
 
     @field_validator("alert_email_from")
     @classmethod

@@ -66,6 +66,8 @@ POINTS = (
     "after_alert_opens",
     "before_alert_send",
     "after_alert_send",
+    "before_push",
+    "after_push",
     "backup_after_dump",
     "backup_before_name",
     "restore_before_swap",

@@ -20,6 +20,7 @@ from tests.faults.test_asides import POINTS as ASIDES
 from tests.faults.test_handover import POINTS as HANDED_OVER
 from tests.faults.test_logins import POINTS as LOGINS
 from tests.faults.test_provider import MONEY, PUT_BACK
+from tests.faults.test_push import POINTS as PUSH
 from tests.faults.test_reminders import OWN as REMINDERS
 from tests.faults.test_samples import POINTS as SAMPLES
 from tests.faults.test_stored_settings import POINTS as STORED_SETTINGS
@@ -96,7 +97,7 @@ BY_SIGNAL = {"after_ack"}
 def test_every_crash_point_is_tried() -> None:
     tries = (
         *WEB, *WORKER, *NIGHT, *LISTING, *BOT, *REMINDERS, *HANDED_OVER, LINKED, *ERASURE, *ALERTS, *ASIDES,
-        *LOGINS, *STORED_SETTINGS, *SAMPLES, *VOICE, *COPIES, PUT_BACK, *MONEY, *TOLD,
+        *LOGINS, *STORED_SETTINGS, *SAMPLES, *VOICE, *PUSH, *COPIES, PUT_BACK, *MONEY, *TOLD,
     )  # fmt: skip
     tried = {point.partition(":")[0] for point in tries} | BY_SIGNAL
     assert tried == set(POINTS)

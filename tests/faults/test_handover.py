@@ -49,12 +49,14 @@ class Dashboard:
         session = await self._case.value("SELECT public_id FROM sessions")
         return await self.call(f"sessions/{session}/{what}", body)
 
-    async def call(self, path: str, body: Mapping[str, object]) -> dict[str, object]:
+    async def call(
+        self, path: str, body: Mapping[str, object] | None = None, *, method: str = "POST"
+    ) -> dict[str, object]:
         url = f"{self._url}/api/v1/{path}"
         async with asyncio.timeout(SECONDS):
             while True:
                 try:
-                    async with self._http.post(url, json=body, headers=SAME_ORIGIN) as response:
+                    async with self._http.request(method, url, json=body, headers=SAME_ORIGIN) as response:
                         if response.status < 500:
                             assert response.status == 200, await response.text()
                             told: dict[str, object] = await response.json()

@@ -48,7 +48,7 @@ HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
         "frame-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; "
-        "require-trusted-types-for 'script'; trusted-types 'none'"
+        "worker-src 'self'; require-trusted-types-for 'script'; trusted-types evertalk"
     ),
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
@@ -84,6 +84,9 @@ class DashboardContext:
 
     def open_streams(self) -> int:
         return 0 if self.live is None else self.live.streams
+
+    def present_operators(self) -> set[int]:
+        return set() if self.live is None else self.live.operators
 
     def address(self, request: web.Request) -> str:
         """Of the client, behind proxies that are trusted: who locks themselves out locks out nobody else."""

@@ -134,6 +134,11 @@ class Live:
     def streams(self) -> int:
         return len(self._followers)
 
+    @property
+    def operators(self) -> set[int]:
+        """Who has a page open in this process."""
+        return {one.operator_id for one in self._followers if not one.gone}
+
     def join(self, follower: Follower) -> bool:
         """False when this operator has too many open already."""
         for one in [one for one in self._followers if one.gone]:

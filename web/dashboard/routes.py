@@ -42,7 +42,7 @@ from web.dashboard.live import DashboardNews, Live
 from web.dashboard.metrics import Scrape
 from web.dashboard.setup import checklist, knowledge, mcp, probes
 from web.dashboard.setup import settings as settings_page
-from web.dashboard.sign_in import login, oidc, second_factor
+from web.dashboard.sign_in import login, oidc, push, second_factor
 from web.parts import Commanding
 from web.rest.operation import Operation, Room
 from web.server.origins import Proxies
@@ -108,6 +108,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *metrics.room,
     *operators.room,
     *second_factor.room,
+    *push.room,
     *audit.room,
     *money.room,
     *series.room,

@@ -64,6 +64,10 @@ def told(words: str, **limits: Any) -> Any:
     return Field(description=words, **limits)
 
 
+Endpoint = Annotated[str, told("of the browser's push subscription", max_length=2_000)]
+BrowserKey = Annotated[str, told("of that subscription, in base64url", max_length=200)]
+
+
 def choice(words: str, *values: str) -> Any:
     """Described so: whoever looks for it refuses others."""
     return Field(description=words, json_schema_extra={"enum": list(values)})

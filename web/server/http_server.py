@@ -20,7 +20,7 @@ log = structlog.get_logger(__name__)
 CSP = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
     "connect-src 'self'; manifest-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; "
-    "require-trusted-types-for 'script'; trusted-types 'none'"
+    "worker-src 'self'; require-trusted-types-for 'script'; trusted-types evertalk"
 )
 HEADERS: Mapping[str, str] = {
     "Server": "Evertalk",

@@ -17,9 +17,12 @@ from shared.adapters.models.token_counter import VocabularyCounter
 from shared.adapters.postgres.dashboard.job_changes import PostgresJobChanges
 from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.handover.handovers import PostgresHandovers
+from shared.adapters.postgres.handover.push import PostgresPush
 from shared.adapters.postgres.turns.edits import PostgresEdits
 from shared.adapters.postgres.turns.turns import PostgresTurns
 from shared.adapters.redis.announcer import RedisAnnouncer, channel_of
+from shared.bootstrap.build_admin import build_push_sender
+from shared.bootstrap.foundation import SystemClock
 from shared.bootstrap.stores import Stores, build_stores
 from shared.config.settings import Settings, load_settings
 from shared.core.session.events import (
@@ -37,6 +40,7 @@ from shared.runtime.crash_points import CrashPoint, ignore_crash_point
 from shared.services.admin.context_inspector import ContextInspector
 from shared.services.admin.job_admin import JobAdmin
 from shared.services.admin.playground import Playground
+from shared.services.admin.push_sender import PushSender
 from shared.services.tools.handover import HandoverService
 from shared.services.turns.session_service import validate_text
 from shared.services.voice.hearing import HearingService
@@ -241,6 +245,7 @@ class Services:
     announcer: Any
     sessions: ScriptedConversation
     commands: ScriptedCommands
+    push: PushSender
     handover_service: HandoverService | None = None
     context_inspector: ContextInspector | None = None
     job_admin: JobAdmin | None = None
@@ -386,8 +391,9 @@ class Starter:
         if isinstance(announcer, RedisAnnouncer):
             self.announcers.append(announcer)
         conversation = ScriptedConversation(pool)
+        loaded = load_settings(**settings)
         services = Services(
-            settings=load_settings(**settings),
+            settings=loaded,
             pool=pool,
             stores=build_stores(pool),
             announcer=announcer,
@@ -402,6 +408,7 @@ class Starter:
                 PostgresJobChanges(pool), SilentDoorbell(), announcer, crash_point=ignore_crash_point
             ),
             dashboard_announcer=self._desk_announcer(redis),
+            push=build_push_sender(PostgresPush(pool), loaded, clock=SystemClock()),
         )
         model = ModelShown(name="scripted", offline=True)
         parts = make_parts(services, model=model, limits=limits)

@@ -4,7 +4,7 @@ import { ask, keepFresh } from "./net.js";
 import { card, h, problem, repaintTimes, show, skeleton, t, ts } from "./parts.js";
 import { secondFactor } from "./factor.js";
 import { loginList } from "./logins.js";
-import { notifyForm } from "./notify.js";
+import { notifyForm, pushForm } from "./notify.js";
 import { pictureForm } from "./picture.js";
 
 const MAY = { viewer: t("reads everything, changes nothing"), operator: t("reads, answers people and runs commands"), admin: t("Full access") };
@@ -45,7 +45,7 @@ export function accountPage({ root, me, say, entitle, signal }) {
 
   show(root, h("div", { class: "page-head" }, h("div", null, h("h1", null, t("Account")), h("p", { class: "facts" }, h("span", null, `${me.name} · ${ts(me.role)}`), h("span", null, MAY[/** @type {keyof typeof MAY} */ (me.role)] ?? "")))),
     card(t("The name that people see"), [nameForm(me, say, signal), pictureForm(me, say, signal)]),
-    me.has_handovers && card(t("Notifications"), [notifyForm()]),
+    me.has_handovers && card(t("Notifications"), [notifyForm(), me.role !== "viewer" && pushForm(me, signal)]),
     card(t("Language"), [languageChoice()]), card(t("Active sessions"), [logins, note]), card(t("Password"), [me.by_provider ? h("p", { class: "muted" }, t("You log in by your organisation's identity provider; a password is changed there.")) : passwordForm(me, say, signal, () => load(true).catch(failed))]),
     !me.by_provider && card(t("Second factor"), [secondFactor(say, signal, () => { load(true).catch(failed); })]));
   load().catch(failed);

@@ -2,7 +2,7 @@
 import { h, set, show } from "../shared/h.js";
 import { t, tn, ts } from "./i18n.js";
 import { ask } from "./net.js";
-import { notify } from "./notify.js";
+import { notify, renewPush } from "./notify.js";
 import { palette } from "./palette.js";
 import { problem } from "./parts.js";
 import { themeButton } from "./theme.js";
@@ -231,6 +231,7 @@ async function start() {
   addEventListener("click", onClick);
   alertWatch = watchAlerts(alerting);
   if (me.has_handovers) watch = watchWaiting(me, waiting);
+  renewPush(me).catch(() => {});
   draw();
 }
 

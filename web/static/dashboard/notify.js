@@ -1,8 +1,14 @@
 /** Tells an operator who looks elsewhere: a sound and a notification of the desktop, where this browser was asked for them. */
 import { h, set, show } from "../shared/h.js";
+import { canPush, permitted, subscribe, subscribed, told } from "../shared/push.js";
 import { t } from "./i18n.js";
+import { ask } from "./net.js";
+import { problem } from "./parts.js";
 
 const KEY = "evertalk:dash:notify";
+/** Who asked to be notified while no page is open: nobody else who logs in here. */
+const PUSH_KEY = "evertalk:dash:push";
+const SCOPE = "/dashboard/";
 const kept = () => { try { return localStorage.getItem(KEY) === "on"; } catch { return false; } };
 const allowed = () => "Notification" in window && Notification.permission === "granted";
 /** Whether this browser tells. */
@@ -43,4 +49,61 @@ export function notifyForm() {
     set(box, { "aria-invalid": refused ? "true" : null });
   } });
   return h("div", { class: "narrow" }, h("label", { class: "tick" }, box, h("span", null, t("A sound and a notification when somebody waits for a human"))), note);
+}
+
+const asked = () => { try { return localStorage.getItem(PUSH_KEY) ?? ""; } catch { return ""; } };
+/** @param {string} name */
+const remember = (name) => { try { localStorage.setItem(PUSH_KEY, name); } catch { /* it then ends with this login */ } };
+
+/** A new login takes up what the one before had asked for. @param {any} me */
+export async function renewPush(me) {
+  const subscription = asked() === me.name ? await subscribed(SCOPE) : null;
+  if (subscription) await ask("/me/push", { method: "PUT", body: told(subscription), refresh: true });
+}
+
+/** The other switch: by the browser's push service, also while no page is open. @param {any} me @param {AbortSignal} signal */
+export function pushForm(me, signal) {
+  const note = h("p", { class: "small", role: "status" });
+  /** @param {string} words @param {string} [look] */
+  const say = (words, look = "crit-text") => show(note, h("span", { class: look }, words));
+  const test = h("button", { type: "button", class: "line", hidden: true, onclick: () => void doing(async () => {
+    const subscription = await subscribed(SCOPE);
+    const { sent, code } = await ask("/me/push/test", { method: "POST", body: { endpoint: subscription?.endpoint ?? "" }, signal });
+    sent ? say(t("A notification is on its way to this browser."), "muted") : say(t("The push service of this browser did not take it: {code}.", { code }));
+  }) }, t("Send a test"));
+  const box = h("input", { type: "checkbox", disabled: !canPush(), onchange: () => void doing(box.checked ? on : off) });
+
+  /** @param {() => Promise<void>} work */
+  async function doing(work) {
+    show(note);
+    box.disabled = test.disabled = true;
+    try { await work(); } catch (/** @type {any} */ error) {
+      if (!signal.aborted) error.status === undefined ? say(t("The push service of this browser cannot be reached.")) : show(note, problem(error));
+    }
+    box.disabled = test.disabled = false;
+    await paint();
+  }
+  async function on() {
+    if (!await permitted()) return say(t("This browser does not allow notifications here."));
+    const { key } = await ask("/push-key", { signal });
+    await ask("/me/push", { method: "PUT", body: told(await subscribe(location.origin, SCOPE, key)), signal });
+    remember(me.name);
+  }
+  async function off() {
+    const subscription = await subscribed(SCOPE);
+    remember("");
+    if (!subscription) return;
+    await subscription.unsubscribe();
+    await ask("/me/push/end", { method: "POST", body: { endpoint: subscription.endpoint }, signal });
+  }
+  async function paint() {
+    const is = asked() === me.name && allowed() && Boolean(await subscribed(SCOPE));
+    box.checked = is;
+    test.hidden = !is;
+  }
+  if (!canPush()) say(t("This browser cannot be notified while the page is closed."), "muted");
+  else if (Notification.permission === "denied") say(t("This browser does not allow notifications here."));
+  paint().catch(() => {});
+  return h("div", { class: "narrow" }, h("label", { class: "tick" }, box, h("span", null, t("Notify this browser also when the page is closed"))),
+    h("p", { class: "muted small" }, t("It says who waits, never what was said, and ends when you log out.")), note, test);
 }

@@ -43,6 +43,7 @@ function offers(chat) {
     ["keep", !chat.options.identity, () => void import("./keep.js").then((one) => one.keep(chat)).catch(() => chat.warn(t("lost")))],
     ["export_md", names.has("export"), () => save(chat, "md")],
     ["export_json", names.has("export"), () => save(chat, "json")],
+    [chat.store.get("push") ? "notify_off" : "notify_on", Boolean(chat.options.page) && "PushManager" in window, () => void import("./notify.js").then((one) => one.turn(chat)).catch(() => chat.warn(t("lost")))],
     ["look", true, () => dye(chat)],
     ["forget", names.has("forget"), () => void forget(chat), "danger"],
   ];

@@ -13,4 +13,6 @@ const widget = new Widget({
 });
 await widget.mount();
 document.querySelector("noscript")?.remove();
+const { chat } = widget;
+if (chat?.store.get("push")) import("./notify.js").then((one) => one.renew(chat)).catch(() => {});
 document.documentElement.lang = widget.root.lang;

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import asyncpg
 
 from shared.adapters.postgres.db.listing import TRUTH, differs
+from shared.adapters.postgres.handover.push import BROWSERS_AT_MOST
 from shared.adapters.postgres.people.login_tries import PLACES_AT_MOST
 from shared.adapters.postgres.privacy.retention import GRACE_DAYS, RULES, Sweep, condition_of
 from shared.adapters.postgres.turns.spend_sql import SUMS
@@ -445,6 +446,13 @@ _PEOPLE = {
          WHERE o.disabled_at IS NOT NULL
             OR (SELECT count(*) FROM login_places x WHERE x.operator_id = o.id)
                > 2 * {PLACES_AT_MOST}""",
+    "I7: a browser is notified for an operator who is locked": f"""
+        SELECT {_at("push=p.id", "operator=o.id")} FROM push_subscriptions p
+          JOIN operators o ON o.id = p.operator_id WHERE o.disabled_at IS NOT NULL""",
+    "I11: more browsers are notified of one person or operator than may be": f"""
+        SELECT {_at("operator=min(p.operator_id)", "address=min(a.id)")} FROM push_subscriptions p
+          LEFT JOIN visitors v ON v.token_hash = p.visitor_hash LEFT JOIN addresses a ON a.id = v.address_id
+         GROUP BY p.operator_id, a.channel, a.account, a.chat HAVING count(*) > {BROWSERS_AT_MOST}""",
     "I7: a second factor is of who cannot use one, or is spent before it is set up": f"""
         SELECT {_at("operator=o.id")} FROM operators o JOIN operator_factors f
             ON f.operator_id = o.id

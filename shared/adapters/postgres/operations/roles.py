@@ -29,7 +29,7 @@ ONLY_READ = frozenset({"deployment"})
 SECRET = frozenset(
     {
         "api_keys", "login_links", "login_places", "login_tries", "one_time_codes", "operator_factors",
-        "operator_sessions", "operator_steps", "operators",
+        "operator_sessions", "operator_steps", "operators", "push_keys", "push_subscriptions",
         "recovery_codes", "site_secrets", "stored_settings", "visitors",
     }
 )  # fmt: skip

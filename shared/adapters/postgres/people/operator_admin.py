@@ -272,6 +272,9 @@ async def _after_change(
     }
     for table in gone.get(changes.get("locked"), ()):
         await session.exec(delete(table).where(table.operator_id == row.id))
+    if changes.get("locked"):
+        driver = await session.driver()
+        await driver.execute("DELETE FROM push_subscriptions WHERE operator_id = $1", row.id)
     if "locked" in changes:
         action = "operator.locked" if changes["locked"] else "operator.unlocked"
         await session.audit(action, by=by, about=_about(row))

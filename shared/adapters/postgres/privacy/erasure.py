@@ -166,6 +166,8 @@ async def _batch(connection: Connection, table: str, work: dict[str, Any], at: d
             return done, done == 0
         case "telegram_access":
             return await connection.fetchval(sql.TELEGRAM_ACCESS, parties), True
+        case "push_subscriptions":
+            return await connection.fetchval(sql.PUSH_SUBSCRIPTIONS, parties), True
     statement = sql.batch_of(table, await connection.fetchval(sql.KEY, table))
     done = await connection.fetchval(statement, sessions, parties, at)
     return done, done < sql.BATCH

@@ -134,6 +134,9 @@ ACTIONS: Mapping[str, Action] = {
     ),
     "feedback": Delete(at="at"),
     "one_time_codes": Delete(owner="party"),
+    "push_subscriptions": Special(
+        columns=("endpoint", "p256dh", "auth", "login_hash", "visitor_hash", "language")
+    ),
     "erasure_wishes": Delete(at=None),
     "addresses": Blank(
         values={"title": "''", "settings": _LANGUAGES, "contact": _EMPTY_OBJECT},
@@ -197,6 +200,7 @@ ACTIONS: Mapping[str, Action] = {
     "site_secrets": Keep(why="an operator's configuration, sealed"),
     "telegram_bots": Keep(why="an operator's configuration"),
     "deployment": Keep(why="about this installation"),
+    "push_keys": Keep(why="about this installation, sealed"),
     "workers": Keep(why="about processes"),
     "alerts": Keep(why="numbers, fixed words and ids: facts by kind, never words of people"),
     "alert_sends": Keep(why="states of messages to operators"),

@@ -183,6 +183,13 @@ WITH chats AS ({_CHATS}), u AS (
 SELECT count(*) FROM u
 """
 
+PUSH_SUBSCRIPTIONS = """
+WITH gone AS (
+  DELETE FROM push_subscriptions p USING visitors v JOIN addresses a ON a.id = v.address_id
+   WHERE p.visitor_hash = v.token_hash AND a.party_id = ANY ($1) RETURNING 1
+)
+SELECT count(*) FROM gone
+"""
 
 KEY = """
 SELECT array_agg(a.attname::text ORDER BY array_position(i.indkey::int2[], a.attnum))

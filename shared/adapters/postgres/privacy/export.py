@@ -49,6 +49,7 @@ class PostgresExport(PoolStore):
                     **{
                         name: rows for name in _MORE if (rows := await _rows(connection, name, parties, only))
                     },
+                    "notified_browsers": [dict(row) for row in await connection.fetch(_PUSH, parties, only)],
                     "feedback": [dict(row) for row in await connection.fetch(_FEEDBACK, parties, only)],
                 },
             )
@@ -140,6 +141,12 @@ SELECT s.public_id::text AS conversation, f.turn_no AS turn, f.opinion, f.words,
  WHERE s.party_id = ANY ($1) AND ($2::bigint IS NULL OR s.id = $2)
    AND f.turn_no > s.erased_turn AND (f.opinion IS NOT NULL OR f.words <> '')
  ORDER BY s.id, f.turn_no
+"""
+_PUSH = """
+SELECT substring(p.endpoint FROM '^https?://([^/]+)') AS service, p.language, p.created_at, p.renewed_at
+  FROM push_subscriptions p JOIN visitors v ON v.token_hash = p.visitor_hash
+  JOIN addresses a ON a.id = v.address_id
+ WHERE a.party_id = ANY ($1) AND ($2::bigint IS NULL OR a.session_id = $2) ORDER BY p.id
 """
 _PAGE = """
 SELECT e.seq, te.turn_no, e.author, e.blocks, e.replaces_seq, te.replaced_by, e.at

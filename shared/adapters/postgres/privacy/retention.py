@@ -13,6 +13,7 @@ from shared.adapters.postgres.db.store import PoolStore
 BATCH = 2_000
 BATCHES_AT_MOST = 20
 """Of one table in one sweep."""
+PUSH_DAYS = 30
 GRACE_DAYS = 2
 """A sweep that was away for a day is no violation."""
 
@@ -224,6 +225,13 @@ RULES: Mapping[str, Rule] = {
     "usage": Months(months=24, told="24 months, by monthly partition"),
     "one_time_codes": _expired("code_hash"),
     "login_links": _expired("token_hash"),
+    "push_keys": Stays(told="one row, encrypted"),
+    "push_subscriptions": Sweep(
+        days=PUSH_DAYS,
+        key="id",
+        where="renewed_at < now() - {age}",
+        told=f"{PUSH_DAYS} days after the page was last open in that browser",
+    ),
     "login_tries": Sweep(
         days=1, key="key", where="last_at < now() - {age}", told="a day after the last failed login"
     ),

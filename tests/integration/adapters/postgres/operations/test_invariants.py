@@ -505,6 +505,20 @@ BROKEN = [
     ),
     (
         "I7",
+        "for an operator who is locked",
+        """WITH o AS (INSERT INTO operators (name, disabled_at) VALUES ('ida', now()) RETURNING id)
+           INSERT INTO push_subscriptions (endpoint, p256dh, auth, operator_id, login_hash)
+           SELECT 'https://push.example', 'x', 'x', id, 'x' FROM o""",
+    ),
+    (
+        "I11",
+        "more browsers are notified",
+        """WITH o AS (INSERT INTO operators (name) VALUES ('ida') RETURNING id)
+           INSERT INTO push_subscriptions (endpoint, p256dh, auth, operator_id, login_hash)
+           SELECT 'https://push.example/' || n, 'x', 'x', id, 'x' FROM o, generate_series(1, 11) AS n""",
+    ),
+    (
+        "I7",
         "spent before it is set up",
         """WITH o AS (INSERT INTO operators (name) VALUES ('ida') RETURNING id)
            INSERT INTO operator_factors (operator_id, key_id, sealed, last_step)

@@ -1,0 +1,92 @@
+"""Posts to an address that somebody else has chosen: to the open internet, and never redirected."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable, Mapping, Sequence
+from urllib.parse import SplitResult, urlsplit
+
+import aiohttp
+import structlog
+
+from shared.adapters.files.web_pages import Pinned, Resolve, resolved
+from shared.core.ops.alerts import AlertRefused, NotSent, Outcome, Sent
+from shared.core.tools.web_address import Address, BadWebAddress, is_public, web_address
+
+log = structlog.get_logger(__name__)
+
+SECONDS = 15.0
+RESOLVE_SECONDS = 5.0
+_LATER = frozenset({408, 409, 425, 429})
+"""Client errors that pass by themselves."""
+
+Permits = Callable[[Address], bool]
+OwnServers = Callable[[SplitResult], Permits | None]
+"""Which addresses the operator's own servers may have; None for all others: https, and public ones."""
+
+
+class Poster:
+    """A name is resolved once, and the connection goes to one of the very addresses that were looked at."""
+
+    def __init__(self, own: OwnServers, *, resolve: Resolve = resolved) -> None:
+        self._own = own
+        self._resolve = resolve
+
+    async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> Outcome:
+        try:
+            async with asyncio.timeout(SECONDS):
+                return await self._post(url, body, headers)
+        except BadWebAddress as error:
+            log.warning("post_refused", reason=str(error))
+            return AlertRefused(code="address_refused")
+        except TimeoutError:
+            return NotSent(code="timeout")
+        except (ssl.SSLError, aiohttp.ClientSSLError):
+            return NotSent(code="tls")
+        except (aiohttp.ClientError, OSError) as error:
+            # The error's own words may repeat the whole address.
+            log.info("post_failed", error=type(error).__name__)
+            return NotSent(code="no_connection")
+
+    async def _post(self, url: str, body: bytes, headers: Mapping[str, str]) -> Outcome:
+        host, addresses = await self._addresses(url)
+        connector = aiohttp.TCPConnector(
+            resolver=Pinned(host, addresses), use_dns_cache=False, limit=1, force_close=True
+        )
+        async with (
+            aiohttp.ClientSession(
+                connector=connector, cookie_jar=aiohttp.DummyCookieJar(), trust_env=False
+            ) as session,
+            session.post(url, data=body, headers=headers, allow_redirects=False) as response,
+        ):
+            return _outcome(response.status, response.headers.get("Retry-After", ""))
+
+    async def _addresses(self, url: str) -> tuple[str, Sequence[Address]]:
+        """Raises BadWebAddress."""
+        parts = urlsplit(url)
+        if (permits := self._own(parts)) is not None:
+            host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+            found = await self._looked_up(host, port)
+        elif parts.scheme != "https":
+            raise BadWebAddress("Only https leaves this machine.")
+        else:
+            address, permits = web_address(url), is_public
+            host = address.host
+            found = [address.literal] if address.literal else await self._looked_up(host, address.port)
+        if not found or not all(map(permits, found)):
+            raise BadWebAddress(f"{host} is not where it may be.")
+        return host, found
+
+    async def _looked_up(self, host: str, port: int) -> Sequence[Address]:
+        async with asyncio.timeout(RESOLVE_SECONDS):
+            return await self._resolve(host, port)
+
+
+def _outcome(status: int, retry_after: str) -> Outcome:
+    code = f"http_{status}"
+    if 200 <= status < 300:
+        return Sent()
+    if status >= 500 or status in _LATER:
+        return NotSent(code=code, retry_after=float(retry_after) if retry_after.isdecimal() else None)
+    return AlertRefused(code=code)

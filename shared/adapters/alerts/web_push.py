@@ -1,0 +1,138 @@
+"""Posts to push services: encrypted for one browser (RFC 8291), and signed by our key (RFC 8292)."""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol
+from urllib.parse import SplitResult
+
+from shared.adapters.alerts.post import Permits, Poster
+from shared.adapters.encryption import CannotUnseal, Encryption, Sealed
+from shared.adapters.files.web_pages import Resolve, resolved
+from shared.config.settings import BadSettings
+from shared.core.identity.push import PushTarget, PushUnavailable, Urgency, origin_of
+from shared.core.ops.alerts import AlertRefused, Outcome
+
+if TYPE_CHECKING:
+    from webpush import WebPush as Encrypting
+
+ABOUT = "push_keys"
+TOKEN_SECONDS = 12 * 3600
+"""A push service takes a day at most."""
+
+
+class PushKeyStore(Protocol):
+    async def load_key(self) -> tuple[str, Sealed] | None: ...
+    async def keep_key(self, public_key: str, sealed: Sealed) -> tuple[str, Sealed]: ...
+
+
+class WebPush:
+    """webpush encrypts; its signature forgets the port of an origin, and knows only mail addresses."""
+
+    def __init__(
+        self,
+        store: PushKeyStore,
+        *,
+        vault: Callable[[], Encryption],
+        subject: str,
+        services: Sequence[str] = (),
+        resolve: Resolve = resolved,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`subject`: whom a push service can ask about us; `services` are origins of one's own."""
+        self._store = store
+        self._vault = vault
+        self._subject = subject
+        self._services = frozenset(services)
+        self._poster = Poster(self._own, resolve=resolve)
+        self._clock = clock
+        self._public, self._private = "", b""
+        self._encrypting: Encrypting | None = None
+
+    async def public_key(self) -> str:
+        """What browsers subscribe with; made once for all processes.
+
+        Raises StorageUnavailable, PushUnavailable.
+        """
+        if not self._public:
+            self._public, _ = await self._store.load_key() or await self._store.keep_key(*self._made())
+        return self._public
+
+    async def send(
+        self, target: PushTarget, message: bytes, *, topic: str, ttl_seconds: int, urgency: Urgency
+    ) -> Outcome:
+        """`topic`, at most 32 characters: a newer message takes the place of one that waits.
+
+        Raises StorageUnavailable, PushUnavailable.
+        """
+        await self._open()
+        try:
+            body = self._encrypted(target, message)
+        except ValueError:
+            return AlertRefused(code="bad_keys")
+        headers = {
+            "Authorization": self._signature(target.endpoint),
+            "Content-Encoding": "aes128gcm",
+            "Content-Type": "application/octet-stream",
+            "TTL": str(ttl_seconds),
+            "Urgency": urgency,
+            "Topic": topic,
+        }
+        return await self._poster.post(target.endpoint, body, headers)
+
+    def _own(self, parts: SplitResult) -> Permits | None:
+        return (lambda _: True) if f"{parts.scheme}://{parts.netloc}" in self._services else None
+
+    def _made(self) -> tuple[str, Sealed]:
+        from webpush import VAPID
+
+        private, public, shown = VAPID.generate_keys()
+        pair = json.dumps({"private": private.decode(), "public": public.decode()})
+        return shown, self._open_vault().seal(pair.encode(), about=ABOUT)
+
+    async def _open(self) -> None:
+        if self._encrypting is not None:
+            return
+        await self.public_key()
+        found = await self._store.load_key()
+        if found is None:
+            raise PushUnavailable("the key is gone")
+        try:
+            pair = json.loads(self._open_vault().open(found[1], about=ABOUT))
+        except CannotUnseal as error:
+            raise PushUnavailable(str(error)) from error
+        from webpush import WebPush as Encrypting
+
+        self._private = pair["private"].encode()
+        self._encrypting = Encrypting(self._private, pair["public"].encode(), subscriber=self._subject)
+
+    def _open_vault(self) -> Encryption:
+        """Raises PushUnavailable where this process was given no key of the installation."""
+        try:
+            return self._vault()
+        except BadSettings as error:
+            raise PushUnavailable(str(error)) from error
+
+    def _encrypted(self, target: PushTarget, message: bytes) -> bytes:
+        """Raises ValueError for a point that is not on the curve."""
+        from webpush import WebPushSubscription
+
+        assert self._encrypting is not None
+        keys = {"p256dh": _text(target.p256dh), "auth": _text(target.auth)}
+        subscription = WebPushSubscription.model_validate({"endpoint": target.endpoint, "keys": keys})
+        return bytes(self._encrypting.get(message, subscription).encrypted)
+
+    def _signature(self, endpoint: str) -> str:
+        import jwt
+
+        until = int(self._clock()) + TOKEN_SECONDS
+        claims = {"aud": origin_of(endpoint), "exp": until, "sub": self._subject}
+        token = jwt.encode(claims, self._private, algorithm="ES256")
+        return f"vapid t={token}, k={self._public}"
+
+
+def _text(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()

@@ -1,0 +1,211 @@
+"""Which browsers are notified while no page is open, what each is to be told now, and the key that signs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from shared.adapters.encryption import Sealed
+from shared.adapters.postgres.db.pool import Named, store_method
+from shared.adapters.postgres.db.store import Pool, PoolStore
+from shared.adapters.postgres.handover.handovers import AWAKE_AT, MAY_WRITE
+from shared.core.identity.push import PushNotice, PushTarget
+
+BROWSERS_AT_MOST = 10
+"""Of one person or operator: the newest."""
+MOST_FAILURES = 10
+"""In a row; then the browser counts as gone."""
+PATIENCE_SECONDS = 8
+"""Words that are younger may still reach a page: every process says every few seconds who is here."""
+MOST_CONVERSATIONS = 3
+"""That one browser is told of at once: whoever looks finds the others."""
+
+
+class PostgresPush(PoolStore):
+    """Each method is one transaction; raises StorageUnavailable."""
+
+    def __init__(self, pool: Pool, *, patience_seconds: float = PATIENCE_SECONDS) -> None:
+        super().__init__(pool)
+        self._patience_seconds = patience_seconds
+
+    @store_method
+    async def load_key(self) -> tuple[str, Sealed] | None:
+        row = await self._pool.fetchrow("SELECT public_key, key_id, sealed FROM push_keys")
+        return None if row is None else (row["public_key"], Sealed(key_id=row["key_id"], data=row["sealed"]))
+
+    @store_method
+    async def keep_key(self, public_key: str, sealed: Sealed) -> tuple[str, Sealed]:
+        """Of two processes that bring one at once, both get the first."""
+        row = await self._pool.fetchrow(_KEEP_KEY, public_key, sealed.key_id, sealed.data)
+        assert row is not None
+        return row["public_key"], Sealed(key_id=row["key_id"], data=row["sealed"])
+
+    @store_method
+    async def subscribe_operator(
+        self, target: PushTarget, *, operator_id: int, login_hash: bytes
+    ) -> bool | None:
+        """Whether it is new; a browser that was somebody else's changes hands. None: logged out by now."""
+        return await self._subscribe(target, operator_id=operator_id, login_hash=login_hash)
+
+    @store_method
+    async def subscribe_visitor(self, target: PushTarget, *, visitor_hash: bytes) -> bool | None:
+        return await self._subscribe(target, visitor_hash=visitor_hash)
+
+    async def _subscribe(
+        self,
+        target: PushTarget,
+        *,
+        operator_id: int | None = None,
+        login_hash: bytes | None = None,
+        visitor_hash: bytes | None = None,
+    ) -> bool | None:
+        browser = {"endpoint": target.endpoint, "p256dh": target.p256dh, "auth": target.auth}
+        whose = {"operator_id": operator_id, "login_hash": login_hash, "visitor_hash": visitor_hash}
+        async with self._pool.acquire() as connection, connection.transaction():
+            await connection.execute(_ONE_AT_A_TIME)
+            added: bool | None = await connection.fetchval(
+                *_ADD(**browser, **whose, language=target.language)
+            )
+            await connection.execute(_FORGET_OLDEST, operator_id, visitor_hash, BROWSERS_AT_MOST)
+        return added
+
+    @store_method
+    async def unsubscribe(
+        self, endpoint: str, *, operator_id: int | None = None, visitor_hash: bytes | None = None
+    ) -> None:
+        """One's own only; what is not there is gone already."""
+        await self._pool.execute(_REMOVE, endpoint, operator_id, visitor_hash)
+
+    @store_method
+    async def find_operators(self, endpoint: str, *, operator_id: int) -> PushTarget | None:
+        row = await self._pool.fetchrow(_FIND, endpoint, operator_id)
+        return None if row is None else PushTarget(**dict(row))
+
+    @store_method
+    async def claim(
+        self, *, operators: Sequence[int], addresses: Sequence[int], at_work: bool
+    ) -> list[PushNotice]:
+        """Note who has a page open here, and take what those who have none anywhere are to be told.
+
+        What was taken counts as told: each browser is told of words once at most, whoever dies meanwhile.
+        `at_work`: whether operators are told anything now; later they are told what still waits.
+        """
+        async with self._pool.acquire() as connection, connection.transaction():
+            await connection.execute(_ONE_AT_A_TIME)
+            rows: list[Any] = []
+            if await connection.fetchval(_ANY):
+                if operators or addresses:
+                    await connection.execute(_PRESENT, list(operators), list(addresses))
+                for statement in (_FOR_VISITORS, _FOR_OPERATORS)[: 1 + at_work]:
+                    rows += await connection.fetch(statement, self._patience_seconds)
+        return [_notice(dict(row)) for row in rows]
+
+    @store_method
+    async def record_outcome(self, target_id: int, *, delivered: bool, gone: bool = False) -> None:
+        """A browser that is gone, or failed too often, is told nothing any more."""
+        if delivered:
+            await self._pool.execute(_DELIVERED, target_id)
+        else:
+            await self._pool.execute(_FAILED, target_id, gone, MOST_FAILURES - 1)
+
+
+def _notice(row: dict[str, Any]) -> PushNotice:
+    browser = {name: row.pop(name) for name in ("id", "endpoint", "p256dh", "auth", "language")}
+    return PushNotice(target=PushTarget(**browser), **row)
+
+
+_ONE_AT_A_TIME = "SELECT pg_advisory_xact_lock(hashtext('evertalk.push'))"
+_ANY = "SELECT EXISTS (SELECT FROM push_subscriptions)"
+_KEEP_KEY = """
+INSERT INTO push_keys (public_key, key_id, sealed) VALUES ($1, $2, $3)
+ON CONFLICT (id) DO UPDATE SET id = push_keys.id RETURNING public_key, key_id, sealed
+"""
+_ADD = Named("""
+WITH owner AS (
+  SELECT FROM operator_sessions s JOIN operators o ON o.id = s.operator_id AND o.disabled_at IS NULL
+   WHERE s.token_hash = :login_hash::bytea AND s.operator_id = :operator_id::bigint AND s.expires_at > now()
+     FOR KEY SHARE OF s
+), visitor AS (
+  SELECT FROM visitors WHERE token_hash = :visitor_hash::bytea AND expires_at > now() FOR KEY SHARE
+)
+INSERT INTO push_subscriptions AS p (endpoint, p256dh, auth, operator_id, login_hash, visitor_hash, language)
+SELECT :endpoint, :p256dh, :auth, :operator_id, :login_hash, :visitor_hash, :language
+ WHERE EXISTS (SELECT FROM owner) OR EXISTS (SELECT FROM visitor)
+ON CONFLICT (endpoint) DO UPDATE SET
+  p256dh = excluded.p256dh, auth = excluded.auth, operator_id = excluded.operator_id,
+  login_hash = excluded.login_hash, visitor_hash = excluded.visitor_hash, language = excluded.language,
+  renewed_at = now(), here_at = now(), failures = 0
+RETURNING xmax = 0
+""")
+_OF_ONE_VISITOR = """
+SELECT v.token_hash FROM visitors mine JOIN addresses home ON home.id = mine.address_id
+  JOIN addresses a ON (a.channel, a.account, a.chat) = (home.channel, home.account, home.chat)
+  JOIN visitors v ON v.address_id = a.id WHERE mine.token_hash = $2
+"""
+_FORGET_OLDEST = f"""
+DELETE FROM push_subscriptions WHERE id IN (
+  SELECT id FROM push_subscriptions WHERE operator_id = $1 OR visitor_hash IN ({_OF_ONE_VISITOR})
+   ORDER BY renewed_at DESC, id DESC OFFSET $3)
+"""
+_REMOVE = "DELETE FROM push_subscriptions WHERE endpoint = $1 AND (operator_id = $2 OR visitor_hash = $3)"
+_FIND = """
+SELECT id, endpoint, p256dh, auth, language FROM push_subscriptions WHERE endpoint = $1 AND operator_id = $2
+"""
+_PRESENT = """
+UPDATE push_subscriptions SET here_at = now() WHERE operator_id = ANY ($1) OR id IN (
+  SELECT p.id FROM push_subscriptions p JOIN visitors v ON v.token_hash = p.visitor_hash
+    JOIN addresses a ON a.id = v.address_id
+   WHERE EXISTS (SELECT FROM addresses here WHERE here.id = ANY ($2)
+                    AND (here.channel, here.account, here.chat) = (a.channel, a.account, a.chat)))
+"""
+_NEW = "> greatest(p.told_at, p.here_at, now() - interval '1 day')"
+_OLD_ENOUGH = "< now() - make_interval(secs => $1)"
+_FOR_VISITORS = f"""
+WITH due AS (
+  SELECT p.id, s.public_id::text AS session, said.at, said.name, w.name AS site,
+         coalesce(w.config ->> 'title', '') AS title
+    FROM push_subscriptions p JOIN visitors v ON v.token_hash = p.visitor_hash AND v.expires_at > now()
+    JOIN sites w ON w.name = v.site JOIN addresses home ON home.id = v.address_id
+    JOIN addresses a ON (a.channel, a.account, a.chat) = (home.channel, home.account, home.chat)
+    JOIN sessions s ON s.id = a.session_id AND s.last_active_at {_NEW}
+   CROSS JOIN LATERAL (
+         SELECT e.at, CASE e.author WHEN 'operator' THEN v.payload ->> 'name' ELSE '' END AS name
+           FROM (SELECT * FROM events WHERE session_id = s.id ORDER BY event_seq DESC LIMIT 50) v
+           JOIN entries e ON e.session_id = v.session_id AND e.seq = v.seq
+           JOIN turns t ON t.session_id = v.session_id AND t.turn_no = v.turn_no AND t.address_id = a.id
+          WHERE v.kind = 'msg' AND e.author IN ('assistant', 'operator')
+            AND e.at {_NEW} AND e.at {_OLD_ENOUGH}
+          ORDER BY v.event_seq DESC LIMIT 1) said
+), told AS (
+  UPDATE push_subscriptions p SET told_at = d.at FROM (SELECT id, max(at) AS at FROM due GROUP BY id) d
+   WHERE p.id = d.id RETURNING p.id, p.endpoint, p.p256dh, p.auth, p.language
+)
+SELECT told.*, 'answer' AS kind, due.session, coalesce(due.name, '') AS name, due.site, due.title
+  FROM told JOIN due USING (id)
+"""
+"""Only what was said where the visitor wrote: answers in another channel are told there."""
+_FOR_OPERATORS = f"""
+WITH wanted AS (
+  SELECT s.public_id::text AS session, h.state, h.operator_id, p.display_name AS name,
+         greatest(CASE WHEN h.state = 'waiting' THEN h.asked_at END, (
+           SELECT max(e.at) FROM turn_entries te JOIN entries e USING (session_id, seq)
+            WHERE te.session_id = s.id AND te.turn_no > s.answered_turn AND e.author = 'person')) AS at
+    FROM handovers h JOIN sessions s ON s.id = h.session_id JOIN parties p ON p.id = s.party_id
+   WHERE h.ended_at IS NULL AND {AWAKE_AT} <= now()
+), due AS (
+  SELECT p.id, w.*, row_number() OVER (PARTITION BY p.id ORDER BY w.at DESC) AS number
+    FROM wanted w JOIN push_subscriptions p ON w.state = 'waiting' OR w.operator_id = p.operator_id
+    JOIN operators o ON o.id = p.operator_id AND o.disabled_at IS NULL AND {MAY_WRITE}
+   WHERE w.at > greatest(p.told_at, p.here_at) AND w.at {_OLD_ENOUGH}
+), told AS (
+  UPDATE push_subscriptions p SET told_at = d.at FROM (SELECT id, max(at) AS at FROM due GROUP BY id) d
+   WHERE p.id = d.id RETURNING p.id, p.endpoint, p.p256dh, p.auth, p.language
+)
+SELECT told.*, CASE due.state WHEN 'waiting' THEN 'waits' ELSE 'wrote' END AS kind, due.session, due.name
+  FROM told JOIN due USING (id) WHERE due.number <= {MOST_CONVERSATIONS}
+"""
+_DELIVERED = "UPDATE push_subscriptions SET succeeded_at = now(), failures = 0 WHERE id = $1"
+_FAILED = """
+WITH gone AS (DELETE FROM push_subscriptions WHERE id = $1 AND ($2 OR failures >= $3))
+UPDATE push_subscriptions SET failures = failures + 1 WHERE id = $1 AND NOT ($2 OR failures >= $3)
+"""

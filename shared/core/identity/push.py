@@ -1,0 +1,101 @@
+"""Notifications of browsers in which no page is open: which browsers, and what they are told."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Literal
+from urllib.parse import urlsplit
+
+from shared.core.tools.web_address import BadWebAddress, WebAddress, is_public, web_address
+from shared.core.values.errors import BadInput, EvertalkError
+
+Kind = Literal["waits", "wrote", "answer"]
+"""Somebody waits for a human; wrote to the operator who has them; or was answered."""
+Urgency = Literal["normal", "high"]
+_POINT_BYTES, _AUTH_BYTES = 65, 16
+_UNCOMPRESSED = 4
+
+
+class BadSubscription(BadInput):
+    """This browser's push service cannot be used from here.
+
+    What it gave is no subscription, or leads to where nothing may be posted.
+    """
+
+    code = "bad_subscription"
+    advice = "This browser's push service cannot be used from here."
+
+
+class PushUnavailable(EvertalkError):
+    """Notifications cannot be sent just now. The server's log says why.
+
+    There is no key to sign them with.
+    """
+
+    code = "push_unavailable"
+    advice = "Notifications cannot be sent just now. The server's log says why."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PushTarget:
+    """A browser: where its push service takes messages, and the keys that only it can open them with."""
+
+    endpoint: str
+    p256dh: bytes
+    """An uncompressed point of P-256."""
+    auth: bytes
+    language: str = ""
+    id: int = 0
+    """0 before it is stored."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PushNotice:
+    """Something that one browser is to be told."""
+
+    target: PushTarget
+    kind: Kind
+    session: str
+    """Public id."""
+    name: str
+    """Who waits, or the operator who answered; empty for somebody unnamed, and for the assistant."""
+    site: str = ""
+    title: str = ""
+    """What the site calls its chat; may be empty."""
+
+
+def origin_of(endpoint: str) -> str:
+    """`https://host`, with a port that is not the usual one."""
+    parts = urlsplit(endpoint)
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+def read_target(
+    endpoint: str, p256dh: str, auth: str, *, language: str, services: Collection[str]
+) -> PushTarget:
+    """As a browser tells it, keys in base64url; `services` are origins of one's own.
+
+    Raises BadSubscription.
+    """
+    try:
+        if origin_of(endpoint) not in services:
+            _refuse_private(web_address(endpoint))
+        point, secret = _bytes(p256dh), _bytes(auth)
+    except ValueError as error:
+        raise BadSubscription(str(error)) from error
+    if len(point) != _POINT_BYTES or point[0] != _UNCOMPRESSED or len(secret) != _AUTH_BYTES:
+        raise BadSubscription("no keys of a browser")
+    return PushTarget(endpoint=endpoint, p256dh=point, auth=secret, language=language)
+
+
+def _refuse_private(address: WebAddress) -> None:
+    """Names are looked at again when they are resolved."""
+    if address.scheme != "https" or (address.literal is not None and not is_public(address.literal)):
+        raise BadWebAddress("not https, or not public")
+
+
+def _bytes(text: str) -> bytes:
+    plain = text.rstrip("=")
+    return base64.b64decode(plain + "=" * (-len(plain) % 4), altchars=b"-_", validate=True)

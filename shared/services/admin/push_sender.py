@@ -1,0 +1,164 @@
+"""Notifies browsers in which no page is open: of who waits for an operator, and of answers to visitors.
+
+Runs in the processes that have people's pages, for they know who is here. What one is told is looked up in
+Postgres again and again: nothing of a turn waits for it, and nobody need announce anything. A message is
+taken before it is sent, and told once at most.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import structlog
+
+from shared.core.identity.push import PushNotice, PushTarget, PushUnavailable, Urgency
+from shared.core.ops.alerts import AlertRefused, NotSent, Outcome, Sent
+from shared.core.values.errors import StorageUnavailable
+from shared.locales import catalogue
+from shared.runtime.crash_points import CrashPoint, ignore_crash_point
+from shared.runtime.tasks import BackgroundTasks
+
+log = structlog.get_logger(__name__)
+
+LOOK_SECONDS = 2.0
+AT_ONCE = 10
+TRIES = 3
+TRY_AGAIN_SECONDS = 5.0
+LONGEST_WAIT_SECONDS = 120.0
+OPERATORS_TTL_SECONDS = 3600
+VISITORS_TTL_SECONDS = 24 * 3600
+GONE = frozenset({"http_404", "http_410", "bad_keys", "address_refused"})
+BRAND = "Evertalk"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Present:
+    """Whose pages this process has."""
+
+    operators: Sequence[int] = ()
+    addresses: Sequence[int] = ()
+
+
+class PushStore(Protocol):
+    async def claim(
+        self, *, operators: Sequence[int], addresses: Sequence[int], at_work: bool
+    ) -> Sequence[PushNotice]: ...
+    async def record_outcome(self, target_id: int, *, delivered: bool, gone: bool = False) -> None: ...
+
+
+class PushChannel(Protocol):
+    async def public_key(self) -> str: ...
+    async def send(
+        self, target: PushTarget, message: bytes, *, topic: str, ttl_seconds: int, urgency: Urgency
+    ) -> Outcome: ...
+
+
+class PushSender:
+    def __init__(
+        self,
+        store: PushStore,
+        channel: PushChannel,
+        *,
+        away: Callable[[], str | None],
+        crash_point: CrashPoint = ignore_crash_point,
+        try_again_seconds: float = TRY_AGAIN_SECONDS,
+    ) -> None:
+        """`away`: None within working hours; outside of them operators are told nothing."""
+        self._store = store
+        self._channel = channel
+        self._away = away
+        self._crash_point = crash_point
+        self._try_again_seconds = try_again_seconds
+        self._places = asyncio.Semaphore(AT_ONCE)
+        self._tasks = BackgroundTasks()
+
+    async def public_key(self) -> str:
+        """What browsers subscribe with. Raises StorageUnavailable, PushUnavailable."""
+        return await self._channel.public_key()
+
+    async def run(self, present: Callable[[], Present]) -> None:
+        """Goes on until it is cancelled."""
+        try:
+            await self._make_key()
+            while True:
+                try:
+                    await self.look(present())
+                except StorageUnavailable as error:
+                    log.warning("push_storage_unavailable", reason=str(error))
+                await asyncio.sleep(LOOK_SECONDS)
+        finally:
+            await self._tasks.cancel()
+
+    async def look(self, present: Present) -> None:
+        """One round: what was taken is on its way when this returns. Raises StorageUnavailable."""
+        taken = await self._store.claim(
+            operators=present.operators, addresses=present.addresses, at_work=self._away() is None
+        )
+        for notice in taken:
+            self._crash_point("before_push")
+            self._tasks.start(self._bring(notice))
+
+    async def settle(self) -> None:
+        """Wait for what is on its way."""
+        await self._tasks.drain(LONGEST_WAIT_SECONDS)
+
+    async def test(self, target: PushTarget) -> Outcome:
+        """Tell one browser that it can be told. Raises StorageUnavailable, PushUnavailable."""
+        words = catalogue("commands", target.language).say("push_test")
+        message = _message(BRAND, words, tag="test", url="dashboard/account")
+        outcome = await self._channel.send(target, message, topic="test", ttl_seconds=60, urgency="high")
+        await self._record(target, outcome)
+        return outcome
+
+    async def _make_key(self) -> None:
+        try:
+            await self.public_key()
+        except (PushUnavailable, StorageUnavailable) as error:
+            log.info("push_key_missing", reason=str(error))
+
+    async def _bring(self, notice: PushNotice) -> None:
+        async with self._places:
+            try:
+                outcome = await self._sent(notice)
+                self._crash_point("after_push")
+                await self._record(notice.target, outcome)
+            except (PushUnavailable, StorageUnavailable) as error:
+                log.warning("push_failed", kind=notice.kind, reason=str(error))
+
+    async def _sent(self, notice: PushNotice) -> Outcome:
+        """What is sent again has the same topic and tag: it takes the place of the one before."""
+        desk, tried = notice.kind != "answer", 1
+        while True:
+            outcome = await self._channel.send(
+                notice.target, message_of(notice), topic=notice.session.replace("-", ""),
+                ttl_seconds=OPERATORS_TTL_SECONDS if desk else VISITORS_TTL_SECONDS,
+                urgency="high" if desk else "normal",
+            )  # fmt: skip
+            if not isinstance(outcome, NotSent) or outcome.code == "timeout" or tried == TRIES:
+                return outcome
+            wait = outcome.retry_after or self._try_again_seconds * tried
+            await asyncio.sleep(min(wait, LONGEST_WAIT_SECONDS))
+            tried += 1
+
+    async def _record(self, target: PushTarget, outcome: Outcome) -> None:
+        gone = isinstance(outcome, AlertRefused) and outcome.code in GONE
+        log.info("push_sent", outcome=type(outcome).__name__, code=getattr(outcome, "code", ""), gone=gone)
+        await self._store.record_outcome(target.id, delivered=isinstance(outcome, Sent), gone=gone)
+
+
+def message_of(notice: PushNotice) -> bytes:
+    """What the service worker shows: who, never what was said. `url` is seen from the server's root."""
+    words = catalogue("commands", notice.target.language)
+    if notice.kind == "answer":
+        said = words.say("push_answer_of", name=notice.name) if notice.name else words.say("push_answer")
+        return _message(notice.title or BRAND, said, tag=notice.session, url=f"chat?site={notice.site}")
+    said = words.say(f"push_{notice.kind}", name=notice.name or words.say("push_somebody"))
+    return _message(BRAND, said, tag=notice.session, url=f"dashboard/inbox?at={notice.session}")
+
+
+def _message(title: str, body: str, *, tag: str, url: str) -> bytes:
+    return json.dumps({"title": title, "body": body, "tag": tag, "url": url}, ensure_ascii=False).encode()

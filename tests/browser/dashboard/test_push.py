@@ -1,0 +1,292 @@
+"""Notifications of a closed page in Chromium: switched on by a press, shown by the worker, and pressed.
+
+Chromium's own push service is far away: the page gets a subscription at the strict one of the tests, and
+what that one took is handed to the worker over the developer's protocol.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.async_api import Browser, Page, Worker, expect
+
+from shared.adapters.postgres.handover.push import PostgresPush
+from shared.adapters.postgres.people.visitors import new_token
+from shared.bootstrap.build_admin import build_push_sender
+from shared.config.settings import load_settings
+from shared.core.identity.handover import NewHandover
+from shared.services.admin.push_sender import Present
+from tests.browser.axe import look_for_faults
+from tests.browser.dashboard.house import House, open_house
+from tests.browser.dashboard.place import fits
+from tests.kit.fakes.push.harness import RunningPush
+
+pytestmark = pytest.mark.browser
+SWITCH = "Notify this browser also when the page is closed"
+STUB = """
+  const kept = () => JSON.parse(localStorage.getItem("stub") ?? "null");
+  const given = () => kept() && {
+    endpoint: kept().endpoint, toJSON: () => ({ endpoint: kept().endpoint, keys: kept() }),
+    unsubscribe: async () => { localStorage.removeItem("stub"); return true; },
+  };
+  if (self.PushManager) {
+    PushManager.prototype.getSubscription = async () => given();
+    PushManager.prototype.subscribe = async (options) => {
+      if (!options.userVisibleOnly) throw new Error("it would be refused");
+      localStorage.setItem("stub", await subscribe(options.applicationServerKey));
+      return given();
+    };
+  }
+"""
+PRESS = """async (tag) => {
+  const calls = [];
+  self.clients.openWindow = async (url) => { calls.push(["open", url]); };
+  WindowClient.prototype.focus = async function () { calls.push(["focus", this.url]); return this; };
+  WindowClient.prototype.navigate = async function (url) { calls.push(["navigate", url]); return this; };
+  const [notification] = await registration.getNotifications({ tag });
+  const event = new NotificationEvent("notificationclick", { notification });
+  const waits = [];
+  event.waitUntil = (work) => waits.push(work);
+  dispatchEvent(event);
+  await Promise.all(waits);
+  return calls;
+}"""
+
+
+@pytest.fixture
+async def service() -> AsyncIterator[RunningPush]:
+    async with RunningPush() as running:
+        yield running
+
+
+@pytest.fixture
+async def house(
+    database_url: str, redis_url: str, browser: Browser, service: RunningPush
+) -> AsyncIterator[House]:
+    settings = load_settings(
+        database_url=database_url, redis_url=redis_url, handover="on", push_services=service.origin,
+        secret_key="s" * 32,
+    )  # fmt: skip
+    async with open_house(settings, browser) as opened:
+        yield opened
+
+
+async def subscribable(page: Page, service: RunningPush, house: House, name: str) -> None:
+    """From the next load on the page can be notified, and its browser has been asked before."""
+
+    async def subscribe(key: str) -> str:
+        return json.dumps(await service.subscribe(name, key))
+
+    await page.expose_function("subscribe", subscribe)
+    await page.add_init_script(STUB)
+    await page.context.grant_permissions(["notifications"], origin=house.url)
+    await page.reload()
+
+
+async def worker_of(page: Page, scope: str) -> Worker:
+    async with asyncio.timeout(30):
+        while True:
+            for one in page.context.service_workers:
+                if await one.evaluate("registration.scope") == scope:
+                    return one
+            await asyncio.sleep(0.1)
+
+
+async def deliver(page: Page, scope: str, message: Any) -> None:
+    """As the push service of the browser does."""
+    session = await page.context.new_cdp_session(page)
+    found: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    def updated(event: Any) -> None:
+        for one in event["registrations"]:
+            if one["scopeURL"] == scope and not found.done():
+                found.set_result(one["registrationId"])
+
+    session.on("ServiceWorker.workerRegistrationUpdated", updated)
+    await session.send("ServiceWorker.enable")
+    origin = scope.split("/", 3)[:3]
+    wanted = {"origin": "/".join(origin), "registrationId": await asyncio.wait_for(found, 30)}
+    await session.send("ServiceWorker.deliverPushMessage", {**wanted, "data": json.dumps(message)})
+    await session.detach()
+
+
+async def shown(worker: Worker) -> list[list[str]]:
+    told: list[list[str]] = await worker.evaluate(
+        "registration.getNotifications().then(all => all.map(one => [one.title, one.body, one.tag]))"
+    )
+    return sorted(told, key=lambda one: one[2])
+
+
+async def shows(worker: Worker, *wanted: list[str]) -> None:
+    seen: list[list[str]] = []
+    for _ in range(150):
+        if (seen := await shown(worker)) == sorted(wanted, key=lambda one: one[2]):
+            return
+        await asyncio.sleep(0.1)
+    raise AssertionError(seen)
+
+
+async def until(house: House, statement: str) -> None:
+    async with asyncio.timeout(30):
+        while not await house.one(statement):
+            await asyncio.sleep(0.1)
+
+
+async def one_told(house: House, service: RunningPush) -> Any:
+    """What the push service takes while nobody has a page open."""
+    store = PostgresPush(house.app.pool, patience_seconds=0)
+    sender = build_push_sender(store, house.app.settings, clock=house.app.clock)
+    await sender.look(Present())
+    await sender.settle()
+    (taken,) = await service.requests()
+    return taken["message"]
+
+
+async def shot(page: Page, name: str) -> None:
+    if folder := os.environ.get("PICTURES_FOLDER"):
+        await page.screenshot(path=Path(folder) / f"{name}.png", full_page=True)
+
+
+async def test_an_operator_is_notified_and_led_to_the_conversation(
+    house: House, service: RunningPush
+) -> None:
+    row = await house.app.stores.visitors.create(new_token(), site="default")
+    assert row is not None
+    await house.app.stores.handovers.request_handover(
+        NewHandover(session_id=row.session_id, address_id=row.address_id, asked_by="person")
+    )
+    page = await house.operator("anna", path="/dashboard/account")
+    await subscribable(page, service, house, "desk")
+    switch, test = page.get_by_label(SWITCH), page.get_by_role("button", name="Send a test")
+    await expect(switch).not_to_be_checked()
+    await expect(test).to_be_hidden()
+    await switch.check()
+    await expect(test).to_be_visible()
+    assert await house.one("SELECT count(*) FROM push_subscriptions WHERE operator_id IS NOT NULL") == 1
+    await test.click()
+    await expect(page.get_by_text("A notification is on its way to this browser.")).to_be_visible()
+    await look_for_faults(page)
+    await shot(page, "push-account")
+    (sent,) = await service.requests()
+    scope = f"{house.url}/dashboard/"
+    worker = await worker_of(page, scope)
+    await deliver(page, scope, sent["message"])
+    await shows(worker, ["Evertalk", "Notifications reach this browser.", "test"])
+    await page.set_viewport_size({"width": 390, "height": 844})
+    await fits(page)
+    await shot(page, "push-account-390")
+    await page.bring_to_front()
+    session = await house.one("SELECT public_id FROM sessions")
+    await house.app.pool.execute("UPDATE push_subscriptions SET here_at = created_at - interval '1 minute'")
+    await house.app.pool.execute("UPDATE push_subscriptions SET told_at = here_at")
+    told = await one_told(house, service)
+    await deliver(page, scope, told)
+    await asyncio.sleep(1)
+    assert len(await shown(worker)) == 1, "whoever looks at the dashboard sees it there"
+    await page.goto("about:blank")
+    await deliver(page, scope, told)
+    await shows(
+        worker,
+        ["Evertalk", "Notifications reach this browser.", "test"],
+        ["Evertalk", "A visitor waits for a human.", str(session)],
+    )
+    address = f"{house.url}/dashboard/inbox?at={session}"
+    assert await worker.evaluate(PRESS, str(session)) == [["open", address]]
+    assert [tag for *_, tag in await shown(worker)] == ["test"], "it was pressed"
+    await page.goto(f"{house.url}/dashboard/inbox")
+    await deliver(page, scope, {**told, "tag": "test"})
+    await shows(worker, ["Evertalk", "A visitor waits for a human.", "test"])
+    calls = await worker.evaluate(PRESS, "test")
+    assert calls == [["focus", f"{house.url}/dashboard/inbox"], ["navigate", address]]
+    await page.goto(address)
+    await deliver(page, scope, {**told, "tag": "test"})
+    await shows(worker, ["Evertalk", "A visitor waits for a human.", "test"])
+    assert await worker.evaluate(PRESS, "test") == [["focus", address]]
+    await expect(page.locator(".inbox-talk h2").first).to_be_visible()
+
+
+async def test_it_is_taken_up_by_a_new_login_of_the_same_operator_alone(
+    house: House, service: RunningPush
+) -> None:
+    page = await house.operator("anna", path="/dashboard/account")
+    await subscribable(page, service, house, "desk")
+    await page.get_by_label(SWITCH).check()
+    await expect(page.get_by_role("button", name="Send a test")).to_be_visible()
+    await house.app.pool.execute("DELETE FROM push_subscriptions")
+    await page.reload()
+    await expect(page.get_by_label(SWITCH)).to_be_checked()
+    await until(house, "SELECT count(*) = 1 FROM push_subscriptions")
+    await page.get_by_role("button", name="Log out").click()
+    await expect(page).to_have_url(f"{house.url}/dashboard/login?m=out")
+    assert await house.one("SELECT count(*) FROM push_subscriptions") == 0
+    other = await house.operator("ben", path="/dashboard/account")
+    cookies = await other.context.cookies()
+    await page.context.add_cookies([{k: v for k, v in one.items() if k != "expires"} for one in cookies])  # type: ignore[misc]
+    await page.goto(f"{house.url}/dashboard/account")
+    await expect(page.get_by_label(SWITCH)).not_to_be_checked()
+    assert await house.one("SELECT count(*) FROM push_subscriptions") == 0
+
+
+async def test_switched_off_again_nothing_is_left(house: House, service: RunningPush) -> None:
+    page = await house.operator("anna", path="/dashboard/account")
+    await subscribable(page, service, house, "desk")
+    await page.get_by_label(SWITCH).check()
+    await expect(page.get_by_role("button", name="Send a test")).to_be_visible()
+    await page.get_by_label(SWITCH).uncheck()
+    await expect(page.get_by_role("button", name="Send a test")).to_be_hidden()
+    assert await house.one("SELECT count(*) FROM push_subscriptions") == 0
+    assert await page.evaluate("localStorage.getItem('stub')") is None
+
+
+async def test_a_browser_that_does_not_allow_it_says_so(house: House) -> None:
+    page = await house.operator("anna", path="/dashboard/account")
+    await page.get_by_label(SWITCH).click()
+    await expect(page.get_by_text("This browser does not allow notifications here.")).to_be_visible()
+    await expect(page.get_by_label(SWITCH)).not_to_be_checked()
+    await shot(page, "push-blocked")
+    viewer = await house.operator("vera", role="viewer", path="/dashboard/account")
+    await expect(viewer.get_by_role("heading", name="Notifications")).to_be_visible()
+    await expect(viewer.get_by_label(SWITCH)).to_have_count(0)
+
+
+async def test_a_visitor_asks_in_the_menu_and_is_led_back_to_the_chat(
+    house: House, service: RunningPush
+) -> None:
+    page = await house.visitor()
+    await subscribable(page, service, house, "phone")
+    await page.set_viewport_size({"width": 390, "height": 844})
+    await page.get_by_role("textbox", name="Message").fill("Hello")
+    await page.keyboard.press("Enter")
+    await expect(page.locator("article.assistant, .answer").first).to_be_visible()
+    await until(house, "SELECT count(*) = 1 FROM entries WHERE author = 'assistant'")
+    await page.get_by_role("button", name="Menu").click()
+    await shot(page, "push-chat-menu-390")
+    await page.get_by_role("menuitem", name="Notify me of answers").click()
+    await expect(page.get_by_text("This browser now tells you of answers").first).to_be_visible()
+    await shot(page, "push-chat-on-390")
+    assert await house.one("SELECT count(*) FROM push_subscriptions WHERE visitor_hash IS NOT NULL") == 1
+    await house.app.pool.execute("UPDATE push_subscriptions SET here_at = created_at - interval '1 minute'")
+    await house.app.pool.execute("UPDATE push_subscriptions SET told_at = here_at")
+    told = await one_told(house, service)
+    scope = f"{house.url}/chat"
+    worker = await worker_of(page, scope)
+    await page.goto("about:blank")
+    await deliver(page, scope, told)
+    session = str(await house.one("SELECT public_id FROM sessions"))
+    await shows(worker, ["Evertalk", "There is a new answer.", session])
+    assert await worker.evaluate(PRESS, session) == [["open", f"{house.url}/chat?site=default"]]
+    await page.goto(f"{house.url}/chat")
+    await page.get_by_role("textbox", name="Message").wait_for()
+    await deliver(page, scope, {**told, "tag": "test"})
+    await shows(worker, ["Evertalk", "There is a new answer.", "test"])
+    assert await worker.evaluate(PRESS, "test") == [["focus", f"{house.url}/chat"]]
+    await page.get_by_role("button", name="Menu").click()
+    await page.get_by_role("menuitem", name="Notify me no longer").click()
+    await expect(page.get_by_text("This browser tells you of answers no longer.").first).to_be_visible()
+    assert await house.one("SELECT count(*) FROM push_subscriptions") == 0

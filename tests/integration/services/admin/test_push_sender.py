@@ -1,0 +1,387 @@
+"""Who has no page open is notified by a strict push service: once, and of what concerns them."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import asyncpg
+import pytest
+
+from shared.adapters.alerts.web_push import WebPush
+from shared.adapters.encryption import Encryption
+from shared.adapters.postgres.db.pool import open_pool
+from shared.adapters.postgres.handover.handovers import PostgresHandovers
+from shared.adapters.postgres.handover.push import BROWSERS_AT_MOST, MOST_FAILURES, PostgresPush
+from shared.adapters.postgres.operations.invariants import check_invariants
+from shared.adapters.postgres.people.operator_admin import OperatorAdmin
+from shared.adapters.postgres.people.operator_auth import Operators, digest_of
+from shared.adapters.postgres.people.visitors import PostgresVisitors, VisitorRow, new_token, token_hash
+from shared.adapters.postgres.privacy.erasure import PostgresErasure
+from shared.adapters.postgres.privacy.export import PostgresExport
+from shared.adapters.postgres.turns.turns import PostgresTurns
+from shared.core.identity.handover import Assignment, NewHandover, Snooze
+from shared.core.identity.push import PushTarget, read_target
+from shared.core.ops.alerts import AlertRefused
+from shared.core.session.events import Inbound
+from shared.core.values.messages import Text
+from shared.services.admin.push_sender import Present, PushSender
+from tests.kit.fakes.push.browser import Browser
+from tests.kit.fakes.push.harness import RunningPush
+
+Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
+NOBODY = Present()
+
+
+@dataclass(kw_only=True)
+class House:
+    """An operator with a login, a visitor, and what notifies them."""
+
+    pool: Pool
+    service: RunningPush
+    sender: PushSender
+    store: PostgresPush
+    key: str
+    operator_id: int
+    login: str
+    token: str
+    visitor: VisitorRow
+    away: list[str | None]
+
+    async def browser(self, name: str, language: str = "en") -> PushTarget:
+        given = await self.service.subscribe(name, self.key)
+        return read_target(**given, language=language, services=(self.service.origin,))
+
+    async def operators_browser(self, name: str = "desk", language: str = "en") -> PushTarget:
+        target = await self.browser(name, language)
+        await self.store.subscribe_operator(
+            target, operator_id=self.operator_id, login_hash=digest_of(self.login)
+        )
+        return target
+
+    async def visitors_browser(self, name: str = "phone", language: str = "en") -> PushTarget:
+        target = await self.browser(name, language)
+        await self.store.subscribe_visitor(target, visitor_hash=token_hash(self.token))
+        return target
+
+    async def ask_for_human(self) -> None:
+        await PostgresHandovers(self.pool).request_handover(
+            NewHandover(
+                session_id=self.visitor.session_id, address_id=self.visitor.address_id, asked_by="person"
+            )
+        )
+
+    async def take(self) -> None:
+        await PostgresHandovers(self.pool).take_over(
+            self.visitor.session_id, operator_id=self.operator_id, name="anna"
+        )
+
+    async def say(self, text: str, cid: str) -> None:
+        inbound = Inbound(
+            address_id=self.visitor.address_id, session_id=self.visitor.session_id, text=text,
+            dedupe_key=f"web:{cid}", cid=cid,
+        )  # fmt: skip
+        await PostgresTurns(self.pool).accept(inbound, channel="web", tokens=1)
+
+    async def reply(self, text: str, cid: str) -> None:
+        await PostgresHandovers(self.pool).record_reply(
+            self.visitor.session_id,
+            operator_id=self.operator_id,
+            cid=cid,
+            blocks=(Text(text=text),),
+            tokens=1,
+        )
+
+    async def told(self, present: Present = NOBODY) -> list[dict[str, Any]]:
+        """One round, and all that the push service took of it."""
+        await self.sender.look(present)
+        await self.sender.settle()
+        return await self.service.requests()
+
+    async def count(self) -> int:
+        number: int = await self.pool.fetchval("SELECT count(*) FROM push_subscriptions")
+        return number
+
+
+@pytest.fixture
+async def house(database_url: str) -> AsyncIterator[House]:
+    pool = await open_pool(database_url, size=4)
+    async with RunningPush() as service:
+        operators, token = Operators(pool), new_token()
+        operator_id: int = await pool.fetchval(
+            "INSERT INTO operators (name, role, display_name) VALUES ($1, $2, $3) RETURNING id",
+            "anna",
+            "operator",
+            "Anna",
+        )
+        login = await operators.begin(operator_id, how="password", source="127.0.0.1")
+        visitor = await PostgresVisitors(pool).create(token, site="default")
+        assert login is not None
+        assert visitor is not None
+        store, away = PostgresPush(pool, patience_seconds=0), list[str | None]([None])
+        channel = channel_of(store, service)
+        yield House(
+            pool=pool, service=service, store=store, key=await channel.public_key(), operator_id=operator_id,
+            login=login, token=token, visitor=visitor, away=away,
+            sender=PushSender(store, channel, away=lambda: away[-1], try_again_seconds=0.01),
+        )  # fmt: skip
+        await operators.close()
+        await pool.close()
+    connection = await asyncpg.connect(database_url, timeout=60)
+    try:
+        assert await check_invariants(connection) == []
+    finally:
+        await connection.close(timeout=30)
+
+
+def channel_of(store: PostgresPush, service: RunningPush, **more: Any) -> WebPush:
+    vault, services = Encryption(b"s" * 32), (service.origin,)
+    return WebPush(store, vault=lambda: vault, subject="mailto:ada@example.org", services=services, **more)
+
+
+async def test_an_operator_with_no_page_hears_once_who_waits_and_who_wrote(house: House) -> None:
+    await house.operators_browser(language="de")
+    await house.pool.execute("UPDATE parties SET display_name = 'Ada' WHERE id = $1", house.visitor.party_id)
+    assert await house.told() == []
+    await house.ask_for_human()
+    (waits,) = await house.told()
+    session = str(house.visitor.session_public_id)
+    assert waits == {
+        "browser": "desk", "status": 201, "ttl": 3600, "urgency": "high", "topic": session.replace("-", ""),
+        "sub": "mailto:ada@example.org",
+        "message": {
+            "title": "Evertalk", "body": "Ada wartet auf einen Menschen.", "tag": session,
+            "url": f"dashboard/inbox?at={session}",
+        },
+    }  # fmt: skip
+    assert await house.told() == [], "told once"
+    await house.take()
+    assert await house.told() == []
+    await house.say("Hello? My secret is 4711.", "c1")
+    (wrote,) = await house.told()
+    assert wrote["message"]["body"] == "Ada hat geschrieben."
+    assert "4711" not in str(wrote), "who, never what"
+    await house.reply("Here I am.", "r1")
+    assert await house.told() == []
+    assert await house.pool.fetchval("SELECT succeeded_at IS NOT NULL FROM push_subscriptions")
+
+
+async def test_a_visitor_with_no_page_hears_of_an_operators_answer(house: House) -> None:
+    await house.visitors_browser(language="de-AT")
+    await house.ask_for_human()
+    await house.take()
+    await house.say("Hello?", "c1")
+    await house.reply("First.", "r1")
+    await house.reply("Second.", "r2")
+    (answer,) = await house.told()
+    assert answer["message"] == {
+        "title": "Evertalk", "body": "Anna hat geantwortet.", "tag": str(house.visitor.session_public_id),
+        "url": "chat?site=default",
+    }  # fmt: skip
+    assert (answer["ttl"], answer["urgency"]) == (86_400, "normal")
+    assert await house.told() == []
+
+
+async def test_whoever_has_a_page_open_in_any_browser_is_told_nothing(house: House) -> None:
+    await house.operators_browser()
+    await house.visitors_browser()
+    await house.ask_for_human()
+    desk = Present(operators=(house.operator_id,))
+    assert await house.told(desk) == []
+    await house.take()
+    await house.reply("Here I am.", "r1")
+    assert await house.told(Present(addresses=(house.visitor.address_id,))) == []
+    assert await house.told() == [], "what was seen there is not told later"
+    await house.say("Are you there?", "c1")
+    assert [one["browser"] for one in await house.told(Present(addresses=(house.visitor.address_id,)))] == [
+        "desk"
+    ]
+
+
+async def test_words_wait_until_every_process_could_say_who_is_here(house: House) -> None:
+    await house.operators_browser()
+    await house.ask_for_human()
+    patient = PostgresPush(house.pool)
+    assert await patient.claim(operators=(), addresses=(), at_work=True) == []
+    assert len(await house.store.claim(operators=(), addresses=(), at_work=True)) == 1
+
+
+async def test_another_operators_conversation_is_theirs(house: House) -> None:
+    await house.operators_browser()
+    await house.pool.execute("INSERT INTO operators (name, role) VALUES ('ben', 'operator')")
+    await house.ask_for_human()
+    await house.take()
+    desk = PostgresHandovers(house.pool)
+    await desk.change(
+        house.visitor.session_id, Assignment(operator="ben"), version=1, operator_id=house.operator_id
+    )
+    await house.say("Hello?", "c1")
+    assert await house.told() == []
+
+
+async def test_a_snoozed_conversation_is_told_of_when_its_person_writes(house: House) -> None:
+    await house.operators_browser()
+    await house.ask_for_human()
+    until = await house.pool.fetchval("SELECT now() + interval '1 hour'")
+    desk, session = PostgresHandovers(house.pool), house.visitor.session_id
+    await desk.change(session, Snooze(until=until), version=0, operator_id=house.operator_id)
+    assert await house.told() == []
+    await house.say("Hello?", "c1")
+    assert len(await house.told()) == 1
+
+
+async def test_outside_of_working_hours_operators_are_told_in_the_morning(house: House) -> None:
+    await house.operators_browser()
+    await house.visitors_browser()
+    await house.ask_for_human()
+    house.away.append("Until nine.")
+    assert await house.told() == []
+    house.away.append(None)
+    assert len(await house.told()) == 1
+
+
+async def test_viewers_and_locked_operators_are_told_nothing(house: House) -> None:
+    await house.operators_browser()
+    await house.ask_for_human()
+    await house.pool.execute("UPDATE operators SET role = 'viewer'")
+    assert await house.told() == []
+    await house.pool.execute("UPDATE operator_sessions SET expires_at = now() - interval '1 minute'")
+    public_id = await house.pool.fetchval("SELECT public_id FROM operators")
+    await OperatorAdmin(house.pool).change(public_id, by="admin", locked=True)
+    assert await house.count() == 0
+
+
+@pytest.mark.parametrize("status", [404, 410])
+async def test_a_browser_that_is_gone_is_forgotten(house: House, status: int) -> None:
+    await house.operators_browser()
+    await house.service.next({"status": status})
+    await house.ask_for_human()
+    assert [one["status"] for one in await house.told()] == [status]
+    assert await house.count() == 0
+
+
+async def test_a_busy_push_service_is_asked_again_a_little_and_a_refusal_counts(house: House) -> None:
+    await house.operators_browser()
+    await house.service.next({"status": 429, "retry_after": 1}, {"status": 500})
+    await house.ask_for_human()
+    began = asyncio.get_running_loop().time()
+    assert [one["status"] for one in await house.told()] == [429, 500, 201]
+    assert asyncio.get_running_loop().time() - began >= 1, "as long as it asked for"
+    await house.service.next(*[{"status": 503}] * 3)
+    await house.say("Hello?", "c1")
+    assert [one["status"] for one in await house.told()] == [503] * 3, "and then no more"
+    assert await house.pool.fetchval("SELECT failures FROM push_subscriptions") == 1
+    await house.service.next({"status": 413})
+    await house.say("Hello?", "c2")
+    assert [one["status"] for one in await house.told()] == [413]
+    assert await house.pool.fetchval("SELECT failures FROM push_subscriptions") == 2
+
+
+async def test_a_browser_that_fails_again_and_again_is_forgotten(house: House) -> None:
+    await house.operators_browser()
+    target_id = await house.pool.fetchval("SELECT id FROM push_subscriptions")
+    for _ in range(MOST_FAILURES - 1):
+        await house.store.record_outcome(target_id, delivered=False)
+    await house.store.record_outcome(target_id, delivered=True)
+    for left in range(MOST_FAILURES, 0, -1):
+        assert await house.count() == 1, left
+        await house.store.record_outcome(target_id, delivered=False)
+    assert await house.count() == 0
+
+
+async def test_of_one_person_and_one_operator_the_newest_browsers_are_kept(house: House) -> None:
+    for number in range(BROWSERS_AT_MOST + 2):
+        await house.operators_browser(f"desk{number}")
+        await house.visitors_browser(f"phone{number}")
+    await house.operators_browser("desk0")
+    rows = await house.pool.fetch("SELECT endpoint FROM push_subscriptions ORDER BY id")
+    names = [row["endpoint"].rpartition("/")[2] for row in rows]
+    assert len([one for one in names if one.startswith("desk")]) == BROWSERS_AT_MOST
+    assert len([one for one in names if one.startswith("phone")]) == BROWSERS_AT_MOST
+    assert {"desk0", "desk11", "phone11"} <= set(names)
+    assert not {"desk1", "desk2", "phone0", "phone1"} & set(names)
+
+
+async def test_two_processes_at_a_first_start_have_one_key(house: House) -> None:
+    await house.pool.execute("DELETE FROM push_keys")
+    several = [channel_of(house.store, house.service) for _ in range(5)]
+    assert len(set(await asyncio.gather(*(one.public_key() for one in several)))) == 1
+    house.key = await several[0].public_key()
+    target = await house.browser("late")
+    for one in several:
+        await one.send(target, b'{"a": 1}', topic="t", ttl_seconds=1, urgency="normal")
+    assert [one["status"] for one in await house.service.requests()] == [201] * 5
+
+
+async def test_a_login_that_is_ended_takes_its_browser_along(house: House) -> None:
+    operators = Operators(house.pool)
+    await house.operators_browser()
+    other = await operators.begin(house.operator_id, how="password", source="127.0.0.1")
+    assert other is not None
+    await operators.log_out(other)
+    assert await house.count() == 1, "another login"
+    await house.pool.execute("UPDATE operator_sessions SET expires_at = now() - interval '2 days'")
+    await house.pool.execute("DELETE FROM operator_sessions")
+    assert await house.count() == 1, "one that ran out by itself"
+    again = await operators.begin(house.operator_id, how="password", source="127.0.0.1")
+    assert again is not None
+    house.login = again
+    await house.operators_browser()
+    await operators.log_out(again)
+    assert await house.count() == 0
+    target = await house.browser("late")
+    kept = await house.store.subscribe_operator(
+        target, operator_id=house.operator_id, login_hash=digest_of(again)
+    )
+    assert (kept, await house.count()) == (None, 0), "nobody subscribes by a login that is over"
+    await operators.close()
+
+
+async def test_a_visitors_token_that_ends_takes_its_browser_along(house: House) -> None:
+    await house.visitors_browser()
+    await PostgresVisitors(house.pool).revoke(house.token)
+    assert await house.count() == 0
+
+
+async def test_a_copy_of_a_person_names_their_browsers_and_forgetting_them_ends_it(house: House) -> None:
+    await house.visitors_browser(language="de")
+    await house.operators_browser()
+    head = await PostgresExport(house.pool).load_head(house.visitor.session_id)
+    (browser,) = head.more["notified_browsers"]
+    assert (browser["service"], browser["language"]) == (house.service.origin.removeprefix("http://"), "de")
+    erasing = PostgresErasure(house.pool)
+    begun = await erasing.start_erasure(house.visitor.session_id, actor="person")
+    while (report := await erasing.advance(begun.erasure_id)) is None:
+        pass
+    assert report.counts["push_subscriptions"] == 1
+    assert await house.pool.fetchval("SELECT bool_and(operator_id IS NOT NULL) FROM push_subscriptions")
+
+
+async def test_a_browser_changes_hands_with_who_asks_last(house: House) -> None:
+    target = await house.operators_browser()
+    await house.store.subscribe_visitor(target, visitor_hash=token_hash(house.token))
+    row = await house.pool.fetchrow("SELECT operator_id, login_hash, visitor_hash FROM push_subscriptions")
+    assert row is not None
+    assert tuple(row) == (None, None, token_hash(house.token))
+    await house.store.unsubscribe(target.endpoint, operator_id=house.operator_id)
+    assert await house.count() == 1, "it is not that operator's"
+    await house.store.unsubscribe(target.endpoint, visitor_hash=token_hash(house.token))
+    assert await house.count() == 0
+
+
+@pytest.mark.control("S26")
+@pytest.mark.parametrize("answers", [("127.0.0.1",), ("93.184.216.34", "10.0.0.1"), ("::1",), ()])
+async def test_a_name_that_leads_inside_is_not_posted_to(house: House, answers: Sequence[str]) -> None:
+    """Whatever a subscription says: a name is looked at when it is resolved."""
+
+    async def resolve(_host: str, _port: int) -> Sequence[ipaddress.IPv4Address | ipaddress.IPv6Address]:
+        return [ipaddress.ip_address(one) for one in answers]
+
+    channel = channel_of(house.store, house.service, resolve=resolve)
+    given = Browser().subscription("https://push.example.org/inside")
+    target = read_target(**given, language="", services=())
+    sent = await channel.send(target, b"{}", topic="t", ttl_seconds=1, urgency="normal")
+    assert sent == AlertRefused(code="address_refused")

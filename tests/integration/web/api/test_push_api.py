@@ -1,0 +1,176 @@
+"""Browsers ask to be notified while no page is open: by the visitor's token or the operator's login alone."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import aiohttp
+import pytest
+
+from shared.adapters.postgres.handover.push import PostgresPush
+from shared.bootstrap.build_admin import build_push_sender
+from shared.bootstrap.foundation import SystemClock
+from tests.kit.dashboard.fixtures import SAME_ORIGIN, Dashboard, RunCommands
+from tests.kit.fakes.push.browser import Browser
+from tests.kit.fakes.push.harness import RunningPush
+from tests.kit.web.fixtures import Frame, Server, Starter
+from web.app import present
+
+AWAY = "http://127.0.0.1:9/push"
+
+
+@pytest.fixture
+async def service() -> AsyncIterator[RunningPush]:
+    async with RunningPush() as running:
+        yield running
+
+
+@pytest.fixture
+async def server(starter: Starter, service: RunningPush) -> Server:
+    return await starter.start(push_services=service.origin, handover="on")
+
+
+@pytest.fixture
+async def anna(server: Server, database_url: str) -> AsyncIterator[Dashboard]:
+    """An operator's browser on the same server."""
+    jar = aiohttp.CookieJar(unsafe=True)
+    async with aiohttp.ClientSession(cookie_jar=jar, timeout=aiohttp.ClientTimeout(total=20)) as http:
+        desk = Dashboard(
+            url=server.url, database_url=database_url, pool=server.services.pool, http=http,
+            commands=RunCommands(),
+        )  # fmt: skip
+        await desk.log_in()
+        yield desk
+
+
+async def tell(
+    at: Dashboard | Server, method: str, path: str, body: Any = None, *, mine: Frame | None = None
+) -> tuple[int, Any]:
+    headers = {"Accept-Language": "de-AT, en", **SAME_ORIGIN}
+    if mine is not None:
+        headers["Authorization"] = f"Bearer {mine['token']}"
+    client = at.http if isinstance(at, Dashboard) else at.client
+    async with client.request(method, f"{at.url}/api/v1/{path}", json=body, headers=headers) as answer:
+        return answer.status, await answer.json()
+
+
+async def rows(server: Server) -> list[tuple[str, str, bool]]:
+    """Names of browsers, languages, and whether they are an operator's."""
+    found = await server.services.pool.fetch("SELECT * FROM push_subscriptions ORDER BY id")
+    return [
+        (row["endpoint"].rpartition("/")[2], row["language"], row["operator_id"] is not None) for row in found
+    ]
+
+
+async def key_of(server: Server) -> str:
+    status, told = await tell(server, "GET", "push-key")
+    assert (status, list(told)) == (200, ["key"])
+    return str(told["key"])
+
+
+async def test_visitor_and_operator_begin_and_end_it_each_for_themselves(
+    server: Server, anna: Dashboard, service: RunningPush
+) -> None:
+    key = await key_of(server)
+    phone, desk = await service.subscribe("phone", key), await service.subscribe("desk", key)
+    _, mine = await server.greet()
+    _, other = await server.greet()
+    for _ in range(2):
+        assert (await tell(server, "PUT", "push", phone, mine=mine))[0] == 200
+        assert (await tell(anna, "PUT", "me/push", desk))[0] == 200
+    assert await rows(server) == [("phone", "de-AT", False), ("desk", "de", True)]
+    assert (await tell(server, "POST", "push/end", {"endpoint": phone["endpoint"]}, mine=other))[0] == 200
+    assert len(await rows(server)) == 2, "it is somebody else's"
+    assert (await tell(server, "POST", "push/end", {"endpoint": phone["endpoint"]}, mine=mine))[0] == 200
+    assert await rows(server) == [("desk", "de", True)]
+    audit = "SELECT action FROM audit WHERE action LIKE 'push.%'"
+    assert [row["action"] for row in await anna.pool.fetch(audit)] == ["push.on"], "a renewal is no change"
+    assert (await tell(anna, "POST", "me/push/end", {"endpoint": desk["endpoint"]}))[0] == 200
+    assert await rows(server) == []
+
+
+async def test_nobody_subscribes_without_a_token_or_a_login(server: Server, service: RunningPush) -> None:
+    given = await service.subscribe("phone", await key_of(server))
+    assert (await tell(server, "PUT", "push", given))[0] == 401
+    assert (await tell(server, "PUT", "me/push", given))[0] == 401
+    assert (await tell(server, "POST", "me/push/test", {"endpoint": given["endpoint"]}))[0] == 401
+    assert await rows(server) == []
+
+
+@pytest.mark.parametrize("endpoint", [AWAY, "https://10.0.0.7/a", "https://router.lan/a", "ftp://a.example/"])
+async def test_an_address_inside_is_refused_with_advice(
+    server: Server, anna: Dashboard, endpoint: str
+) -> None:
+    _, mine = await server.greet()
+    given = Browser().subscription(endpoint)
+    for status, told in (
+        await tell(server, "PUT", "push", given, mine=mine), await tell(anna, "PUT", "me/push", given),
+    ):  # fmt: skip
+        assert (status, told["code"]) == (400, "bad_subscription")
+        assert told["message"] == "This browser's push service cannot be used from here."
+    assert await rows(server) == []
+
+
+async def test_a_test_reaches_ones_own_browser_or_says_why_not(
+    server: Server, anna: Dashboard, service: RunningPush
+) -> None:
+    given = await service.subscribe("desk", await key_of(server))
+    body = {"endpoint": given["endpoint"]}
+    assert (await tell(anna, "POST", "me/push/test", body))[0] == 404
+    await tell(anna, "PUT", "me/push", given)
+    assert await tell(anna, "POST", "me/push/test", body) == (200, {"sent": True, "code": ""})
+    (taken,) = await service.requests()
+    assert taken["message"] == {
+        "title": "Evertalk", "body": "Benachrichtigungen erreichen diesen Browser.", "tag": "test",
+        "url": "dashboard/account",
+    }  # fmt: skip
+    await service.next({"status": 410})
+    assert await tell(anna, "POST", "me/push/test", body) == (200, {"sent": False, "code": "http_410"})
+    assert await rows(server) == []
+
+
+async def test_an_open_page_is_known_and_a_closed_one_is_told_of_the_answer(
+    server: Server, service: RunningPush
+) -> None:
+    store = PostgresPush(server.services.pool, patience_seconds=0)
+    sender = build_push_sender(store, server.services.settings, clock=SystemClock())
+    app = server.runner.app
+    screen, mine = await server.greet()
+    given = await service.subscribe("phone", await key_of(server))
+    await tell(server, "PUT", "push", given, mine=mine)
+    assert len(present(app).addresses) == 1
+    for number, seen in enumerate((True, False)):
+        if not seen:
+            await screen.say("And again?", cid="c2")
+            await screen.until("ack")
+            await screen.socket.close()
+        else:
+            await screen.say("Hello?")
+            await screen.until("msg", role="assistant")
+        await _answered(server, number + 1)
+        await sender.look(present(app))
+        await sender.settle()
+        told = [one["message"]["body"] for one in await service.requests()]
+        assert told == ([] if seen else ["Eine neue Antwort ist da."])
+
+
+async def _answered(server: Server, number: int) -> None:
+    query = "SELECT count(*) >= $1 FROM entries WHERE author = 'assistant'"
+    while not await server.services.pool.fetchval(query, number):
+        pass
+
+
+async def test_a_followed_dashboard_is_an_open_page(server: Server, anna: Dashboard) -> None:
+    operator_id = await anna.pool.fetchval("SELECT id FROM operators")
+    assert present(server.runner.app).operators == ()
+    async with anna.http.get(f"{anna.url}/api/v1/live") as stream:
+        await stream.content.readline()
+        assert present(server.runner.app).operators == (operator_id,)
+
+
+async def test_the_worker_of_the_pages_is_served_at_the_root(server: Server) -> None:
+    async with server.client.get(f"{server.url}/push.js") as answer:
+        assert (answer.status, answer.content_type) == (200, "text/javascript")
+        assert answer.headers["Cache-Control"] == "no-cache"
+        assert "worker-src 'self'" in answer.headers["Content-Security-Policy"]

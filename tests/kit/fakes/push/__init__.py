@@ -1,0 +1,1 @@
+"""A strict push service, as a process of its own: it believes signed and encrypted messages only."""

@@ -1,0 +1,48 @@
+"""Notifications of a visitor's browser while no page is open; the page at /chat offers them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from typing_extensions import TypedDict
+
+from shared.core.identity.push import read_target
+from web.rest.calls import Call, nobody_known
+from web.rest.kinds import DONE, BrowserKey, Endpoint, Success, told
+from web.rest.operation import Reply, Room
+
+room = Room("conversations", visitor=True, rate="commands")
+PushKey = TypedDict("PushKey", {"key": Annotated[str, told("the `applicationServerKey`, in base64url")]})
+
+
+@room.on("GET /push-key", PushKey, visitor=False, anyone=True, rate="", refusals=(503,))
+async def show_push_key(call: Call) -> Reply:
+    """What a browser subscribes with, so that its push service takes notifications from here only."""
+    return {"key": await call.parts.push.public_key()}
+
+
+@room.on("PUT /push", Success, body="NewPush")
+async def notify_visitor(call: Call, *, endpoint: Endpoint, p256dh: BrowserKey, auth: BrowserKey) -> Reply:
+    """Notify this browser of answers while the visitor has no page open.
+
+    It ends with the visitor's token, with `POST /push/end`, and 30 days after it was last asked for.
+    """
+    services, token = call.parts.settings.push_services, _token(call)
+    browser = read_target(endpoint, p256dh, auth, language=call.language[:35], services=services)
+    if await call.parts.stores.push.subscribe_visitor(browser, visitor_hash=token) is None:
+        raise nobody_known()
+    return DONE
+
+
+@room.on("POST /push/end", Success, body="EndedPush")
+async def end_visitors_push(call: Call, *, endpoint: Endpoint) -> Reply:
+    """Notify this browser of nothing any more."""
+    await call.parts.stores.push.unsubscribe(endpoint, visitor_hash=_token(call))
+    return DONE
+
+
+def _token(call: Call) -> bytes:
+    admitted_by = call.person.admitted_by
+    if not isinstance(admitted_by, bytes):
+        raise nobody_known("A visitor's token is needed.")
+    return admitted_by

@@ -1,0 +1,35 @@
+/** A service worker that shows notifications while no page looks, and leads to what they are about. It keeps and fetches nothing. */
+
+/** @typedef {{title: string, body: string, tag: string, url: string}} Told */
+const worker = /** @type {any} */ (self);
+const pages = async () => (await worker.clients.matchAll({ type: "window", includeUncontrolled: true })).filter((/** @type {any} */ one) => one.url.startsWith(worker.registration.scope));
+
+worker.addEventListener("install", () => worker.skipWaiting());
+worker.addEventListener("activate", (/** @type {any} */ event) => event.waitUntil(worker.clients.claim()));
+worker.addEventListener("push", (/** @type {any} */ event) => event.waitUntil(tell(event.data.json())));
+worker.addEventListener("notificationclick", (/** @type {any} */ event) => {
+  event.notification.close();
+  event.waitUntil(open(new URL(event.notification.data, worker.location.href)));
+});
+
+/** Whoever looks at a page of ours sees it there. @param {Told} told */
+async function tell({ title, body, tag, url }) {
+  if (tag !== "test" && (await pages()).some((/** @type {any} */ one) => one.focused)) return;
+  await worker.registration.showNotification(title, { body, tag, renotify: true, icon: "static/icon.svg", data: url });
+}
+
+/** The tab that shows it, or one of the same page; else a new one. @param {URL} url */
+async function open(url) {
+  const tabs = (await pages()).filter((/** @type {any} */ one) => same(new URL(one.url), url, "pathname"));
+  const there = tabs.find((/** @type {any} */ one) => ["site", "at"].every((name) => same(new URL(one.url), url, name)));
+  if (there) return there.focus();
+  if (!tabs.length || !url.searchParams.has("at")) return worker.clients.openWindow(url.href);
+  await (await tabs[0].focus()).navigate(url.href);
+}
+
+/** @param {URL} one @param {URL} other @param {string} name of a part of the address, or of its query */
+function same(one, other, name) {
+  if (name === "pathname") return one.pathname === other.pathname;
+  const [mine, theirs] = [one, other].map((url) => url.searchParams.get(name) ?? (name === "site" ? "default" : ""));
+  return mine === theirs;
+}

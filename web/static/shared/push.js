@@ -1,0 +1,48 @@
+/** Notifications of this browser while no page is open: the same for operators and visitors. */
+
+/** Whether this browser has them at all, here. */
+export const canPush = () => isSecureContext && "serviceWorker" in navigator && "PushManager" in window && "Notification" in window;
+
+/** What it is notified by, if it is. @param {string} scope @returns {Promise<PushSubscription | null>} */
+export async function subscribed(scope) {
+  const registration = canPush() ? await navigator.serviceWorker.getRegistration(scope) : undefined;
+  return await registration?.pushManager.getSubscription() ?? null;
+}
+
+/** Asks for the permission: call it for a press only. */
+export const permitted = async () => await Notification.requestPermission() === "granted";
+
+/** @param {string} root where the server's pages begin @param {string} scope @param {string} key of the server @returns {Promise<PushSubscription>} */
+export async function subscribe(root, scope, key) {
+  const registration = await navigator.serviceWorker.register(script(new URL("push.js", root).href), { scope });
+  await active(registration);
+  const options = { userVisibleOnly: true, applicationServerKey: key };
+  try { return await registration.pushManager.subscribe(options); } catch (/** @type {any} */ error) {
+    // The server had another key once.
+    const old = error.name === "InvalidStateError" && await registration.pushManager.getSubscription();
+    if (!old) throw error;
+    await old.unsubscribe();
+    return registration.pushManager.subscribe(options);
+  }
+}
+
+/** What the server is told. @param {PushSubscription} subscription */
+export function told(subscription) {
+  const { endpoint, keys } = subscription.toJSON();
+  return { endpoint, p256dh: keys?.p256dh, auth: keys?.auth };
+}
+
+/** @param {ServiceWorkerRegistration} registration */
+async function active(registration) {
+  const worker = registration.installing ?? registration.waiting;
+  if (!registration.active && worker) await new Promise((done) => worker.addEventListener("statechange", () => { if (worker.state === "activated") done(null); }));
+}
+
+/** @type {any} */
+let policy = null;
+/** Our pages run no address that was put together, but this one. @param {string} url @returns {any} */
+function script(url) {
+  const { trustedTypes } = /** @type {any} */ (window);
+  policy ??= trustedTypes?.createPolicy("evertalk", { createScriptURL: (/** @type {string} */ wanted) => wanted.endsWith("/push.js") ? wanted : "" });
+  return policy ? policy.createScriptURL(url) : url;
+}
