@@ -166,8 +166,9 @@ def test_the_whole_widget_grows_no_heavier() -> None:
     # 1,000 each for editing the last message and for several conversations, 400 for headings of summaries,
     # 1,700 for the guide and the year that it shows, which come only where the demo answers, 100 for long
     # messages, 2,500 for recording and playing speech, which come only where it is transcribed, 1,150 for
-    # a rating, which comes with the first human, and 250 for hearing answers.
-    assert sum(sizes.values()) <= 72_400, sizes
+    # a rating, which comes with the first human, 250 for hearing answers, and 1,300 for notifications of a
+    # closed page, most of which come when somebody asks for them.
+    assert sum(sizes.values()) <= 73_700, sizes
 
 
 @pytest.mark.parametrize("language", FILES.languages)

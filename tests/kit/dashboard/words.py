@@ -15,7 +15,7 @@ from pathlib import Path
 
 from shared.adapters.postgres.dashboard import job_list_sql
 from shared.core.context.memory import NOTE_KINDS
-from shared.core.identity import handover, operators
+from shared.core.identity import handover, operators, push
 from shared.core.ops.alerts import ADVICE, KINDS
 from shared.core.values.errors import EvertalkError, OnHold
 from shared.locales import FOLDER
@@ -89,7 +89,7 @@ def page_texts() -> set[str]:
 def server_texts() -> set[str]:
     """What the server says and a page shows: sentences, and names of states."""
     sentences = {text for path in SERVER_FILES if path.name not in NOT_ON_PAGES for text in _sentences(path)}
-    errors = [*vars(operators).values(), *vars(handover).values(), OnHold]
+    errors = [one for module in (operators, handover, push) for one in vars(module).values()] + [OnHold]
     advice = {
         one.advice
         for one in errors

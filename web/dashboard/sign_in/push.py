@@ -36,7 +36,7 @@ async def notify_operator(
         browser, operator_id=visit.operator.operator_id, login_hash=digest_of(visit.token)
     )
     if new is None:
-        raise HttpRefusal(401, "unauthorized", "This login has ended.")
+        raise HttpRefusal(401, "unauthorized", "This login has ended already.")
     if new:
         await visit.record("push.on", visit.operator.name)
     return DONE
@@ -51,8 +51,7 @@ async def end_operators_push(visit: AuthedRequest, *, endpoint: Endpoint) -> Rep
 
 
 @room.on(
-    "POST /me/push/test", Tested, role="operator", body="EndedPush", refusals=(404, 503),
-    missing="This browser is not notified.",
+    "POST /me/push/test", Tested, role="operator", body="EndedPush", refusals=(404, 503)
 )  # fmt: skip
 async def test_push(visit: AuthedRequest, *, endpoint: Endpoint) -> Reply:
     """Send this browser a notification now."""

@@ -90,14 +90,15 @@ class PostgresPush(PoolStore):
         What was taken counts as told: each browser is told of words once at most, whoever dies meanwhile.
         `at_work`: whether operators are told anything now; later they are told what still waits.
         """
+        if not await self._pool.fetchval(_ANY):
+            return []
+        rows: list[Any] = []
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(_ONE_AT_A_TIME)
-            rows: list[Any] = []
-            if await connection.fetchval(_ANY):
-                if operators or addresses:
-                    await connection.execute(_PRESENT, list(operators), list(addresses))
-                for statement in (_FOR_VISITORS, _FOR_OPERATORS)[: 1 + at_work]:
-                    rows += await connection.fetch(statement, self._patience_seconds)
+            if operators or addresses:
+                await connection.execute(_PRESENT, list(operators), list(addresses))
+            for statement in (_FOR_VISITORS, _FOR_OPERATORS)[: 1 + at_work]:
+                rows += await connection.fetch(statement, self._patience_seconds)
         return [_notice(dict(row)) for row in rows]
 
     @store_method
