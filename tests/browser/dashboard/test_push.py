@@ -1,7 +1,8 @@
 """Notifications of a closed page in Chromium: switched on by a press, shown by the worker, and pressed.
 
-Chromium's own push service is far away: the page gets a subscription at the strict one of the tests, and
-what that one took is handed to the worker over the developer's protocol.
+The shell of Chromium has no notifications, and the push service of the whole one is far away: the page gets a
+subscription at the strict one of the tests, and what that one took is handed to the worker over the
+developer's protocol.
 """
 
 from __future__ import annotations
@@ -67,13 +68,13 @@ async def service() -> AsyncIterator[RunningPush]:
 
 @pytest.fixture
 async def house(
-    database_url: str, redis_url: str, browser: Browser, service: RunningPush
+    database_url: str, redis_url: str, whole_browser: Browser, service: RunningPush
 ) -> AsyncIterator[House]:
     settings = load_settings(
         database_url=database_url, redis_url=redis_url, handover="on", push_services=service.origin,
         secret_key="s" * 32,
     )  # fmt: skip
-    async with open_house(settings, browser) as opened:
+    async with open_house(settings, whole_browser) as opened:
         yield opened
 
 
