@@ -130,7 +130,9 @@ class Speaker(Protocol):
 
 class Reranker(Protocol):
     async def rank(self, question: str, passages: Sequence[str]) -> Sequence[int] | None:
-        """Places of passages, the best first; None when nobody said so in time. Never raises."""
+        """Places of passages, which come in our own order, the best first; None when nobody said so in time.
+        Never raises.
+        """
         ...
 
     async def close(self) -> None: ...

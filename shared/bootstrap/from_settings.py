@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from shared.adapters.media.local import LocalTranscriber
     from shared.adapters.media.speech import HttpSpeaker
     from shared.adapters.media.transcriptions import HttpTranscriber
-    from shared.adapters.models.reranker import HttpReranker
+    from shared.adapters.models.reranker import OrderingServer
     from shared.adapters.postgres.people.stored_settings import PostgresStoredSettings
 
 WORKSPACES_FOLDER = "workspaces"
@@ -183,15 +183,20 @@ def build_speaker(settings: Settings) -> HttpSpeaker | None:
     )
 
 
-def build_reranker(settings: Settings) -> HttpReranker | None:
-    """Loaded only where one is set up; it connects when it is asked first."""
-    if settings.rerank_url is None:
-        return None
-    from shared.adapters.models.reranker import HttpReranker
+def build_reranker(settings: Settings) -> OrderingServer | None:
+    """Loaded only where one is set up, and connects when it is asked first. With both, /rerank is asked."""
+    if settings.rerank_url is not None:
+        from shared.adapters.models.reranker import HttpReranker
 
-    return HttpReranker(
-        url=settings.rerank_url, key=open_secret(settings.rerank_key), model=settings.rerank_model
-    )
+        return HttpReranker(
+            url=settings.rerank_url, key=open_secret(settings.rerank_key), model=settings.rerank_model
+        )
+    if settings.embeddings_url is not None:
+        from shared.adapters.models.embeddings import HttpEmbedder
+
+        key = open_secret(settings.embeddings_key)
+        return HttpEmbedder(url=settings.embeddings_url, key=key, model=settings.embeddings_model)
+    return None
 
 
 def build_away(settings: Settings, clock: Clock) -> Callable[[], str | None]:

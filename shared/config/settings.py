@@ -189,10 +189,13 @@ class Settings(BaseSettings):
     speech_voice: str = "alloy"
     speech_per_1000_chars_usd: Dollars | None = None
 
-    # Who orders what recall finds: any server with /rerank.
+    # Who orders what recall finds: any server with /rerank, else any with /embeddings.
     rerank_url: str | None = None
     rerank_key: SecretStr | None = None
     rerank_model: str = ""
+    embeddings_url: str | None = None
+    embeddings_key: SecretStr | None = None
+    embeddings_model: str = ""
 
     # Agents' folders: how often their files are looked at beside the watcher.
     workspace_poll_seconds: int = Field(default=60, ge=0, le=86_400)
@@ -403,6 +406,7 @@ class Settings(BaseSettings):
         "speech_url",
         "picture_url",
         "rerank_url",
+        "embeddings_url",
     )
     @classmethod
     def _web_address(cls, url: str | None) -> str | None:

@@ -28,7 +28,7 @@ STORABLE = (
     "transcribe_url", "transcribe_key", "transcribe_model", "transcribe_per_minute_usd",
     "transcribe_most_minutes", "transcribe_most_mb",
     "speech_url", "speech_key", "speech_model", "speech_voice", "speech_per_1000_chars_usd",
-    "rerank_url", "rerank_key", "rerank_model",
+    "rerank_url", "rerank_key", "rerank_model", "embeddings_url", "embeddings_key", "embeddings_model",
     "mcp_servers",
     "telegram_bot_token", "telegram_access", "telegram_allowed", "telegram_audience", "telegram_agent",
     "telegram_bots", "telegram_tokens",
@@ -53,6 +53,7 @@ _ADDRESS_OF = {
     "EVERTALK_PICTURE_KEY": "EVERTALK_PICTURE_URL",
     "EVERTALK_SPEECH_KEY": "EVERTALK_SPEECH_URL",
     "EVERTALK_RERANK_KEY": "EVERTALK_RERANK_URL",
+    "EVERTALK_EMBEDDINGS_KEY": "EVERTALK_EMBEDDINGS_URL",
 }
 """Where each key goes: it is sent nowhere else."""
 

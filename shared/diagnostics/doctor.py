@@ -18,7 +18,7 @@ from shared.diagnostics.server_checks import check_bots, check_bots_in_service
 
 HERE = (
     local.check_python, local.check_folder, local.check_port, local.check_model, local.check_pruning_plug_ins,
-    local.check_mcp, check_bots, local.check_backups,
+    local.check_recall_order, local.check_mcp, check_bots, local.check_backups,
 )  # fmt: skip
 REDIS = Check(server.check_redis, "Redis", "REDIS_URL")
 POSTGRES = Check(server.check_postgres, "PostgreSQL")

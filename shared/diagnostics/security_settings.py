@@ -20,7 +20,10 @@ _GUESSED = ("changeme", "password", "secret", "example", "evertalk", "0123456789
 _ENCRYPTED = ("require", "verify-ca", "verify-full")
 _BY_NEARNESS: dict[HostLocation, Level] = {"here": "slight", "around": "serious", "away": "grave"}
 _FAR = tuple(_BY_NEARNESS)
-_OUTSIDE = ("public_url", "anthropic_base_url", "openai_base_url", "telegram_api_url", "otlp_endpoint")
+_OUTSIDE = (
+    "public_url", "anthropic_base_url", "openai_base_url", "telegram_api_url", "otlp_endpoint",
+    "transcribe_url", "speech_url", "picture_url", "rerank_url", "embeddings_url",
+)  # fmt: skip
 
 
 def review_settings(settings: Settings, *, in_container: bool) -> Iterator[Finding]:

@@ -19,6 +19,7 @@ PROCESSES_BY_SETTING: dict[str, tuple[ProcessName, ...]] = {
     "speech_key": ("web", "bot"),
     "picture_key": ("web", "bot"),
     "rerank_key": _ALL,
+    "embeddings_key": _ALL,
     "model_keys": _ALL,
     "database_url": _ALL,
     "redis_url": _ALL,

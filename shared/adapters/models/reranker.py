@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, TypeVar
 
 import aiohttp
 import structlog
@@ -17,19 +18,26 @@ from shared.core.values.errors import ModelError, ModelUnavailable
 log = structlog.get_logger(__name__)
 
 SECONDS = 0.3
+T = TypeVar("T")
 
 
-class HttpReranker:
+class OrderingServer(ABC):
     """One server. Its connection is kept, for the time is short; while it fails, it is not asked."""
 
+    path: ClassVar[str]
+
     def __init__(self, *, url: str, key: str, model: str, seconds: float = SECONDS) -> None:
-        self._url = f"{with_usual_path(url.rstrip('/'))}/rerank"
+        self._url = f"{with_usual_path(url.rstrip('/'))}{self.path}"
         self._headers = {"Authorization": f"Bearer {key}"} if key else {}
         self._model = {"model": model} if model else {}
         self._seconds = seconds
         self._breaker = Breaker()
         self._session: aiohttp.ClientSession | None = None
         self._failing = False
+
+    @abstractmethod
+    async def ask(self, question: str, passages: Sequence[str]) -> Sequence[int]:
+        """As `rank`, without a bound of time. Raises ModelUnavailable."""
 
     async def rank(self, question: str, passages: Sequence[str]) -> Sequence[int] | None:
         try:
@@ -48,18 +56,18 @@ class HttpReranker:
         self._tell(failing=False)
         return places
 
-    async def ask(self, question: str, passages: Sequence[str]) -> Sequence[int]:
-        """Without a bound of time. Raises ModelUnavailable."""
-        body = {**self._model, "query": question, "documents": [*passages], "top_n": len(passages)}
+    async def post(self, body: Mapping[str, Any]) -> bytes:
+        """Its answer. Raises ModelUnavailable."""
+        wish = {**self._model, **body}
         try:
-            request = self._opened().post(self._url, json=body, headers=self._headers, allow_redirects=False)
+            request = self._opened().post(self._url, json=wish, headers=self._headers, allow_redirects=False)
             async with request as response:
                 content = await response.read()
         except (aiohttp.ClientError, OSError) as error:
             raise ModelUnavailable(type(error).__name__) from error
         if response.status != 200:
             raise ModelUnavailable(f"status {response.status}")
-        return _places(content, len(passages))
+        return content
 
     def _opened(self) -> aiohttp.ClientSession:
         if self._session is None:
@@ -70,27 +78,47 @@ class HttpReranker:
         """Once when it begins to fail, and once when it works again."""
         if failing != self._failing:
             self._failing = failing
-            log.warning("rerank_fails" if failing else "rerank_works_again", reason=reason)
+            log.warning(
+                "rerank_fails" if failing else "rerank_works_again", reason=reason, endpoint=self.path
+            )
 
     async def close(self) -> None:
         if self._session is not None:
             await self._session.close()
 
 
-def _places(content: bytes, count: int) -> Sequence[int]:
-    """Best first; raises ModelUnavailable for what is no order of the passages."""
+class HttpReranker(OrderingServer):
+    """Its order is taken as it is."""
+
+    path = "/rerank"
+
+    async def ask(self, question: str, passages: Sequence[str]) -> Sequence[int]:
+        body = {"query": question, "documents": [*passages], "top_n": len(passages)}
+        scored = read_rows(await self.post(body), "results", _score, count=len(passages))
+        return sorted(scored, key=lambda place: -scored[place])
+
+
+def read_rows(content: bytes, name: str, read: Callable[[Any], T], *, count: int) -> dict[int, T]:
+    """What `read` takes from each row of an answer, by the row's index, which is less than `count`.
+
+    Raises ModelUnavailable for any other answer.
+    """
     try:
-        told: Any = json.loads(content)
-        scored = {_index(one): float(one["relevance_score"]) for one in told["results"]}
-    except (ValueError, RecursionError, LookupError, TypeError) as error:
-        raise ModelUnavailable("the answer is no list of scores") from error
-    if len(scored) != len(told["results"]) or not all(0 <= place < count for place in scored):
-        raise ModelUnavailable("the answer names other passages")
-    return sorted(scored, key=lambda place: -scored[place])
+        rows: Any = json.loads(content)[name]
+        found = {_index(row): read(row) for row in rows}
+    except (ArithmeticError, ValueError, RecursionError, LookupError, TypeError) as error:
+        raise ModelUnavailable(f"the answer has no {name}") from error
+    if len(found) != len(rows) or not all(0 <= place < count for place in found):
+        raise ModelUnavailable("the answer is about other passages")
+    return found
 
 
-def _index(one: Mapping[str, Any]) -> int:
-    index = one["index"]
+def _score(row: Mapping[str, Any]) -> float:
+    return float(row["relevance_score"])
+
+
+def _index(row: Mapping[str, Any]) -> int:
+    index = row["index"]
     if type(index) is not int:
         raise TypeError(index)
     return index

@@ -51,6 +51,9 @@ LEAST_OF_WORDS, LEAST_SHARE = 0.1, 0.2
 """Of the best passage's words, and of its score: what has less is left out."""
 LENGTH, LENGTH_CHARS = 0.05, 60
 """How much it counts that of two passages as good the shorter one leaves more room for others."""
+FUSED_BEHIND = 60
+"""The k of reciprocal rank fusion, as Cormack, Clarke and Büttcher (SIGIR 2009) have it: the more, the less
+the very first places count."""
 SHORT_TOKENS = 100
 """What a message that asks nothing is reminded of, and what is left when the request has to be smaller."""
 LONG_TOKENS, OF_LONG = 250, 3
@@ -191,6 +194,15 @@ def reordered(items: Sequence[Ranked], places: Sequence[int]) -> tuple[Ranked, .
     named = set(places)
     rest = (item for at, item in enumerate(items) if at not in named)
     return (*(items[at] for at in places), *rest)
+
+
+def fused(*orders: Sequence[int]) -> tuple[int, ...]:
+    """One order of several over the same places; where two are worth as much, the first order decides."""
+    worth: defaultdict[int, float] = defaultdict(float)
+    for order in orders:
+        for number, place in enumerate(order, start=1):
+            worth[place] += 1 / (FUSED_BEHIND + number)
+    return tuple(sorted(worth, key=lambda place: -worth[place]))
 
 
 def asks(search: Search, question: Question) -> bool:

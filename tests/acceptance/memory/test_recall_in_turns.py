@@ -17,6 +17,7 @@ from shared.core.context.prompts import RECALL_TAG
 from shared.services.turns.request_replay import rebuild_request
 from tests.acceptance.compaction.test_flush_compact_undo import WINDOW, talk
 from tests.kit.app_driver import Visit, running_app, settings_for, visit
+from tests.kit.fakes.embeddings.harness import RunningEmbeddings
 from tests.kit.fakes.messages_api.harness import RunningFake
 from tests.kit.fakes.rerank.harness import RunningReranker
 
@@ -165,11 +166,15 @@ async def forget_a_recalled_note(guest: Visit, provider: RunningFake) -> None:
     assert await guest.one(shown) == 0
 
 
+@pytest.mark.parametrize("kind", [RunningReranker, RunningEmbeddings])
 async def test_a_server_orders_what_is_recalled_and_is_not_waited_for(
-    database_url: str, redis_url: str, provider: RunningFake
+    kind: type[RunningReranker | RunningEmbeddings],
+    database_url: str,
+    redis_url: str,
+    provider: RunningFake,
 ) -> None:
     await provider.reset()
-    async with RunningReranker() as reranker:
+    async with kind() as reranker:
         settings = settings_for(
             database_url, redis_url, anthropic_api_key="test-key", anthropic_base_url=provider.base_url,
             context_window=WINDOW, max_output=1_000, cap_total_per_day_usd="100", **reranker.settings,
@@ -180,9 +185,16 @@ async def test_a_server_orders_what_is_recalled_and_is_not_waited_for(
             await reranker.requests()
             await guest.ask(QUESTION)
             [asked] = await reranker.requests()
-            assert asked["query"] == QUESTION
-            assert any("PX-4471" in passage for passage in asked["documents"])
+            question, passages = _told(asked)
+            assert question == QUESTION
+            assert any("PX-4471" in passage for passage in passages)
             assert "PX-4471" in recalled((await chats(provider))[-1])
             await reranker.next({"latency": 60})
             await guest.ask(f"{QUESTION} I ask again.")
             assert "PX-4471" in recalled((await chats(provider))[-1])
+
+
+def _told(asked: dict[str, Any]) -> tuple[str, list[str]]:
+    """The question and the passages of a request."""
+    question, *passages = asked.get("input") or (asked["query"], *asked["documents"])
+    return question, passages

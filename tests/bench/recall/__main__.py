@@ -3,6 +3,7 @@
 The data is a LoCoMo or a BEAM file that stays outside this repository; without one only the speed is
 measured, over made-up conversations. Each question goes through the same statement and the same ranking as in
 a turn. The first figures are those of a turn as shipped: nobody has a name, and 1,200 tokens may be recalled.
+With `--rerank URL` or `--embeddings URL`, a server orders passages, and is waited for however long it takes.
 """
 
 from __future__ import annotations
@@ -16,8 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from shared.adapters.embedded import EmbeddedServers
+from shared.adapters.models.embeddings import HttpEmbedder
+from shared.adapters.models.reranker import HttpReranker
 from shared.adapters.postgres.db.migrate import migrate
 from shared.adapters.postgres.db.pool import open_pool
+from shared.ports import Reranker
 from tests.bench.quiet import keep_quiet
 from tests.bench.recall.data import Conversation, conversations, made_up
 from tests.bench.recall.measuring import quality, speed
@@ -28,21 +32,26 @@ AIMS = {
     "p95_ms_100000": 25,
 }
 MESSAGES_A_DAY = 100
+PATIENCE_SECONDS = 120.0
 
 
-async def measure(talks: Sequence[Conversation], entries: Sequence[int]) -> dict[str, Any]:
+async def measure(
+    talks: Sequence[Conversation], entries: Sequence[int], orderer: Reranker | None = None
+) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="evertalk-bench-", ignore_cleanup_errors=True) as name:
         Path(name).chmod(0o711)
         async with EmbeddedServers(Path(name) / "servers", durable=False) as servers:
             await migrate(servers.database_url)
             pool = await open_pool(servers.database_url)
             try:
-                found = await quality(pool, talks) if talks else {}
+                found = await quality(pool, talks, orderer) if talks else {}
                 for number in entries:
                     talk = made_up(days=max(1, number // MESSAGES_A_DAY), messages_a_day=MESSAGES_A_DAY)
                     found |= await speed(pool, talk)
             finally:
                 await pool.close()
+                if orderer is not None:
+                    await orderer.close()
     return found
 
 
@@ -51,11 +60,21 @@ def main() -> None:
     parser.add_argument("--data", type=Path, help="a LoCoMo or a BEAM file")
     parser.add_argument("--entries", type=int, nargs="*", default=[6_000, 100_000])
     parser.add_argument("--json", action="store_true")
+    orders = parser.add_mutually_exclusive_group()
+    orders.add_argument("--rerank", metavar="URL", default="", help="of a server with /rerank")
+    orders.add_argument("--embeddings", metavar="URL", default="", help="of a server with /embeddings")
+    parser.add_argument("--model", default="", help="of that server, where it has several")
     chosen = parser.parse_args()
     keep_quiet()
     talks = conversations(chosen.data) if chosen.data else []
-    found = asyncio.run(measure(talks, chosen.entries))
+    found = asyncio.run(measure(talks, chosen.entries, _orderer(chosen)))
     print(json.dumps({**found, "aims": AIMS}, indent=2) if chosen.json else _table(found))
+
+
+def _orderer(chosen: argparse.Namespace) -> Reranker | None:
+    made = HttpReranker if chosen.rerank else HttpEmbedder
+    url = chosen.rerank or chosen.embeddings
+    return made(url=url, key="", model=chosen.model, seconds=PATIENCE_SECONDS) if url else None
 
 
 def _table(found: dict[str, Any]) -> str:

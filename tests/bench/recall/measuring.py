@@ -23,6 +23,8 @@ from shared.core.session.session import Entry
 from shared.core.session.summary import render_summary
 from shared.core.values.messages import Text
 from shared.core.values.searching import searchable
+from shared.ports import Reranker
+from shared.services.turns.retrieval import rerank
 from tests.bench.policies.reach import COMMON, stem
 from tests.bench.recall.data import UNANSWERABLE, Conversation, Question
 from tests.bench.recall.storing import Stored, make_searchable, note_facts, store
@@ -44,20 +46,25 @@ SELECT number, text FROM passages
 """The least that any search costs: one rare word by the index, and the passages that hold it."""
 
 
-async def quality(pool: Pool, talks: Sequence[Conversation]) -> dict[str, Any]:
+async def quality(
+    pool: Pool, talks: Sequence[Conversation], orderer: Reranker | None = None
+) -> dict[str, Any]:
     """As shipped, where nobody has a name; then with names where the data has them, and with notes."""
     nameless = [replace(talk, name=f"{talk.name}-nameless", person="", assistant="") for talk in talks]
-    found = await _quality(pool, nameless, notes=False)
-    found["behind_other_words"] = await _quality(pool, [_behind(talk) for talk in nameless], notes=False)
+    found = await _quality(pool, nameless, orderer, notes=False)
+    behind = [_behind(talk) for talk in nameless]
+    found["behind_other_words"] = await _quality(pool, behind, orderer, notes=False)
     if any(talk.person for talk in talks):
-        found["with_names"] = await _quality(pool, talks, notes=False)
+        found["with_names"] = await _quality(pool, talks, orderer, notes=False)
     if any(talk.facts for talk in talks):
         again = [replace(talk, name=f"{talk.name}-noted") for talk in talks]
-        found["with_notes"] = await _quality(pool, again, notes=True)
+        found["with_notes"] = await _quality(pool, again, orderer, notes=True)
     return found
 
 
-async def _quality(pool: Pool, talks: Sequence[Conversation], *, notes: bool) -> dict[str, Any]:
+async def _quality(
+    pool: Pool, talks: Sequence[Conversation], orderer: Reranker | None, *, notes: bool
+) -> dict[str, Any]:
     count = VocabularyCounter().count_tokens
     at_10: defaultdict[str, list[float]] = defaultdict(list)
     any_at_10: list[float] = []
@@ -75,7 +82,7 @@ async def _quality(pool: Pool, talks: Sequence[Conversation], *, notes: bool) ->
         for question in talk.questions:
             asked = read_question(question.text)
             search = await _search(pool, stored, question)
-            items = ranked(search, asked)
+            items = await rerank(orderer, ranked(search, asked), asked.text)
             if question.category == UNANSWERABLE:
                 silent["abstention"].append(not items)
                 continue

@@ -173,10 +173,11 @@ async def _ask_reranker(settings: Settings, _name: str) -> tuple[bool, str, str]
     """With more patience than recall has."""
     if (reranker := build_reranker(settings)) is None:
         return _NO_ADDRESS
+    address = settings.rerank_url or settings.embeddings_url or ""
     began = time.monotonic()
     asking = reranker.ask("where is the boat", ("it rains", "the boat is in the harbour"))
     try:
-        found = await _answer_of(asking, urlsplit(settings.rerank_url or "").hostname or "")
+        found = await _answer_of(asking, urlsplit(address).hostname or "")
     finally:
         await reranker.close()
     if found[0] and (seconds := time.monotonic() - began) > RERANK_SECONDS:
@@ -229,6 +230,7 @@ def _without_secrets(reason: str, settings: Settings) -> str:
     single = (
         settings.anthropic_api_key, settings.openai_api_key, settings.telegram_bot_token,
         settings.transcribe_key, settings.speech_key, settings.picture_key, settings.rerank_key,
+        settings.embeddings_key,
     )  # fmt: skip
     several = (settings.model_keys, settings.telegram_tokens)
     secrets = [secret.get_secret_value() for secret in single if secret is not None]

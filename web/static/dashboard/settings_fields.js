@@ -59,10 +59,13 @@ export const SECTIONS = [
     ["EVERTALK_HISTORY_TURNS", t("Turns of history by channel")],
     ["EVERTALK_WINDOW_MESSAGES", t("Newest messages sent")],
     ["EVERTALK_TRIM_TOKENS", t("Old messages left out above")]] },
-  { id: "recall", name: t("Recall"), help: t("A server with /rerank puts what is recalled in a better order. Without an address, or when it takes more than 0.3 s, the order stays as it is."), test: "recall", fields: [
+  { id: "recall", name: t("Recall"), help: t("A server with /rerank, or else one with /embeddings, puts what is recalled in a better order. Without an address, or when it takes more than 0.3 s, the order stays as it is."), test: "recall", fields: [
     ["EVERTALK_RERANK_URL", t("{provider}: address", { provider: t("Recall") })],
     ["EVERTALK_RERANK_KEY", t("{provider}: key", { provider: t("Recall") })],
-    ["EVERTALK_RERANK_MODEL", t("Model that orders")]] },
+    ["EVERTALK_RERANK_MODEL", t("Model that orders")],
+    ["EVERTALK_EMBEDDINGS_URL", t("{provider}: address", { provider: t("Embeddings") })],
+    ["EVERTALK_EMBEDDINGS_KEY", t("{provider}: key", { provider: t("Embeddings") })],
+    ["EVERTALK_EMBEDDINGS_MODEL", t("Embedding model")]] },
   { id: "caps", name: t("Spending"), help: t("Spending limits in US dollars. Whoever reaches one waits for an answer until the next day."), more: ["/dashboard/costs", t("Costs")], fields: [
     ["EVERTALK_CAP_TOTAL_PER_DAY_USD", t("Per day")],
     ["EVERTALK_CAP_PERSON_PER_DAY_USD", t("Per person and day")],

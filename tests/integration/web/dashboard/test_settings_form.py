@@ -20,6 +20,7 @@ from tests.kit.dashboard.fixtures import Dashboard, RunCommands
 from tests.kit.dashboard.people_seed import a_bot
 from tests.kit.dashboard.serve import served
 from tests.kit.fakes.bot_api import TOKEN, USERNAME, running_bot_api
+from tests.kit.fakes.embeddings.harness import RunningEmbeddings
 from tests.kit.fakes.messages_api import running_fake
 from tests.kit.fakes.messages_api.server import BAD_KEY
 from tests.kit.fakes.rerank.harness import RunningReranker
@@ -199,22 +200,34 @@ async def test_who_transcribes_is_tried_with_a_second_of_silence(house: Dashboar
     assert (status, told["details"]["problems"][0]["name"]) == (422, "EVERTALK_TRANSCRIBE_KEY")
 
 
-async def test_who_orders_what_is_recalled_is_tried_with_two_passages(house: Dashboard) -> None:
+@pytest.mark.parametrize("kind", [RunningReranker, RunningEmbeddings])
+async def test_who_orders_what_is_recalled_is_tried_with_two_passages(
+    kind: type[RunningReranker | RunningEmbeddings], house: Dashboard
+) -> None:
     assert (await tried(house, "recall"))["message"] == "There is no address here to be tested."
-    async with RunningReranker() as server:
+    async with kind() as server:
+        address, key, _ = (f"EVERTALK_{name.upper()}" for name in server.settings)
         typed = {f"EVERTALK_{name.upper()}": text for name, text in server.settings.items()}
         told = await tried(house, "recall", **typed)
         assert (told["ok"], told["message"].startswith("It works: 127.0.0.1 answered in ")) == (True, True)
         await server.next({"latency": 0.5})
         told = await tried(house, "recall", **typed)
         assert (told["ok"], told["message"].startswith("It answered after 0.")) == (False, True)
-        told = await tried(house, "recall", **typed | {"EVERTALK_RERANK_KEY": BAD_KEY})
+        told = await tried(house, "recall", **typed | {key: BAD_KEY})
         assert (told["ok"], told["reason"]) == (False, "status 401")
         assert (await put(house, 0, **typed))[0] == 200
     assert (await tried(house, "recall"))["message"] == "The model did not answer."
-    body = {"what": "recall", "changes": {"EVERTALK_RERANK_URL": "http://127.0.0.1:9"}}
+    body = {"what": "recall", "changes": {address: "http://127.0.0.1:9"}}
     status, told = await ask(house, "POST", "/settings/test", json=body)
-    assert (status, told["details"]["problems"][0]["name"]) == (422, "EVERTALK_RERANK_KEY")
+    assert (status, told["details"]["problems"][0]["name"]) == (422, key)
+
+
+async def test_of_two_servers_that_could_order_the_one_with_rerank_is_asked(house: Dashboard) -> None:
+    async with RunningReranker() as reranker, RunningEmbeddings() as embedder:
+        both = reranker.settings | embedder.settings
+        typed = {f"EVERTALK_{name.upper()}": text for name, text in both.items()}
+        assert (await tried(house, "recall", **typed))["ok"] is True
+        assert (len(await reranker.requests()), await embedder.requests()) == (1, [])
 
 
 async def test_who_speaks_is_tried_with_a_word(house: Dashboard) -> None:

@@ -1,0 +1,93 @@
+"""Asks a server with `/embeddings`, as OpenAI has it, which passages mean what a question means."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import math
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from operator import mul
+from typing import Any, TypeAlias
+
+from shared.adapters.models.reranker import SECONDS, OrderingServer, read_rows
+from shared.core.memory.recall import fused
+from shared.core.values.errors import ModelUnavailable
+
+KEPT_SECONDS = 600.0
+KEPT_NUMBERS = 4 * 2**20
+"""Of four bytes each, in all: 16 MiB, as 4,096 vectors of 1,024 numbers have."""
+
+Vector: TypeAlias = "array[float]"
+
+
+class KeptVectors:
+    """Of passages, by the hash of their words, in memory only: what is erased is gone here soon, too."""
+
+    def __init__(self, *, numbers: int = KEPT_NUMBERS, seconds: float = KEPT_SECONDS) -> None:
+        self._numbers = numbers
+        self._seconds = seconds
+        self._vectors: dict[bytes, Vector] = {}
+
+    def known(self, passages: Iterable[str]) -> dict[str, Vector]:
+        return {text: self._vectors[key] for text in passages if (key := _key(text)) in self._vectors}
+
+    def keep(self, vectors: Mapping[str, Vector]) -> None:
+        """One at least, and all of one length; the oldest go where there is no room."""
+        added = {_key(text): vector for text, vector in vectors.items()}
+        self._vectors |= added
+        room = self._numbers // max(map(len, vectors.values()))
+        self._drop([*self._vectors][: max(0, len(self._vectors) - room)])
+        asyncio.get_running_loop().call_later(self._seconds, self._drop, tuple(added))
+
+    def clear(self) -> None:
+        self._vectors.clear()
+
+    def _drop(self, keys: Iterable[bytes]) -> None:
+        for key in keys:
+            self._vectors.pop(key, None)
+
+
+class HttpEmbedder(OrderingServer):
+    """The order that passages have counts as much as how near they are to the question."""
+
+    path = "/embeddings"
+
+    def __init__(self, *, url: str, key: str, model: str, seconds: float = SECONDS) -> None:
+        super().__init__(url=url, key=key, model=model, seconds=seconds)
+        self._kept = KeptVectors()
+
+    async def ask(self, question: str, passages: Sequence[str]) -> Sequence[int]:
+        vectors = self._kept.known(passages)
+        new = [*dict.fromkeys(text for text in passages if text not in vectors)]
+        asked, *told = await self._embed([question, *new])
+        fresh = dict(zip(new, told, strict=True))
+        vectors |= fresh
+        if any(len(vector) != len(asked) for vector in vectors.values()):
+            self._kept.clear()
+            raise ModelUnavailable("the vectors differ in length")
+        if fresh:
+            self._kept.keep(fresh)
+        near = [sum(map(mul, asked, vectors[text])) for text in passages]
+        places = range(len(passages))
+        return fused(places, sorted(places, key=lambda place: -near[place]))
+
+    async def _embed(self, texts: Sequence[str]) -> list[Vector]:
+        content = await self.post({"input": [*texts]})
+        rows = read_rows(content, "data", _unit_vector, count=len(texts))
+        if len(rows) < len(texts):
+            raise ModelUnavailable("the answer has no vector for some passages")
+        return [rows[place] for place in range(len(texts))]
+
+
+def _unit_vector(row: Mapping[str, Any]) -> Vector:
+    """Of length 1, so that a product is a cosine. Raises ValueError and TypeError for what is no vector."""
+    numbers = array("d", row["embedding"])
+    length = math.hypot(*numbers)
+    if not 0 < length < math.inf:
+        raise ValueError(length)
+    return array("f", (number / length for number in numbers))
+
+
+def _key(text: str) -> bytes:
+    return hashlib.sha256(text.encode()).digest()

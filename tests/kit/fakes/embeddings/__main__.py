@@ -1,0 +1,7 @@
+"""Runs the fake as its own process."""
+
+from tests.kit.fakes.embeddings.server import EmbeddingsApi
+from tests.kit.fakes.scripted_api import run
+
+if __name__ == "__main__":
+    run(EmbeddingsApi())
