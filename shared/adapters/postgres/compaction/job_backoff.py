@@ -15,6 +15,7 @@ from shared.adapters.postgres.compaction.jobs import (
     still_mine,
 )
 from shared.adapters.postgres.db.pool import store_method
+from shared.adapters.postgres.db.store import value_from
 from shared.adapters.postgres.turns.view_state import hidden_by
 from shared.core.context.selection import LeftOut
 from shared.core.session.backoff import (
@@ -116,16 +117,7 @@ class PostgresJobBackoff:
         row = await self._pool.fetchrow(_LAST_CHECKPOINT, session_id, parent, from_turn)
         if row is None:
             return None
-        return Checkpoint(
-            parent=row["parent"],
-            from_turn=row["from_turn"],
-            through_turn=row["through_turn"],
-            ledger=ledger_from_json(row["ledger"]),
-            model=row["model"],
-            audit=row["audit"],
-            tokens=row["tokens"],
-            cost_micro=row["cost_micro"],
-        )
+        return value_from(Checkpoint, row, ledger=ledger_from_json(row["ledger"]))
 
     @store_method
     async def find_digest(self, session_id: int, link_id: int) -> Hidden | None:

@@ -12,6 +12,7 @@ from asyncpg.pool import PoolConnectionProxy
 from shared.adapters.postgres.compaction import jobs_sql as sql
 from shared.adapters.postgres.compaction.job_requests import LATE_SECONDS, ask_for_late_flush, ask_for_upgrade
 from shared.adapters.postgres.db.pool import store_method
+from shared.adapters.postgres.db.store import value_from
 from shared.adapters.postgres.turns.turn_sql import LEFT_BEHIND, LOAD, SWEEP_RESERVATION
 from shared.adapters.postgres.turns.turns import described, entry_from, sums_of, usage_rows
 from shared.adapters.postgres.turns.view_state import state_from
@@ -92,18 +93,7 @@ class PostgresJobs:
             return None
         if row is None:
             return None
-        return JobClaim(
-            id=row["id"],
-            kind=row["kind"],
-            session_id=row["session_id"],
-            key=row["key"],
-            trigger=row["trigger"],
-            payload=row["payload"],
-            attempt=row["attempt"],
-            faults=row["faults"],
-            epoch=row["epoch"],
-            worker_id=worker_id,
-        )
+        return value_from(JobClaim, row, worker_id=worker_id)
 
     @store_method
     async def end_job(

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from shared.adapters.postgres.dashboard import alerts_sql as sql
 from shared.adapters.postgres.db.pool import store_method
-from shared.adapters.postgres.db.store import PoolStore
+from shared.adapters.postgres.db.store import PoolStore, value_from
 from shared.core.ops.alerts import (
     EXPIRES_HOURS,
     MOST_TRIES,
@@ -66,22 +66,8 @@ class PostgresAlerts(PoolStore):
         row = await self._pool.fetchrow(*sql.CLAIM(targets=list(targets), worker_id=worker_id))
         if row is None:
             return None
-        alert = Alert(
-            public_id=row["public_id"],
-            kind=row["kind"],
-            key=row["key"],
-            detail=checked_detail(row["kind"], row["detail"]),
-            opened_at=row["opened_at"],
-            ended_at=row["ended_at"],
-        )
-        return Sending(
-            send_id=row["id"],
-            send_key=row["send_key"],
-            target=row["target"],
-            phase=row["phase"],
-            attempt=row["attempt"],
-            alert=alert,
-        )
+        alert = value_from(Alert, row, detail=checked_detail(row["kind"], row["detail"]))
+        return value_from(Sending, row, send_id=row["id"], alert=alert)
 
     @store_method
     async def record_outcome(self, sending: Sending, outcome: Outcome, *, worker_id: int) -> bool:

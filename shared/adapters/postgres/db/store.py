@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import asyncpg
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
 Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
+Value = TypeVar("Value", bound="DataclassInstance")
+
+
+def value_from(kind: type[Value], row: asyncpg.Record | Mapping[str, Any], **given: Any) -> Value:
+    """Each field is the column of its name, unless it is `given`. Raises KeyError for a column that lacks."""
+    return kind(**{one.name: row[one.name] for one in fields(kind) if one.name not in given}, **given)
 
 
 class PoolStore:

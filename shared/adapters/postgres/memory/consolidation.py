@@ -9,6 +9,7 @@ import asyncpg
 
 from shared.adapters.postgres.compaction.jobs import still_mine
 from shared.adapters.postgres.db.pool import store_method
+from shared.adapters.postgres.db.store import value_from
 from shared.adapters.postgres.memory.notes import erase_notes
 from shared.adapters.postgres.memory.notes_sql import WHOSE
 from shared.core.context.memory import core_line, gist_of, note_hash, words_of_line
@@ -103,17 +104,7 @@ class PostgresConsolidation:
         for note_id, gist in missing.items():
             await self._pool.execute("UPDATE notes SET gist = $2 WHERE id = $1", note_id, gist)
         return tuple(
-            LiveNote(
-                id=row["id"],
-                scope=row["scope"],
-                gist=tuple(missing.get(row["id"]) or row["gist"]),
-                authority=row["authority"],
-                durability=row["durability"],
-                event_date=row["event_date"],
-                observed=row["observed"],
-                expired=row["expired"],
-            )
-            for row in rows
+            value_from(LiveNote, row, gist=tuple(missing.get(row["id"]) or row["gist"])) for row in rows
         )
 
     @store_method

@@ -10,6 +10,7 @@ import asyncpg
 from asyncpg.pool import PoolConnectionProxy
 
 from shared.adapters.postgres.db.pool import store_method
+from shared.adapters.postgres.db.store import value_from
 from shared.adapters.postgres.memory import notes_sql as sql
 from shared.adapters.postgres.turns.turns import entry_from
 from shared.core.compaction.provenance import heard, looked_up, own_words
@@ -369,18 +370,4 @@ async def _heir(connection: Connection, note_id: int) -> KeptNote | None:
 
 def _note_from(row: Record) -> KeptNote:
     state: NoteState = row["state"]
-    return KeptNote(
-        id=row["id"],
-        short_id=_short_id(row),
-        kind=row["kind"],
-        text=row["text"],
-        subject=row["subject"],
-        importance=row["importance"],
-        authority=row["authority"],
-        durability=row["durability"],
-        observed_at=row["observed_at"],
-        event_date=row["event_date"],
-        from_turn=row["from_turn"],
-        state=state,
-        undo_until=row["undo_until"],
-    )
+    return value_from(KeptNote, row, short_id=_short_id(row), state=state)

@@ -10,7 +10,7 @@ from uuid import UUID
 import asyncpg
 
 from shared.adapters.postgres.db.pool import store_method
-from shared.adapters.postgres.db.store import PoolStore
+from shared.adapters.postgres.db.store import PoolStore, value_from
 
 EXTERNAL = "x:"
 """Before a program's own id in an address; a browser's visitors have a random id there."""
@@ -137,12 +137,4 @@ SELECT s.id, s.public_id, p.id AS party_id, w.agent_id, a.id AS address_id, w.na
 
 
 def _reached(row: asyncpg.Record, *, created: bool = False) -> Reached:
-    return Reached(
-        session_id=row["id"],
-        public_id=row["public_id"],
-        party_id=row["party_id"],
-        address_id=row["address_id"],
-        site=row["site"],
-        audience=row["audience"],
-        created=created,
-    )
+    return value_from(Reached, row, session_id=row["id"], created=created)

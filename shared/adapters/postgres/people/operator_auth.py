@@ -16,6 +16,7 @@ import asyncpg
 
 from shared.adapters.postgres.db.connecting import connect
 from shared.adapters.postgres.db.pool import store_method
+from shared.adapters.postgres.db.store import value_from
 from shared.adapters.postgres.people.audit_chain import CHAIN, check_chain
 from shared.adapters.postgres.people.login_tries import (
     LoginPlaces,
@@ -234,11 +235,7 @@ class Operators:
         )
         if row is None:
             return None
-        return SignedIn(
-            operator_id=row["id"], name=row["name"], role=row["role"], has_password=row["has_password"],
-            by_provider=row["by_provider"], display_name=row["display_name"],
-            picture=row["picture"],
-        )  # fmt: skip
+        return value_from(SignedIn, row, operator_id=row["id"])
 
     @store_method
     async def log_out(self, token: str) -> None:

@@ -9,7 +9,7 @@ import asyncpg
 
 from shared.adapters.encryption import Encryption, Sealed
 from shared.adapters.postgres.db.pool import store_method
-from shared.adapters.postgres.db.store import Pool, PoolStore
+from shared.adapters.postgres.db.store import Pool, PoolStore, value_from
 from shared.adapters.postgres.people.operator_auth import append_audit
 from shared.config.stored import StoredSetting, StoredSettings, is_sealed
 from shared.runtime.crash_points import CrashPoint
@@ -61,10 +61,7 @@ class PostgresStoredSettings(PoolStore):
         if row["sealed"] is not None:
             sealed = Sealed(key_id=row["key_id"], data=row["sealed"])
             text = self._vault().open(sealed, about=_about(row["name"])).decode()
-        return StoredSetting(
-            name=row["name"], text=text, version=row["version"], changed_by=row["changed_by"],
-            changed_at=row["changed_at"],
-        )  # fmt: skip
+        return value_from(StoredSetting, row, text=text)
 
 
 def _about(name: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from shared.adapters.postgres.db.pool import store_method
 from shared.adapters.postgres.db.store import PoolStore
-from shared.adapters.postgres.people.visitors import VisitorRow, new_token
+from shared.adapters.postgres.people.visitors import VisitorRow, new_token, visitor_of
 
 TICKET_SECONDS = 30
 
@@ -40,19 +40,7 @@ class PostgresTickets(PoolStore):
     async def redeem(self, ticket: str) -> Admitted | None:
         """None for one that is unknown, too old, or used, or whose place no browser may open any more."""
         row = await self._pool.fetchrow(_REDEEM, _hash(ticket))
-        if row is None:
-            return None
-        visitor = VisitorRow(
-            site=row["site"],
-            audience=row["audience"],
-            party_id=row["party_id"],
-            address_id=row["address_id"],
-            session_id=row["session_id"],
-            session_public_id=row["public_id"],
-            identified=row["identified"],
-            place=row["place"],
-        )
-        return Admitted(row=visitor, wishes=row["wishes"] or {})
+        return None if row is None else Admitted(row=visitor_of(row), wishes=row["wishes"] or {})
 
 
 _REDEEM = """

@@ -15,7 +15,7 @@ import asyncpg
 from shared.adapters.encryption import Sealed
 from shared.adapters.postgres.db.pool import store_method
 from shared.adapters.postgres.db.session_title import SUMMARY_TITLE
-from shared.adapters.postgres.db.store import PoolStore
+from shared.adapters.postgres.db.store import PoolStore, value_from
 from shared.core.session.events import title_of
 from shared.core.values.messages import blocks_from_json, said_of
 
@@ -280,16 +280,7 @@ SELECT w.name AS site, w.audience, p.id AS party_id, a.id AS address_id, s.id AS
 
 
 def visitor_of(row: asyncpg.Record) -> VisitorRow:
-    return VisitorRow(
-        site=row["site"],
-        audience=row["audience"],
-        party_id=row["party_id"],
-        address_id=row["address_id"],
-        session_id=row["session_id"],
-        session_public_id=row["public_id"],
-        identified=row["identified"],
-        place=row["place"],
-    )
+    return value_from(VisitorRow, row, session_public_id=row["public_id"])
 
 
 def _site(row: asyncpg.Record) -> SiteRow:

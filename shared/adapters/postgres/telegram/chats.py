@@ -10,7 +10,7 @@ from uuid import UUID
 import asyncpg
 
 from shared.adapters.postgres.db.pool import store_method
-from shared.adapters.postgres.db.store import PoolStore
+from shared.adapters.postgres.db.store import PoolStore, value_from
 from shared.adapters.postgres.people.account_links_sql import ONE_AT_A_TIME
 from shared.adapters.postgres.turns.feedback import PostgresFeedback
 
@@ -297,15 +297,11 @@ def _thread(thread_id: int) -> str:
 
 
 def _place(row: asyncpg.Record) -> ChatRow:
-    return ChatRow(
-        address_id=row["address_id"],
+    return value_from(
+        ChatRow,
+        row,
         bot_id=int(row["account"]),
         chat_id=int(row["chat"]),
         thread_id=int(row["thread"] or 0),
-        party_id=row["party_id"],
-        session_id=row["session_id"],
         session_public_id=row["public_id"],
-        title=row["title"],
-        settings=row["settings"],
-        unreachable=row["unreachable"],
     )

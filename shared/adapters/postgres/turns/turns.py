@@ -16,6 +16,7 @@ import asyncpg
 from asyncpg.pool import PoolConnectionProxy
 
 from shared.adapters.postgres.db.pool import read_json, store_method
+from shared.adapters.postgres.db.store import value_from
 from shared.adapters.postgres.turns import turn_sql
 from shared.adapters.postgres.turns.allowance import Allowance
 from shared.adapters.postgres.turns.answer_sql import (
@@ -310,13 +311,7 @@ class PostgresTurns:
         self._allowance.settled(claim.reservation_id, known)
         if (grown := _grown(claim, outcome, row, said, written)) is not None:
             self._remembered.keep(claim.session_id, grown)
-        return AnswerStored(
-            event_seq=row["event_seq"],
-            payload=_payload(claim, outcome, row),
-            job_id=row["job_id"],
-            another_waits=row["another_waits"],
-            view_moved=row["view_moved"],
-        )
+        return value_from(AnswerStored, row, payload=_payload(claim, outcome, row))
 
     @store_method
     async def postpone(
@@ -645,40 +640,18 @@ def _claim_from(
     *,
     turn_times: tuple[datetime, ...] | None = None,
 ) -> Claim:
-    return Claim(
+    return value_from(
+        Claim,
+        row,
         session_id=row["id"],
         turn=row["turn_no"],
         epoch=row["turn_epoch"],
         worker_id=worker_id,
-        attempt=row["attempt"],
-        after_death=row["after_death"],
-        faults=row["faults"],
-        stop_requested=row["stop_requested"],
-        told_waiting=row["told_waiting"],
-        party_id=row["party_id"],
-        address_id=row["address_id"],
-        channel=row["channel"],
-        anonymous=row["anonymous"],
-        brought=row["brought"],
         agent=row["agent_name"],
         agent_config=config_of(row),
-        token_ratio=row["token_ratio"],
-        context_tokens=row["context_tokens"],
-        measured_by=row["measured_by"],
-        token_ratios=row["token_ratios"],
         turn_times=tuple(row["turn_times"]) if turn_times is None else turn_times,
-        reservation_id=row["reservation_id"],
-        reserved_micro=row["reserved_micro"],
-        refused_scope=row["refused_scope"],
         near_caps=row["is_near"],
         view=view_from(row, open_turn=row["turn_no"]),
-        party_kind=row["party_kind"],
-        display_name=row["display_name"],
-        timezone=row["timezone"],
-        goal=row["goal"],
-        mode=row["mode"],
-        recallable=row["recallable"],
-        erased_turn=row["erased_turn"],
         entries=entries,
     )
 

@@ -10,6 +10,7 @@ from uuid import UUID
 import asyncpg
 
 from shared.adapters.postgres.db.pool import store_method
+from shared.adapters.postgres.db.store import value_from
 from shared.core.values.errors import BadInput
 from shared.core.values.files import MOST_FILE_CHARS, Attached, Document, Picture, Served
 from shared.core.values.messages import Block, Image
@@ -120,15 +121,7 @@ def _digest(content: bytes) -> bytes:
 
 
 def _attached(row: asyncpg.Record) -> Attached:
-    return Attached(
-        id=row["public_id"].hex,
-        name=row["name"],
-        mime=row["mime"],
-        size=row["size"],
-        width=row["width"],
-        height=row["height"],
-        cut=bool(row["cut"]),
-    )
+    return value_from(Attached, row, id=row["public_id"].hex, cut=bool(row["cut"]))
 
 
 _COLUMNS = f"""a.id, a.public_id, a.name, a.mime, a.size, a.width, a.height, a.words,

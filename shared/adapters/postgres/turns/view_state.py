@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 import asyncpg
 from asyncpg.pool import PoolConnectionProxy
 
+from shared.adapters.postgres.db.store import value_from
 from shared.adapters.postgres.turns.turn_sql import LOAD
 from shared.adapters.postgres.turns.turns import config_of, described, entry_from, view_from
 from shared.core.session.ledger import ledger_from_json
@@ -20,27 +21,16 @@ Connection: TypeAlias = "PoolConnectionProxy[Record]"
 
 def state_from(row: Record | Mapping[str, Any], entries: Sequence[Entry]) -> SessionState:
     """From a row of the `STATE` statement."""
-    return SessionState(
+    return value_from(
+        SessionState,
+        row,
         session_id=row["id"],
-        party_id=row["party_id"],
-        anonymous=row["anonymous"],
-        brought=row["brought"],
         agent=row["agent_name"],
         agent_config=config_of(row),
         view=view_from(row, entries, open_turn=None),
-        answered_turn=row["answered_turn"],
         head_id=row["head"],
         redo_id=row["redo"],
-        context_limit=row["context_limit"],
-        token_ratio=row["token_ratio"],
-        fixed_tokens=row["fixed_tokens"],
         channel=row["last_channel"],
-        measured_by=row["measured_by"],
-        party_kind=row["party_kind"],
-        display_name=row["display_name"],
-        timezone=row["timezone"],
-        goal=row["goal"],
-        mode=row["mode"],
     )
 
 
@@ -51,12 +41,10 @@ async def hidden_by(connection: Connection, row: Record, link: Record) -> Hidden
     rows = await connection.fetch(LOAD, row["id"], base, link["through_turn"])
     entries = await described(connection, without_former([entry_from(entry) for entry in rows]))
     before = {**dict(row), "base_turn": base, "head_link": parent, "frozen": None}
-    return Hidden(
+    return value_from(
+        Hidden,
+        link,
         state=state_from(before, entries),
         link_id=link["id"],
-        kind=link["kind"],
-        from_turn=link["from_turn"],
-        through_turn=link["through_turn"],
-        tokens=link["tokens"],
         ledger=ledger_from_json(link["ledger"] or {}),
     )
