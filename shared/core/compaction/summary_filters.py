@@ -24,7 +24,7 @@ _REFUSAL = re.compile(
 )
 _TEMPLATE = re.compile(
     r"what (?:this|the(?: whole)?) conversation is about (?:and (?:where|how) it stands|in at most)"
-    r"|^one sentence$"
+    r"|^\W*one sentence\W*$"
     r"|^the new text of item f3\b"
     r"|\[(?:insert|your|add) [^\]]*\]|lorem ipsum",
     re.IGNORECASE,
