@@ -46,6 +46,7 @@ def reading(
     questions: dict[int, int],
     *turns: EndedTurn,
     cut: tuple[int, ...] = (),
+    late: tuple[int, ...] = (),
     entries: int = 0,
 ) -> ChatReading:
     sent = [line.message_id for line in lines if not line.by_bot]
@@ -56,7 +57,7 @@ def reading(
         entries=entries or len(questions),
         model="",
     )
-    return read(lines, sent, evidence, unacknowledged=cut)
+    return read(lines, sent, evidence, unacknowledged=cut, late=late)
 
 
 def numbers(found: ChatReading) -> tuple[int, int, int, int]:
@@ -126,6 +127,22 @@ def test_answers_that_change_places_are_out_of_order() -> None:
     lines = [said(1), said(2), shown(3, "Two."), shown(4, "One.")]
     assert reading(lines, {1: 1, 2: 2}, turn(1, "One.", 4), turn(2, "Two.", 3)).out_of_order == 1
     assert reading(lines, {1: 2, 2: 1}, turn(1, "Two.", 3), turn(2, "One.", 4)).out_of_order == 1
+
+
+def test_an_answer_that_was_asked_for_again_may_come_behind_newer_ones() -> None:
+    lines = [
+        said(1, "one"),
+        said(2, "two"),
+        said(3, "three"),
+        shown(4, "Two."),
+        shown(5, "One."),
+        shown(6, "3"),
+    ]
+    turns = (turn(1, "One.", 5), turn(2, "Two.", 4), turn(3, "3", 6))
+    questions = {1: 1, 2: 2, 3: 3}
+    assert reading(lines, questions, *turns).out_of_order == 1
+    assert reading(lines, questions, *turns, late=(1,)).out_of_order == 0
+    assert reading(lines, questions, *turns, late=(3,)).out_of_order == 1
 
 
 def test_other_words_of_the_bot_are_notices() -> None:

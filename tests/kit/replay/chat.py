@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from tests.kit.replay.chat_evidence import ChatDatabaseProbe, ChatEvidence
+from tests.kit.replay.chat_evidence import ChatDatabaseProbe, ChatEvidence, UncertainAnswer
 from tests.kit.replay.evidence import Evidence
 from tests.kit.replay.fake_telegram import FakeTelegram
 from tests.kit.replay.mishaps import Mishaps
@@ -28,8 +28,8 @@ class PlayedChat:
     sent: list[int] = field(default_factory=list)
     unacknowledged: set[int] = field(default_factory=set)
     given_up: str = ""
-    pressed: set[int] = field(default_factory=set)
-    """Notices whose button brought an answer that was not there."""
+    pressed: dict[int, int] = field(default_factory=dict)
+    """Notice → turn whose answer was not there, until the notice's button brought it."""
 
 
 async def play_chat(
@@ -69,21 +69,21 @@ async def _has_seen_all(
             return True
         if asyncio.get_running_loop().time() > until:
             return False
-        for notice, label in missing.items():
-            if notice not in chat.pressed:
-                chat.pressed.add(notice)
-                await telegram.tap(chat.person, label, notice)
+        for doubt, label in missing:
+            if doubt.notice not in chat.pressed:
+                chat.pressed[doubt.notice] = doubt.answer.turn
+                await telegram.tap(chat.person, label, doubt.notice)
         await asyncio.sleep(LOOK_SECONDS)
     return False
 
 
 async def _missing(
     chat: PlayedChat, telegram: FakeTelegram, witness: ChatDatabaseProbe, *, since: int
-) -> dict[int, str]:
-    """The notices of answers that are not on the screen, with what their button says."""
+) -> list[tuple[UncertainAnswer, str]]:
+    """The answers that are not on the screen, with what the button of each notice says."""
     doubts = await witness.in_doubt(chat.person)
     if not doubts:
-        return {}
+        return []
     screen = await telegram.screen(chat.person)
     labels = {
         int(line["message_id"]): line["reply_markup"]["inline_keyboard"][0][0]["text"]
@@ -91,13 +91,13 @@ async def _missing(
         if line.get("reply_markup")
     }
     lines = lines_of(screen)
-    return {
-        doubt.notice: label
+    return [
+        (doubt, label)
         for doubt in doubts
         if doubt.notice > since
         and (label := labels.get(doubt.notice)) is not None
         and not is_whole(lines, doubt.answer, since=since)
-    }
+    ]
 
 
 async def _is_idle(chat: PlayedChat, witness: ChatDatabaseProbe) -> bool:
@@ -113,7 +113,8 @@ async def read_chat(chat: PlayedChat, telegram: FakeTelegram, evidence: ChatEvid
     calls = await telegram.calls("sendMessage", chat=chat.person)
     cut = {call["result"]["message_id"] for call in calls if call["outcome"] == "lost" and call["processed"]}
     lines = lines_of(await telegram.screen(chat.person))
-    return read(lines, chat.sent, evidence, unacknowledged=chat.unacknowledged | cut)
+    unheard = chat.unacknowledged | cut
+    return read(lines, chat.sent, evidence, unacknowledged=unheard, late=chat.pressed.values())
 
 
 def verdict_of(

@@ -60,9 +60,17 @@ def is_whole(lines: Sequence[ChatLine], answer: EndedTurn, *, since: int) -> boo
 
 
 def read(
-    lines: Sequence[ChatLine], sent: Sequence[int], evidence: ChatEvidence, *, unacknowledged: Collection[int]
+    lines: Sequence[ChatLine],
+    sent: Sequence[int],
+    evidence: ChatEvidence,
+    *,
+    unacknowledged: Collection[int],
+    late: Collection[int] = (),
 ) -> ChatReading:
-    """`sent` are the person's messages; `unacknowledged` those of the bot of which it never heard."""
+    """`sent` are the person's messages; `unacknowledged` those of the bot of which it never heard.
+
+    The answers of `late` turns came when the person asked again: newer ones may stand before them.
+    """
     answers = _Answers(lines, evidence, unacknowledged)
     answers.find()
     answered = sum(evidence.questions.get(number) in answers.whole for number in sent)
@@ -71,7 +79,7 @@ def read(
         answered=answered,
         lost=len(sent) - answered,
         doubled=answers.doubled + twice_stored,
-        out_of_order=answers.out_of_order() + _questions_out_of_order(sent, evidence),
+        out_of_order=answers.out_of_order(late) + _questions_out_of_order(sent, evidence),
         uncertain=sum(part.state == "uncertain" for turn in evidence.turns.values() for part in turn.parts),
         strays=answers.strays,
         notices=answers.notices,
@@ -100,14 +108,15 @@ class _Answers:
         for line in self._unknown.values():
             self._sort_out(line)
 
-    def out_of_order(self) -> int:
+    def out_of_order(self, late: Collection[int]) -> int:
         """Parts and answers that stand before an earlier one, and answers before their question."""
         asked: dict[int, int] = {}
         for message, turn in sorted(self._evidence.questions.items()):
             asked.setdefault(turn, message)
         shown = [(turn, places) for turn, places in sorted(self.places.items()) if places]
         inside = sum(later < earlier for _, places in shown for earlier, later in pairwise(places))
-        between = sum(later[1][0] < earlier[1][0] for earlier, later in pairwise(shown))
+        in_time = [places[0] for turn, places in shown if turn not in late]
+        between = sum(later < earlier for earlier, later in pairwise(in_time))
         early = sum(places[0] < asked.get(turn, 0) for turn, places in shown)
         return inside + between + early
 
