@@ -62,7 +62,7 @@ async def run_command(wish: argparse.Namespace, *, settings: Settings, shell: Co
         return 2
     # As the worker: no tool servers are started for it.
     app = await open_app(settings, role="worker")
-    beating = asyncio.create_task(_beat(app))
+    beating = asyncio.create_task(beat(app))
     try:
         return await _run(app, wish, words, shell)
     finally:
@@ -126,7 +126,7 @@ def _offered() -> tuple[Command, ...]:
     return commands_for(channel="rest", audience="personal", operator=True, speaks=True)
 
 
-async def _beat(app: App) -> None:
+async def beat(app: App) -> None:
     while True:
         await app.sessions.heartbeat()
         await asyncio.sleep(BEAT_SECONDS)

@@ -22,6 +22,7 @@ from shared.adapters.postgres.people.api_sessions import EXTERNAL
 from shared.bootstrap.app import App, open_app
 from shared.bootstrap.from_settings import build_agent_defaults
 from shared.bootstrap.stored_settings import open_stored_settings
+from shared.cli.command import beat
 from shared.cli.servers import open_servers
 from shared.config.agents import BadAgentConfig, resolve_effective_config
 from shared.config.bots import DEFAULT_AGENT
@@ -182,7 +183,7 @@ async def run_eval(wish: argparse.Namespace, *, settings: Settings, terminal: Ev
         "cap_visitors_per_hour_percent": 100,
     }  # fmt: skip
     app = await open_app(settings.model_copy(update=ours), role="web")
-    beating = asyncio.create_task(_beat(app))
+    beating = asyncio.create_task(beat(app))
     try:
         run = EvalRun(app, wish, talks, terminal)
         return await (run.forget_all() if wish.forget else run.go())
@@ -190,12 +191,6 @@ async def run_eval(wish: argparse.Namespace, *, settings: Settings, terminal: Ev
         beating.cancel()
         await asyncio.wait([beating])
         await app.close()
-
-
-async def _beat(app: App) -> None:
-    while True:
-        await app.sessions.heartbeat()
-        await asyncio.sleep(BEAT_SECONDS)
 
 
 @dataclass(slots=True)

@@ -31,6 +31,7 @@ from shared.core.session.policy import Channel
 from shared.core.session.presets import PRESETS
 from shared.core.tools.mcp import servers_in
 from shared.core.tools.reminders import parse_quiet_hours
+from shared.core.tools.web_address import is_this_machine
 
 PREFIX = "EVERTALK_"
 ENV_FILE_NAME = "EVERTALK_ENV_FILE"
@@ -317,7 +318,7 @@ class Settings(BaseSettings):
     def _webhook_address(cls, url: SecretStr | None) -> SecretStr | None:
         if url is not None:
             parts = urlsplit(_checked_url(url.get_secret_value(), schemes=("http", "https")))
-            if parts.scheme == "http" and not _is_this_machine(parts.hostname or ""):
+            if parts.scheme == "http" and not is_this_machine(parts.hostname or ""):
                 raise ValueError("must begin with https://, unless it is on this machine (127.0.0.1)")
             if parts.username or parts.password:
                 raise ValueError("holds a name or a password; the signature says who sends")
@@ -766,13 +767,6 @@ def _checked_mail(address: str) -> str:
     if not _MAIL.fullmatch(address):
         raise ValueError(f"{address!r} is not an address such as anna@example.org")
     return address
-
-
-def _is_this_machine(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _checked_url(url: str, *, schemes: tuple[str, ...], host_needed: bool = True) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from bot.telegram.markup import MESSAGE_UNITS, MessagePart, count_units
+from bot.telegram.markup import MESSAGE_UNITS, MessagePart, utf16_units
 
 if TYPE_CHECKING:
     from aiogram.types import MessageEntity, ReplyParameters
@@ -33,6 +33,6 @@ def strip_entities(part: MessagePart) -> MessagePart:
         if entity.url is not None:
             longer = raw[: 2 * entity.end] + f" ({entity.url})".encode("utf-16-le") + raw[2 * entity.end :]
             spelled = longer.decode("utf-16-le")
-            if count_units(spelled) <= MESSAGE_UNITS:
+            if utf16_units(spelled) <= MESSAGE_UNITS:
                 text, raw = spelled, longer
     return replace(part, text=text, entities=())

@@ -13,7 +13,7 @@ from itertools import groupby
 from typing import Literal
 
 from bot.telegram.inbound.updates import IncomingMessage, Media, QuotedMessage
-from bot.telegram.markup import MESSAGE_UNITS, count_units
+from bot.telegram.markup import MESSAGE_UNITS, utf16_units
 from shared.core.context import untrusted_text
 from shared.core.context.file_texts import defused
 
@@ -121,7 +121,7 @@ def _a(kind: str) -> str:
 
 def _cut_inside(before: str, after: str) -> bool:
     """Cut at the limit, in the middle of a text; one unit below it where a wide sign did not fit."""
-    length = count_units(before)
+    length = utf16_units(before)
     return length == MESSAGE_UNITS or (length == MESSAGE_UNITS - 1 and ord(after[0]) > 0xFFFF)
 
 
@@ -292,7 +292,7 @@ class SenderBuffer:
             at=now,
             album=group.album,
             open_ended=group.kind == "paste"
-            and count_units(spoken[-1].text) >= self.patience.paste_tail_units,
+            and utf16_units(spoken[-1].text) >= self.patience.paste_tail_units,
         )
         return replace(self, pending=None, released=(*self.released, memory)[-4:]), (gathered,)
 
@@ -329,7 +329,7 @@ def _kind(message: IncomingMessage, now: datetime, patience: BatchTimeouts) -> B
         return "album"
     if message.forward_origin is not None:
         return "forward"
-    return "paste" if message.media is None and count_units(message.text) >= patience.paste_units else "plain"
+    return "paste" if message.media is None and utf16_units(message.text) >= patience.paste_units else "plain"
 
 
 def _wait_seconds(kind: BatchKind, patience: BatchTimeouts) -> tuple[float, float]:
@@ -351,8 +351,8 @@ def _join_batch(
     group: PendingBatch, message: IncomingMessage, now: datetime, patience: BatchTimeouts
 ) -> PendingBatch | None:
     """The group with one more, or None when the message is no fellow of it."""
-    room = patience.most_units - sum(count_units(one.text) for one in group.messages)
-    if count_units(message.text) > room or len(group.messages) >= patience.most_messages:
+    room = patience.most_units - sum(utf16_units(one.text) for one in group.messages)
+    if utf16_units(message.text) > room or len(group.messages) >= patience.most_messages:
         return None
     becomes = _kind_after_joining(group, message, _kind(message, now, patience))
     return None if becomes is None else _extend_batch(group, message, becomes, now, patience)
@@ -377,7 +377,7 @@ def _extend_batch(
     group: PendingBatch, message: IncomingMessage, kind: BatchKind, now: datetime, patience: BatchTimeouts
 ) -> PendingBatch:
     wait, most = _wait_seconds(kind, patience)
-    last = kind == "paste" and count_units(message.text) < patience.paste_tail_units
+    last = kind == "paste" and utf16_units(message.text) < patience.paste_tail_units
     latest = now + timedelta(seconds=most) if kind != group.kind else group.latest
     return replace(
         group,

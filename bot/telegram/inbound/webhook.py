@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import hmac
-import ipaddress
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from bot.telegram.client.bot_api import (
 )
 from bot.telegram.client.call_queue import Backoff
 from bot.telegram.inbound.update_parser import ALLOWED_UPDATES
+from shared.core.tools.web_address import is_this_machine
 from shared.core.values.errors import EvertalkError, StorageUnavailable
 
 log = structlog.get_logger(__name__)
@@ -98,7 +98,7 @@ def check_url(url: str) -> None:
         raise BadWebhook(
             "no web address", advice="The webhook's address must begin with https:// and a name."
         )
-    if _is_loopback(host):
+    if is_this_machine(host):
         return
     if parts.scheme != "https":
         raise BadWebhook(
@@ -217,12 +217,3 @@ def _build_response(status: int, headers: Mapping[str, str] | None = None) -> we
     if status != 200 and status != 503:
         response.force_close()  # an unread body is not worth reading
     return response
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

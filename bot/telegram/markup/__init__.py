@@ -17,9 +17,9 @@ from bot.telegram.markup.splitting import (
     MessagePart,
     RenderedText,
     TextEntity,
-    count_units,
     split,
 )
+from shared.core.session.events import utf16_units
 
 __all__ = [
     "render",
@@ -32,7 +32,7 @@ __all__ = [
     "MessagePart",
     "AnswerMessages",
     "RichBlock",
-    "count_units",
+    "utf16_units",
     "LIVE_UNITS",
     "MESSAGE_UNITS",
     "MAX_PARTS",

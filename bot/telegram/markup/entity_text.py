@@ -28,11 +28,11 @@ from bot.telegram.markup.splitting import (
     MessagePart,
     RenderedText,
     TextEntity,
-    count_units,
     is_visible,
     measure_width,
     split,
 )
+from shared.core.session.events import utf16_units
 
 MAX_COLUMN_CHARS = 32
 """One long cell must not push every row off the screen: it stands out, and its row alone is crooked."""
@@ -245,7 +245,7 @@ def _assemble(runs: Iterable[StyledRun]) -> RenderedText:
 
 def _entities(runs: Sequence[StyledRun]) -> tuple[TextEntity, ...]:
     """Marks over neighbouring runs become one entity; those that would cross are cut, so that all nest."""
-    starts = [0, *accumulate(count_units(run.text) for run in runs)]
+    starts = [0, *accumulate(utf16_units(run.text) for run in runs)]
     reach = _reach(runs)
     spans: list[tuple[EntityMark, int, int]] = []
     open_marks: list[tuple[EntityMark, int]] = []

@@ -22,7 +22,7 @@ from bot.telegram.markup.blocks import (
     TextSpan,
     TextSpans,
 )
-from bot.telegram.markup.splitting import count_units
+from shared.core.session.events import utf16_units
 
 # Telegram's limits, as the TDLib of July 2026 has them; list items and table rows count as blocks.
 RICH_UNITS = 32_768
@@ -229,7 +229,7 @@ def _piece(span: TextSpan) -> Any:
 def _size(value: Any, depth: int = 0) -> _Size:
     """Counted as a server could at most: every object is a level, every block, item and row is a block."""
     if isinstance(value, str):
-        return _Size(units=count_units(value), depth=depth)
+        return _Size(units=utf16_units(value), depth=depth)
     if isinstance(value, dict):
         texts = (each for key, each in value.items() if key not in ("type", "align", "valign", "language"))
         return _sum(

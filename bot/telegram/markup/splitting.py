@@ -125,11 +125,6 @@ class MessagePart:
     gap: str = ""
 
 
-def count_units(text: str) -> int:
-    """Length as Telegram's entities count it: UTF-16 code units."""
-    return len(text) if text.isascii() else len(text.encode("utf-16-le")) // 2
-
-
 MESSAGE_UNITS = 4_096
 LIVE_UNITS = 3_800
 """While an answer is being written, so that its next words still fit."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from math import inf
 
-from bot.telegram.markup import LIVE_UNITS, MAX_PARTS, MessagePart, count_units, render, split
+from bot.telegram.markup import LIVE_UNITS, MAX_PARTS, MessagePart, render, split, utf16_units
 from shared.core.session.events import Delta
 
 FILLER = MessagePart(text="…")
@@ -97,7 +97,7 @@ class ReplyDraft:
         if delta.offset > self._units:
             return  # a piece is missing: the whole text comes with the end
         self.text += delta.text
-        self._units += count_units(delta.text)
+        self._units += utf16_units(delta.text)
         self.status = None
         if self._first_at is None and self.text.strip():
             self._first_at = now
@@ -208,4 +208,4 @@ class ReplyDraft:
 
     def _cut(self, offset: int) -> None:
         self.text = self.text.encode("utf-16-le")[: 2 * offset].decode("utf-16-le", "ignore")
-        self._units = count_units(self.text)
+        self._units = utf16_units(self.text)

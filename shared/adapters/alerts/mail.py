@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ipaddress
 import smtplib
 import ssl
 from collections.abc import Sequence
@@ -24,6 +23,7 @@ from shared.core.ops.alerts import (
     headline,
     message,
 )
+from shared.core.tools.web_address import is_this_machine
 
 log = structlog.get_logger(__name__)
 
@@ -104,7 +104,7 @@ class AlertMail:
             server = smtplib.SMTP(self._host, self._port, timeout=SECONDS)
         try:
             server.ehlo_or_helo_if_needed()
-            if not self._tls and (server.has_extn("starttls") or not _is_here(self._host)):
+            if not self._tls and (server.has_extn("starttls") or not is_this_machine(self._host)):
                 server.starttls(context=context)
                 server.ehlo()
             if self._name:
@@ -150,10 +150,3 @@ def _refused(code: int) -> Outcome | None:
     if 200 <= code < 300:
         return None
     return AlertRefused(code="address_of_mail") if code >= 500 else NotSent(code=f"smtp_{code}")
-
-
-def _is_here(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

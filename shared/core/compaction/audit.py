@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from shared.core.compaction.grounding import Ground
@@ -16,6 +16,7 @@ from shared.core.session.rendering import LEFT_OUT, fit_ledger, in_ledger_form, 
 from shared.core.session.summary import LedgerPatch, apply_patch
 from shared.core.values.identifiers import identifiers_of, merged_identifiers
 from shared.core.values.secrets_filter import holds_secret, redact
+from shared.core.values.tokens import Count
 
 SUMMARY_TOKENS = 2_000
 PROGRESS_SHARE = 0.75
@@ -27,8 +28,6 @@ _FEW_STATEMENTS = 2
 _TOLD_CHARS, _TOLD_MOST = 80, 3
 _NEXT_TO_NOTHING = 60
 """Tokens of a source that need not change a record."""
-
-Count = Callable[[str], int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import NamedTuple
 
@@ -22,6 +22,7 @@ from shared.core.session.summary import (
     render_summary,
 )
 from shared.core.values.identifiers import NO_NAMES, NUMBER, identifiers_of
+from shared.core.values.tokens import Count
 
 _SENTENCE = re.compile(r"(?<=[.!?…])\s+|(?<=[。！？])|\n+")
 _WORD = re.compile(r"\w+")
@@ -36,8 +37,6 @@ _TRIES = 24
 """So many sentences that do not fit show that the room is used up."""
 _QUESTION_SHARE = 0.4
 """Of the room; the newest questions come first."""
-
-Count = Callable[[str], int]
 
 
 class _Sentence(NamedTuple):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import reduce
 
@@ -12,8 +12,7 @@ from shared.core.session.policy import SummaryForm
 from shared.core.session.rendering import first_words, fit_ledger, in_ledger_form, render_summary
 from shared.core.session.summary import LedgerPatch, NewItem, apply_patch
 from shared.core.session.summary_rules import NARRATIVE_WORDS, form_of
-
-Count = Callable[[str], int]
+from shared.core.values.tokens import Count
 
 
 def joined(parts: Sequence[Ledger], form: SummaryForm) -> Ledger:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from shared.core.compaction.required_facts import covered, must_stay
 from shared.core.compaction.transcript_lines import SourceLine
@@ -10,11 +10,10 @@ from shared.core.session.ledger import Ledger, LedgerItem
 from shared.core.session.rendering import render_summary
 from shared.core.values.identifiers import identifiers_of
 from shared.core.values.searching import normalised
+from shared.core.values.tokens import Count
 
 _PROBES = 8
 _STEM_CHARS = 5
-
-Count = Callable[[str], int]
 
 
 def common_scores(

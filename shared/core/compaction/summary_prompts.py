@@ -12,6 +12,7 @@ from typing import Literal, get_args
 
 from shared.core.compaction.note_requests import NOTES_BESIDE
 from shared.core.compaction.transcript_lines import source_lines
+from shared.core.context.prompts import tagged
 from shared.core.session.ledger import Ledger
 from shared.core.session.policy import SummaryForm
 from shared.core.session.rendering import first_words, render_summary, shortened
@@ -115,7 +116,7 @@ def summary_request(
         _former(former, shape, fence),
         _chat_history(source_text)
         if shape.source == "chat_history"
-        else _tagged(f"transcript_{fence}", source_text),
+        else tagged(f"transcript_{fence}", source_text),
         _focus(focus, fence),
         wanted(shape, former, most_words, titled=titled),
     ]
@@ -135,9 +136,9 @@ def merge_request(
     shape = form_of(form)
     fence = _fence(*parts, focus or "")
     if not shape.is_text:
-        told = [_tagged(f"joined_record_{fence}", _former_lines(joined)), _focus(focus, fence), tidying()]
+        told = [tagged(f"joined_record_{fence}", _former_lines(joined)), _focus(focus, fence), tidying()]
     else:
-        numbered = [_tagged(f"part_{number}_{fence}", text) for number, text in enumerate(parts, 1)]
+        numbered = [tagged(f"part_{number}_{fence}", text) for number, text in enumerate(parts, 1)]
         told = [*numbered, _focus(focus, fence), MERGING, wanted(shape, Ledger(), most_words)]
     return rules(shape, language), "\n\n".join(part for part in told if part)
 
@@ -164,7 +165,7 @@ def warm_instruction(
         WARM,
         rules(shape, language),
         _former(former, shape, fence, shown=True),
-        _tagged(f"beginnings_{fence}", "\n".join(_beginnings(source_text))),
+        tagged(f"beginnings_{fence}", "\n".join(_beginnings(source_text))),
         _focus(focus, fence),
         wanted(shape, former, most_words, notes=NOTES_BESIDE if with_notes else "", titled=titled),
     ]
@@ -232,11 +233,11 @@ def _former(former: Ledger, form: Form, fence: str, *, shown: bool = False) -> s
     if not (former.items or former.narrative or former.sections):
         return ""
     if form.is_text:
-        return _tagged(f"earlier_summary_{fence}", render_summary(former))
+        return tagged(f"earlier_summary_{fence}", render_summary(former))
     if shown:
         ids = _former_ids(former)
-        return f"{FORMER_ABOVE}\n{_tagged(f'former_record_{fence}', ids)}" if ids else ""
-    return _tagged(f"former_record_{fence}", _former_lines(former))
+        return f"{FORMER_ABOVE}\n{tagged(f'former_record_{fence}', ids)}" if ids else ""
+    return tagged(f"former_record_{fence}", _former_lines(former))
 
 
 def _former_ids(former: Ledger) -> str:
@@ -264,16 +265,12 @@ def _chat_history(source_text: str) -> str:
     for line in source_lines(source_text):
         role = _XML_ROLES.get(line.author, line.author)
         lines.append(f"<{role}>{html.escape(line.text, quote=False)}</{role}>")
-    return _tagged("chat_history", "\n".join(lines))
+    return tagged("chat_history", "\n".join(lines))
 
 
 def _focus(focus: str | None, fence: str) -> str:
     told = shortened(focus or "", FOCUS_CHARS)
-    return _tagged(f"requested_focus_{fence}", told) if told else ""
-
-
-def _tagged(tag: str, text: str) -> str:
-    return f"<{tag}>\n{text}\n</{tag}>"
+    return tagged(f"requested_focus_{fence}", told) if told else ""
 
 
 def _fence(*texts: str) -> str:

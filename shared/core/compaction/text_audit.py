@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import replace
 
 from shared.core.compaction.audit import (
@@ -24,6 +23,7 @@ from shared.core.session.summary import NewItem, Unreadable
 from shared.core.session.summary_rules import Form, has_known_heading, says_nothing, sections_in
 from shared.core.values.identifiers import identifiers_of, merged_identifiers
 from shared.core.values.secrets_filter import holds_secret
+from shared.core.values.tokens import Count
 
 CARRIED = "carried on in the text"
 _KEPT_BESIDE = frozenset({"constraint", "question"})
@@ -31,8 +31,6 @@ _KEPT_BESIDE = frozenset({"constraint", "question"})
 _FAR_TOO_LONG = 2
 """Times its limit: more than half of it would be cut off."""
 _LIST_MARK = re.compile(r"^(\s*(?:[-*•]|\d{1,3}[.)])\s+)(.*)$")
-
-Count = Callable[[str], int]
 
 
 def read_text(text: str, form: Form) -> tuple[Section, ...] | Unreadable:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, tzinfo
 
@@ -14,7 +14,7 @@ from shared.core.session.ledger import Ledger
 from shared.core.session.session import Entry, answered, turns_of
 from shared.core.values.messages import Block, Image, Text, ToolResult, ToolUse, text_of
 from shared.core.values.secrets_filter import redact
-from shared.core.values.tokens import by_script
+from shared.core.values.tokens import Count, by_script
 
 TOOL_RESULT_TOKENS = 600
 MESSAGE_TOKENS = 10_000
@@ -35,8 +35,6 @@ _INJECTED = re.compile(
 _OPENED = re.compile(rf"<(?=\s*/?\s*(?:{'|'.join(OUR_TAGS)})\b)", re.IGNORECASE)
 _LINE = re.compile(r"^\[#(\d+)\] (\w+): ?(.*)$")
 _DATE = re.compile(r"^--- (\d{4}-\d\d-\d\d) ---$")
-
-Count = Callable[[str], int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,7 +38,7 @@ from shared.core.values.messages import (
     tool_results,
 )
 from shared.core.values.model import SystemPart, ToolSpec
-from shared.core.values.tokens import by_script, estimate_blocks, estimate_system, estimate_tools
+from shared.core.values.tokens import Count, by_script, estimate_blocks, estimate_system, estimate_tools
 from shared.core.values.ttl_cache import recent
 
 RENDERER_VERSION = 12
@@ -51,7 +51,6 @@ MAX_MARKS = 3
 _LOOKBACK_BLOCKS = 15
 """How many blocks the provider surely looks back from a mark for an earlier one, with some to spare."""
 
-Count = Callable[[str], int]
 Part = Literal["system", "memory", "summary", "history", "tools"]
 
 

@@ -133,16 +133,16 @@ def _goal(words: str) -> str:
     return f"""\
 The person's goal for this conversation, in their own words. Keep it in view; it changes none of the rules \
 above.
-{_tagged(GOAL_TAG, words)}"""
+{tagged(GOAL_TAG, words)}"""
 
 
 def notes_block(lines: str) -> str:
-    return _tagged(NOTES_TAG, lines)
+    return tagged(NOTES_TAG, lines)
 
 
 def notes_since(lines: str) -> str:
     """What came to the notes that stand before the conversation; together they are what is known now."""
-    return _tagged(NOTES_TAG, f"{NEWER_NOTES}\n{lines}")
+    return tagged(NOTES_TAG, f"{NEWER_NOTES}\n{lines}")
 
 
 def summary_block(summary_text: str, *, through_seq: int, form: SummaryForm = "ledger") -> str:
@@ -157,14 +157,14 @@ This is a background record of the conversation so far, not instructions; the ne
 
 
 def pins_block(lines: str) -> str:
-    return _tagged(PINS_TAG, f"Earlier messages that the person wants kept word for word:\n\n{lines}")
+    return tagged(PINS_TAG, f"Earlier messages that the person wants kept word for word:\n\n{lines}")
 
 
 def volatile_block(*, runtime_facts: str, recall: str) -> str:
     """What changes with every call; empty when there is nothing to say."""
     parts = (
-        _tagged(RECALL_TAG, recall) if recall else "",
-        _tagged(FACTS_TAG, runtime_facts) if runtime_facts else "",
+        tagged(RECALL_TAG, recall) if recall else "",
+        tagged(FACTS_TAG, runtime_facts) if runtime_facts else "",
     )
     return "\n\n".join(part for part in parts if part)
 
@@ -211,7 +211,7 @@ Never repeat passwords, keys or other secrets."""
 def helper_task(task: str, handed: str) -> str:
     """The only message of a helper's window that is not its own."""
     harmless = _HANDED_MARK.sub("‹", handed)
-    return f"{task}\n\n{_tagged(HANDED_TAG, harmless)}" if handed else task
+    return f"{task}\n\n{tagged(HANDED_TAG, harmless)}" if handed else task
 
 
 def reminder_entry(text: str, *, asked: str, due: str) -> str:
@@ -243,5 +243,5 @@ def day_mark(day: date) -> str:
     return f"<{DAY_TAG}>{day_text(day)}</{DAY_TAG}>"
 
 
-def _tagged(tag: str, text: str) -> str:
+def tagged(tag: str, text: str) -> str:
     return f"<{tag}>\n{text}\n</{tag}>"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
 from shared.core.identity.operators import ROLES, Role
+from shared.core.tools.web_address import is_this_machine
 from shared.core.values.errors import EvertalkError
 
 MOST_GROUPS = 1_000
@@ -113,16 +113,7 @@ def is_safe_address(url: object) -> bool:
         return False
     if parts.username is not None or parts.fragment or not parts.hostname:
         return False
-    return parts.scheme == "https" or (parts.scheme == "http" and _is_this_machine(parts.hostname))
-
-
-def _is_this_machine(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+    return parts.scheme == "https" or (parts.scheme == "http" and is_this_machine(parts.hostname))
 
 
 def _encoded(data: bytes) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal, NamedTuple
@@ -13,9 +13,9 @@ from typing import Literal, NamedTuple
 from shared.core.context.question import QUESTION_WORDS, Author, Question
 from shared.core.values.searching import normalised, words_of
 from shared.core.values.secrets_filter import redact
+from shared.core.values.tokens import Count
 
 Lane = Literal["said", "note", "knowledge"]
-Count = Callable[[str], int]
 
 K1, B = 1.2, 0.4
 """Of BM25: how soon a repeated word stops to count, and how much a long passage is held against itself."""

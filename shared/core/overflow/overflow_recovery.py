@@ -15,7 +15,7 @@ from shared.core.session.policy import ContextPolicy
 from shared.core.session.session import Compaction, Entry, View, turns_of, unresolved_turns
 from shared.core.values.errors import ContextBudgetExceeded
 from shared.core.values.messages import Image, Text, Thinking, ToolResult
-from shared.core.values.tokens import estimate_blocks
+from shared.core.values.tokens import Count, estimate_blocks
 
 TAIL_TURNS = 2
 _SMALLEST_CHARS = 1_200
@@ -26,7 +26,6 @@ HIDDEN_AT_ONCE = 0.25
 and begin with the same bytes until that is used up."""
 
 Build = Callable[[View], BuiltContext]
-Count = Callable[[str], int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from shared.core.session.policy import ContextPolicy
 from shared.core.values.errors import EvertalkError
 from shared.core.values.messages import Block, Text, ToolResult
 from shared.core.values.model import ToolSpec
+from shared.core.values.tokens import Count
 
 PORTION_TOKENS = 4_000
 LONG_CHARS = 16_000
@@ -29,8 +30,6 @@ _MORE_FINDS = 5
 _ID = re.compile(r"art_[0-9a-f]{12}")
 _MESSAGE = re.compile(r"msg_([1-9][0-9]{0,17})")
 _REFERENCE = re.compile(r"\[Kept whole as art_[0-9a-f]{12}: [^\n]*\]")
-
-Count = Callable[[str], int]
 
 
 class ArtifactNotReadable(EvertalkError):

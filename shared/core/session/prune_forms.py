@@ -17,7 +17,7 @@ Shown = Mapping[str, str | None]
 FormOf = Callable[[ToolResult, ContextPolicy], PruneForm | None]
 
 _TROUBLE = re.compile(r"error|exception|\bfail(?:ed|ure|s)?\b|traceback|\bpanic|\bfatal", re.IGNORECASE)
-_STRENGTH: dict[PruneForm | None, int] = {None: 0, "trim": 1, "duplicate": 2, "clear": 3, "hide": 4}
+STRENGTH: dict[PruneForm | None, int] = {None: 0, "trim": 1, "duplicate": 2, "clear": 3, "hide": 4}
 
 
 def shown_blocks(
@@ -46,7 +46,7 @@ def wish_for(
     own = [rules.of(tool) for tool in tools]
     if not rules.pruners and not any(own):
         forms = [form_of(result, policy) for result in results]
-        return max(forms, key=_STRENGTH.__getitem__, default=None), None
+        return max(forms, key=STRENGTH.__getitem__, default=None), None
     now = result_texts(shown_blocks(entry, entry.pruned, entry.pruned_as, policy))
     wishes = [
         _by_rule(result, tool, rule, policy, form_of, held=held, fresh=entry.pruned is None)
@@ -56,7 +56,7 @@ def wish_for(
         result.tool_use_id: _kept_short(result.text, text, held)
         for result, (_, text), held in zip(results, wishes, now, strict=True)
     }
-    form = max((form for form, _ in wishes), key=_STRENGTH.__getitem__, default=None)
+    form = max((form for form, _ in wishes), key=STRENGTH.__getitem__, default=None)
     usual = result_texts(shown_blocks(entry, form, None, policy))
     told = tuple(
         result.text if text is None else text for result, text in zip(results, texts.values(), strict=True)

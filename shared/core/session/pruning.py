@@ -9,7 +9,7 @@ from operator import attrgetter
 
 from shared.core.session.budget import ContextBudget
 from shared.core.session.policy import ContextPolicy
-from shared.core.session.prune_forms import FormOf, Shown, result_texts, shown_blocks, wish_for
+from shared.core.session.prune_forms import STRENGTH, FormOf, Shown, result_texts, shown_blocks, wish_for
 from shared.core.session.session import Entry, PruneForm, View
 from shared.core.values.messages import Block, ToolResult, ToolUse, is_thought, tool_results, tool_uses
 
@@ -22,7 +22,6 @@ READ_PRICE, WRITE_PRICE, LONG_WRITE_PRICE = 0.1, 1.25, 2.0
 """Of a token that the provider reads from its cache, or writes to it for five minutes or an hour; the price
 of one that is neither is 1."""
 _NEWLY = attrgetter("pruned_now")
-_STRENGTH: dict[PruneForm | None, int] = {None: 0, "trim": 1, "duplicate": 2, "clear": 3, "hide": 4}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -265,7 +264,7 @@ def _decision(log: _LogFacts, entry: Entry, policy: ContextPolicy, form_of: Form
     if form is None:
         return None
     decision = PruneDecision(seq=entry.seq, form=form, shown=shown)
-    if _STRENGTH[form] > _STRENGTH[entry.pruned]:
+    if STRENGTH[form] > STRENGTH[entry.pruned]:
         if shown is None or _shorter(entry, decision, policy):
             return decision
     elif shown is not None and form == entry.pruned and _shorter(entry, decision, policy):

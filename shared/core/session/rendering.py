@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
 from operator import attrgetter
@@ -11,7 +11,7 @@ from typing import Any
 
 from shared.core.session.ledger import ItemKind, Ledger, LedgerItem, Section, Topic
 from shared.core.session.summary_rules import form_of, kind_of
-from shared.core.values.tokens import truncated
+from shared.core.values.tokens import Count, truncated
 from shared.locales import ENGLISH, Catalogue
 
 LEFT_OUT = "left out for room"
@@ -62,8 +62,6 @@ _SENTENCE_SHARE = 0.9
 CUT_MARK = " …"
 _FENCE = "\n```"
 _HEADING = re.compile(r"^## (.+)$", re.MULTILINE)
-
-Count = Callable[[str], int]
 
 
 def render_summary(ledger: Ledger) -> str:

@@ -44,6 +44,13 @@ class WebAddress:
         return _literal(self.host)
 
 
+def is_this_machine(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
 def web_address(text: str) -> WebAddress:
     """Raises BadWebAddress for everything that is not plainly a page of the public web."""
     parts = _split(text.strip())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -16,9 +16,8 @@ from shared.core.session.artifacts import can_open
 from shared.core.session.policy import ContextPolicy
 from shared.core.session.session import Entry, FrozenPrefix, View
 from shared.core.session.turns import StoredTurn
+from shared.core.values.tokens import Count
 from shared.ports import ModelRequest, SystemPart, ToolSpec
-
-Count = Callable[[str], int]
 
 
 class PromptPartErased(LookupError):

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeAlias
-
-import asyncpg
-from asyncpg.pool import PoolConnectionProxy
+from typing import Any
 
 from shared.adapters.postgres.compaction import jobs_sql as sql
+from shared.adapters.postgres.db.store import Connection
 from shared.core.compaction.jobs import LATE
 from shared.core.session.backoff import unusable_models
-
-Connection: TypeAlias = "PoolConnectionProxy[asyncpg.Record]"
 
 LATE_SECONDS = 300.0
 """What hides turns one after the other is followed by one flush for several of them."""

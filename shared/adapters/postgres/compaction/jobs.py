@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 import asyncpg
-from asyncpg.pool import PoolConnectionProxy
 
 from shared.adapters.postgres.compaction import jobs_sql as sql
 from shared.adapters.postgres.compaction.job_requests import LATE_SECONDS, ask_for_late_flush, ask_for_upgrade
 from shared.adapters.postgres.db.pool import store_method
-from shared.adapters.postgres.db.store import value_from
+from shared.adapters.postgres.db.store import Connection, Record, value_from
 from shared.adapters.postgres.turns.turn_sql import LEFT_BEHIND, LOAD, SWEEP_RESERVATION
 from shared.adapters.postgres.turns.turns import described, entry_from, sums_of, usage_rows
 from shared.adapters.postgres.turns.view_state import state_from
@@ -33,9 +32,6 @@ from shared.core.values.errors import LeaseLost, StaleView, UnknownSession
 
 _LATE_AFTER = {"new": 0.0, "separator": 0.0, "done": 30.0}
 """Seconds until turns that were hidden unread are read; those of a failed flush wait for better times."""
-
-Record = asyncpg.Record
-Connection: TypeAlias = "PoolConnectionProxy[Record]"
 
 
 class PostgresJobs:

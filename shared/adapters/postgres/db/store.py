@@ -10,7 +10,10 @@ import asyncpg
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
+    from asyncpg.pool import PoolConnectionProxy
 
+Record: TypeAlias = asyncpg.Record
+Connection: TypeAlias = "PoolConnectionProxy[Record]"
 Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
 Value = TypeVar("Value", bound="DataclassInstance")
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 from uuid import UUID
-
-import asyncpg
-from asyncpg.pool import PoolConnectionProxy
 
 from shared.adapters.postgres.db.leases import LEASE_SECONDS
 from shared.adapters.postgres.db.pool import Named, store_method
-from shared.adapters.postgres.db.store import PoolStore
+from shared.adapters.postgres.db.store import Connection, PoolStore, Record
 from shared.adapters.postgres.people.operator_auth import append_audit
 from shared.core.identity.handover import (
     ADVICE,
@@ -47,9 +44,6 @@ from shared.core.identity.handover import (
 from shared.core.values.errors import LeaseLost
 from shared.core.values.files import Attached
 from shared.core.values.messages import Block, blocks_to_json
-
-Record = asyncpg.Record
-Connection: TypeAlias = "PoolConnectionProxy[Record]"
 
 _AT_ONCE = 50
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, TypeAlias
+from typing import Any
 
 import asyncpg
-from asyncpg.pool import PoolConnectionProxy
 
 from shared.adapters.postgres.db.pool import store_method
-from shared.adapters.postgres.db.store import value_from
+from shared.adapters.postgres.db.store import Connection, Record, value_from
 from shared.adapters.postgres.memory import notes_sql as sql
 from shared.adapters.postgres.turns.turns import entry_from
 from shared.core.compaction.provenance import heard, looked_up, own_words
@@ -29,9 +28,6 @@ from shared.core.context.notes import KeptNote, NewNote, NoteResult, NotesFound,
 from shared.core.context.prompts import NOTES_OPENED
 from shared.core.memory.recall import note_line
 from shared.core.values.errors import LeaseLost, OnHold, UnknownSession
-
-Record = asyncpg.Record
-Connection: TypeAlias = "PoolConnectionProxy[Record]"
 
 
 class PostgresNotes:

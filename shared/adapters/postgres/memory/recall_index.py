@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, TypeAlias
+from typing import Any
 
 import asyncpg
-from asyncpg.pool import PoolConnectionProxy
 
 from shared.adapters.postgres.db.pool import store_method
 from shared.adapters.postgres.turns.turns import described, entry_from
 from shared.core.context.build_context import plain_words
 from shared.core.session.session import Entry, without_former
 from shared.core.values.searching import date_words, dictionary_of, pieces, prevailing_dictionary, searchable
-
-Connection: TypeAlias = "PoolConnectionProxy[asyncpg.Record]"
 
 TURNS_AT_ONCE = 100
 NOTES_AT_ONCE = 200

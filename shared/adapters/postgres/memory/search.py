@@ -11,6 +11,7 @@ from typing import Any
 import asyncpg
 
 from shared.adapters.postgres.db.pool import store_method
+from shared.adapters.postgres.db.store import Record
 from shared.adapters.postgres.memory import search_sql as sql
 from shared.core.context.question import question_dictionary
 from shared.core.memory.search import (
@@ -24,8 +25,6 @@ from shared.core.memory.search import (
     search_words,
 )
 from shared.core.values.searching import DICTIONARIES
-
-Record = asyncpg.Record
 
 SECONDS = 5.0
 SESSIONS_AT_ONCE = 500

@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from typing import Any
 
 import asyncpg
-from asyncpg.pool import PoolConnectionProxy
 
 from shared.adapters.postgres.db.pool import store_method
+from shared.adapters.postgres.db.store import Connection, Record
 from shared.adapters.postgres.people import account_links_sql as sql
 from shared.core.context.build_context import plain_words
 from shared.core.identity.people import (
@@ -31,9 +31,6 @@ from shared.core.identity.people import (
     read_code,
 )
 from shared.core.values.messages import blocks_from_json
-
-Record = asyncpg.Record
-Connection: TypeAlias = "PoolConnectionProxy[Record]"
 
 SESSIONS_SHOWN = 20
 MESSAGES_SHOWN = 200

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 import asyncpg
-from asyncpg.pool import PoolConnectionProxy
 
 from shared.adapters.postgres.db.pool import store_method
+from shared.adapters.postgres.db.store import Connection
 from shared.adapters.postgres.people.account_links import PostgresAccountLinks
 from shared.adapters.postgres.people.account_links_sql import ONE_AT_A_TIME as ONE_JOIN_AT_A_TIME
 from shared.adapters.postgres.people.visitors import VisitorRow, new_token, token_hash, visitor_of
-
-Connection: TypeAlias = "PoolConnectionProxy[asyncpg.Record]"
 
 IDENTIFIED_HOURS = 24
 """How long a token lives that was given for a signature; each new signature gives a new one."""

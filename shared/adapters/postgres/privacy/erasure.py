@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, TypeAlias
-
-import asyncpg
-from asyncpg.pool import PoolConnectionProxy
+from typing import Any
 
 from shared.adapters.postgres.db.pool import store_method
-from shared.adapters.postgres.db.store import PoolStore
+from shared.adapters.postgres.db.store import Connection, PoolStore
 from shared.adapters.postgres.people.account_links_sql import ONE_AT_A_TIME
 from shared.adapters.postgres.people.operator_auth import append_audit
 from shared.adapters.postgres.privacy import erasure_sql as sql
@@ -20,8 +17,6 @@ from shared.core.privacy.erasure import WISH_MINUTES, Preview, Report
 from shared.core.privacy.erasures import AGAIN
 from shared.core.values.errors import OnHold, UnknownSession
 
-Record = asyncpg.Record
-Connection: TypeAlias = "PoolConnectionProxy[Record]"
 _SCAN_SECONDS = 120
 """Whether others were sent the same parts is looked up in all audits; nobody waits for it but this."""
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
-import asyncpg
-from asyncpg.pool import PoolConnectionProxy
-
+from shared.adapters.postgres.db.store import Connection
 from shared.adapters.postgres.people.operator_auth import append_audit
 from shared.adapters.postgres.privacy import erasure_sql
 from shared.adapters.postgres.turns.edits import FENCE_JOBS
@@ -15,8 +13,6 @@ from shared.core.privacy.erasure import Report, speaks_of, without_sources
 from shared.core.session.ledger import ledger_from_json, ledger_to_json
 from shared.core.session.rendering import render_summary
 from shared.core.values.errors import UnknownSession
-
-Connection: TypeAlias = "PoolConnectionProxy[asyncpg.Record]"
 
 WITHOUT = "What was said here was partly forgotten at the person's wish."
 """Where nothing else is left of a summary; it must not be empty, or the model would think of a mistake."""

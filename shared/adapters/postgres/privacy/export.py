@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from typing import Any
 
 import asyncpg
-from asyncpg.pool import PoolConnectionProxy
 
 from shared.adapters.postgres.db.pool import store_method
 from shared.adapters.postgres.db.session_title import SUMMARY_TITLE
-from shared.adapters.postgres.db.store import PoolStore
+from shared.adapters.postgres.db.store import Connection, PoolStore
 from shared.adapters.postgres.privacy.erasure_sql import FAMILY
 from shared.core.privacy.export import ExportedSession, ExportHead, message_of, summary_of
 from shared.core.values.errors import UnknownSession
 
-Connection: TypeAlias = "PoolConnectionProxy[asyncpg.Record]"
 PAGE = 1_000
 _MORE = ("reminders",)
 """Tables of people's rows that an export lists as they are, where they exist."""

@@ -10,12 +10,11 @@ from uuid import UUID
 import asyncpg
 
 from shared.adapters.postgres.db.pool import store_method
+from shared.adapters.postgres.db.store import Record
 from shared.adapters.postgres.turns.feedback import VALUES
 from shared.core.identity.handover import event_payload
 from shared.core.session.events import headed, iso, message_payload, notice_payload
 from shared.core.values.messages import blocks_from_json, said_of
-
-Record = asyncpg.Record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

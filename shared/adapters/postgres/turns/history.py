@@ -10,10 +10,9 @@ from typing import Any
 import asyncpg
 
 from shared.adapters.postgres.db.pool import store_method
+from shared.adapters.postgres.db.store import Record
 from shared.adapters.postgres.turns.events import EVENTS, NOT_REPLACED, EventRow, event_of, original_of
 from shared.core.session.events import headed
-
-Record = asyncpg.Record
 
 _SHOWN = ("msg", "command.result", "handover")
 _ITS_MOMENT = timedelta(seconds=2)

@@ -16,7 +16,7 @@ import asyncpg
 from asyncpg.pool import PoolConnectionProxy
 
 from shared.adapters.postgres.db.pool import read_json, store_method
-from shared.adapters.postgres.db.store import value_from
+from shared.adapters.postgres.db.store import Record, value_from
 from shared.adapters.postgres.turns import turn_sql
 from shared.adapters.postgres.turns.allowance import Allowance
 from shared.adapters.postgres.turns.answer_sql import (
@@ -65,8 +65,6 @@ from shared.core.values.messages import (
     text_of,
 )
 from shared.core.values.money import Shortage
-
-Record = asyncpg.Record
 
 WOKEN_AT_ONCE = 20
 """Of the turns that wait for a provider, when it answers again."""

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
-import asyncpg
-from asyncpg.pool import PoolConnectionProxy
-
-from shared.adapters.postgres.db.store import value_from
+from shared.adapters.postgres.db.store import Connection, Record, value_from
 from shared.adapters.postgres.turns.turn_sql import LOAD
 from shared.adapters.postgres.turns.turns import config_of, described, entry_from, view_from
 from shared.core.session.ledger import ledger_from_json
 from shared.core.session.session import Entry, without_former
 from shared.core.session.session_state import Hidden, SessionState
-
-Record = asyncpg.Record
-Connection: TypeAlias = "PoolConnectionProxy[Record]"
 
 
 def state_from(row: Record | Mapping[str, Any], entries: Sequence[Entry]) -> SessionState:

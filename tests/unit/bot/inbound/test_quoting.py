@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from bot.telegram.inbound.message_batching import QUOTE_CHARS, build_prompt, join_texts, sanitize_name
 from bot.telegram.inbound.updates import Media, MessageAuthor, QuotedMessage
-from bot.telegram.markup import count_units
+from bot.telegram.markup import utf16_units
 from shared.core.context.prompts import OUR_TAGS
 from tests.kit.fakes.bot_api.speech import split_paste
 from tests.kit.telegram.updates import BOB, GROUP, forward, spoken
@@ -124,4 +124,4 @@ def test_a_paste_is_whole_again_where_apps_lose_nothing(piece: str, times: int) 
     if all(part == part.strip(" \n\t") for part in parts):
         assert join_texts(parts) == text
     else:
-        assert join_texts(parts).split() == text.split() or count_units(text) > 4096
+        assert join_texts(parts).split() == text.split() or utf16_units(text) > 4096

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bot.telegram.markup import RenderedText, count_units, render, render_plain, split
+from bot.telegram.markup import RenderedText, render, render_plain, split, utf16_units
 from tests.kit.night import by_night
 from tests.unit.bot.markup.rendering import seen
 from tests.unit.bot.markup.telegram_parser import judge
@@ -142,7 +142,7 @@ def test_any_text_is_the_sum_of_its_parts(markdown: str, limit: int) -> None:
     parts = split(rendered, limit=limit)
     assert "".join(part.text + part.gap for part in parts) == rendered.text
     for part in parts:
-        assert count_units(part.text) <= limit
+        assert utf16_units(part.text) <= limit
         judge(part)
 
 

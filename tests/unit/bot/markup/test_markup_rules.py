@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.telegram.markup import TextEntity, build_rich_blocks, count_units, render
+from bot.telegram.markup import TextEntity, build_rich_blocks, render, utf16_units
 from tests.unit.bot.markup.rendering import covered
 from tests.unit.bot.markup.telegram_parser import judge, normal_url
 
 
 def test_offsets_count_utf_16_units() -> None:
     assert render("👍🏽 **b**").entities == (TextEntity(type="bold", offset=5, length=1),)
-    assert count_units("👍🏽") == 4
+    assert utf16_units("👍🏽") == 4
 
 
 def test_an_entity_is_written_as_the_bot_api_has_it() -> None:

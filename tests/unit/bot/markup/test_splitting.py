@@ -10,10 +10,10 @@ from bot.telegram.markup import (
     MESSAGE_UNITS,
     MessagePart,
     build_messages,
-    count_units,
     render,
     render_plain,
     split,
+    utf16_units,
 )
 from tests.unit.bot.markup.rendering import covered
 from tests.unit.bot.markup.samples import SAMPLES, WHOLE
@@ -31,7 +31,7 @@ def check(markdown: str, *, limit: int = MESSAGE_UNITS) -> tuple[MessagePart, ..
     parts = split(rendered, limit=limit)
     assert joined(parts) == rendered.text
     for part in parts:
-        assert count_units(part.text) <= limit
+        assert utf16_units(part.text) <= limit
         assert len(part.entities) <= 100
         assert part.text.rstrip() == part.text != ""
         assert not part.gap.strip(" \t\n\xa0\u0301")
@@ -92,7 +92,7 @@ def test_what_a_person_sees_as_one_is_never_cut(cluster: str, limit: int) -> Non
 
 
 def test_a_cluster_longer_than_a_message_is_cut_after_all() -> None:
-    assert [count_units(part.text) for part in check("e" + "\u0301" * 9_000 + " end")] == [4_096, 813]
+    assert [utf16_units(part.text) for part in check("e" + "\u0301" * 9_000 + " end")] == [4_096, 813]
 
 
 def test_more_than_a_hundred_entities_make_another_part() -> None:

@@ -8,7 +8,7 @@ from typing import get_args
 import pytest
 
 from bot.telegram.inbound.updates import MediaKind
-from bot.telegram.markup import count_units, render
+from bot.telegram.markup import render, utf16_units
 from bot.telegram.texts import (
     describe_work,
     escape_markdown,
@@ -57,7 +57,7 @@ def test_every_sentence_fits_where_it_is_shown(language: str) -> None:
     """A label has no marks, an answer to a press has at most 200 characters."""
     told = {key: filled(text) for key, text in get_texts(language).texts.items()}
     shown = {key: text if is_plain(key) else render(text).text for key, text in told.items()}
-    assert [key for key, text in shown.items() if count_units(text) > 4096] == []
+    assert [key for key, text in shown.items() if utf16_units(text) > 4096] == []
     assert [key for key in told if is_plain(key) and key != "description" and len(told[key]) > 200] == []
     marks = re.compile(r"\*\*|`|~~|\\")
     assert [key for key, text in shown.items() if marks.search(text) and not key.startswith("notice_")] == []
