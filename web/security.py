@@ -41,7 +41,7 @@ log = structlog.get_logger(__name__)
 
 BODY_SECONDS = 10.0
 MAX_BODY_BYTES = 1024 * 1024
-_SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 _PROBES = frozenset({"/healthz", "/readyz"})
 """Asked by whoever watches over us, under any name."""
 HELLO_PATH = "/api/v1/stream"
@@ -239,7 +239,7 @@ def _refuse_packed_bodies(request: web.Request) -> None:
 
 async def _refuse_foreign_writes(request: web.Request) -> None:
     """A page of somebody else must not act with our cookies; a bearer token is no cookie."""
-    if request.method in _SAFE:
+    if request.method in SAFE_METHODS:
         return
     parts = request.app[PARTS]
     fetch_site = request.headers.get("Sec-Fetch-Site")

@@ -13,11 +13,11 @@ from shared.adapters.postgres.people.operator_auth import Operators, WeakPasswor
 from shared.adapters.postgres.people.second_factors import reset_factor
 from shared.bootstrap.dashboard_stores import build_operators
 from shared.bootstrap.stores import build_stores
+from shared.cli.key import Say
 from shared.core.identity.operators import INVITATION_HOURS, ROLES
 from shared.core.values.errors import EvertalkError
 
 AUDIT_ACTOR = "command line"
-Say = Callable[[str], None]
 
 
 def read_operator_arguments(arguments: Sequence[str]) -> argparse.Namespace:

@@ -18,14 +18,13 @@ from shared.core.values.errors import UnknownSession
 from web.auth.visitors import Known, Site
 from web.parts import PARTS
 from web.protocol.wire import RateLimited
-from web.security import HttpRefusal
+from web.security import SAFE_METHODS, HttpRefusal
 from web.server.rate_limits import RateWindows
 
 log = structlog.get_logger(__name__)
 
 REQUESTS_PER_MINUTE = 600
 KEY_SECONDS = 60.0
-_SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _BEARER = {"WWW-Authenticate": "Bearer"}
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -72,7 +71,7 @@ async def keys_at_the_door(request: web.Request, handler: Handler) -> web.Stream
     response = await handler(request)
     if (
         scope != "anyone"
-        and request.method not in _SAFE
+        and request.method not in SAFE_METHODS
         and response.status < 400
         and RECORDED not in request
     ):

@@ -21,6 +21,7 @@ from shared.core.values.errors import (
     UnknownMessage,
 )
 from shared.locales import catalogue
+from shared.services.commands.feedback import FEEDBACK_CHARS
 from web.auth.site_tokens import BadIdentity, StillAnswering
 from web.auth.visitors import Known, UnknownSite, UnknownToken
 from web.chat.message_intake import check_messages, edit, inbound_of, store, tell, tell_edited
@@ -34,7 +35,6 @@ STEP_SECONDS = 15.0
 COMMAND_SECONDS = 200.0
 COMMAND_LATER = "That could not be done just now. Please give the command again in a moment."
 RETRY_MS = 2_000
-FEEDBACK_CHARS = 2_000
 
 Send = Callable[[Mapping[str, Any]], None]
 """Shows a frame to the screen that asked, and to no other."""

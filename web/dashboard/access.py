@@ -31,7 +31,7 @@ from web.parts import Commanding
 from web.rest.arguments import BadField, read_arguments
 from web.rest.kinds import to_json
 from web.rest.operation import Operation
-from web.security import REQUEST_ID, HttpRefusal, status_of
+from web.security import REQUEST_ID, SAFE_METHODS, HttpRefusal, status_of
 from web.server.origins import Proxies
 
 if TYPE_CHECKING:
@@ -57,7 +57,6 @@ HEADERS = {
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
     "Cache-Control": "no-store",
 }
-_SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,7 +180,7 @@ async def _refusal_of(request: web.Request, error: Exception) -> HttpRefusal:
 
 
 async def _let_in(operation: Operation, desk: DashboardContext, request: web.Request) -> web.StreamResponse:
-    if request.method not in _SAFE and not from_own_origin(request, desk.settings):
+    if request.method not in SAFE_METHODS and not from_own_origin(request, desk.settings):
         raise HttpRefusal(403, "foreign_origin", "This request came from another page.")
     if any("\x00" in value for value in request.query.values()):
         raise BadQuery("it holds a NUL character")

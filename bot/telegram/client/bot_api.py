@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 
 import aiohttp
 
+from shared.config.settings import TELEGRAM_API_URL
 from shared.core.values.errors import EvertalkError
 
 MAX_DEPTH = 64
@@ -71,7 +72,6 @@ def _finite(number: str) -> float:
     return found
 
 
-TELEGRAM_API_URL = "https://api.telegram.org"
 CONNECT_SECONDS = 10.0
 CALL_SECONDS = 20.0
 MAX_RESPONSE_BYTES = 64 * 1024 * 1024

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
-from shared.adapters.models.stream_parser import Event
+from shared.adapters.models.stream_parser import Event, whole
 from shared.adapters.models.wire import Json
 from shared.core.values.messages import Block, Image, Message, Text, ToolResult, ToolUse
 from shared.ports import ModelCard, ModelRequest, PictureContent, ToolSpec
@@ -262,17 +262,13 @@ def counted(usage: Mapping[str, Any]) -> Json:
     told = usage.get("prompt_tokens_details")
     details: Mapping[str, Any] = told if isinstance(told, Mapping) else {}
     # DeepSeek counts its cache beside the details.
-    read = _whole(details.get("cached_tokens")) or _whole(usage.get("prompt_cache_hit_tokens"))
-    written = _whole(details.get("cache_write_tokens"))
+    read = whole(details.get("cached_tokens")) or whole(usage.get("prompt_cache_hit_tokens"))
+    written = whole(details.get("cache_write_tokens"))
     found = {
-        "input_tokens": max(0, _whole(usage.get("prompt_tokens")) - read - written),
+        "input_tokens": max(0, whole(usage.get("prompt_tokens")) - read - written),
         "cache_read_input_tokens": read,
         "cache_creation_input_tokens": written,
     }
     if usage.get("completion_tokens") is not None:
-        found["output_tokens"] = _whole(usage["completion_tokens"])
+        found["output_tokens"] = whole(usage["completion_tokens"])
     return found
-
-
-def _whole(value: object) -> int:
-    return value if type(value) is int else 0

@@ -145,17 +145,15 @@ class Reading:
     def _count(self, usage: Mapping[str, Any]) -> None:
         """Counts are cumulative; a server that leaves one out, or sets it back to 0, changes nothing."""
         self._usage = Usage(
-            input_tokens=max(self._usage.input_tokens, _whole(usage.get("input_tokens"))),
-            output_tokens=max(self._usage.output_tokens, _whole(usage.get("output_tokens"))),
-            cache_read_tokens=max(
-                self._usage.cache_read_tokens, _whole(usage.get("cache_read_input_tokens"))
-            ),
+            input_tokens=max(self._usage.input_tokens, whole(usage.get("input_tokens"))),
+            output_tokens=max(self._usage.output_tokens, whole(usage.get("output_tokens"))),
+            cache_read_tokens=max(self._usage.cache_read_tokens, whole(usage.get("cache_read_input_tokens"))),
             cache_write_tokens=max(
-                self._usage.cache_write_tokens, _whole(usage.get("cache_creation_input_tokens"))
+                self._usage.cache_write_tokens, whole(usage.get("cache_creation_input_tokens"))
             ),
             cache_hour_tokens=max(
                 self._usage.cache_hour_tokens,
-                _whole(_mapping(usage.get("cache_creation")).get("ephemeral_1h_input_tokens")),
+                whole(_mapping(usage.get("cache_creation")).get("ephemeral_1h_input_tokens")),
             ),
         )
 
@@ -255,7 +253,7 @@ def _index(event: Event) -> int:
     return index if isinstance(index, int) else 0
 
 
-def _whole(value: object) -> int:
+def whole(value: object) -> int:
     """JSON's true is no number, though Python takes it for one."""
     return value if type(value) is int else 0
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -15,6 +15,7 @@ from shared.core.values.files import clean_name
 from shared.core.values.model import ToolSpec
 from shared.ports import ToolContext, ToolFailed, ToolFile, ToolOutput
 from shared.services.turns.spend_tracker import SpendStore, SpendTracker
+from shared.services.turns.tool_images import OpenPicture
 
 log = structlog.get_logger(__name__)
 
@@ -35,8 +36,6 @@ MAKE_PICTURE = ToolSpec(
         "additionalProperties": False,
     },
 )  # fmt: skip
-OpenPicture = Callable[[bytes], Awaitable[tuple[dict[str, Any] | None, bytes]]]
-"""What is known of a picture and its bytes, made smaller; None for what is none."""
 
 
 class PictureMaker(Protocol):

@@ -36,6 +36,7 @@ from shared.ports import (
     ToolSpec,
     Usage,
 )
+from shared.services.turns.model_caller import MAX_OVERFLOW_RETRIES
 from shared.services.turns.spend_tracker import SpendTracker, build_spending, list_spending
 from shared.services.turns.toolbox import Toolbox
 from shared.services.turns.turn_attempt import lower_ceiling
@@ -44,7 +45,6 @@ RESULT_CHARS = 60_000
 TOOL_RESULT_CHARS = 24_000
 """Of one result in a helper's window; it can open no artifact of what is cut."""
 MIN_CHARS = 400
-MAX_OVERFLOW_RETRIES = 3
 CLEARED = "[cleared to make room]"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import secrets
 from collections.abc import Mapping
 from typing import Any
@@ -12,6 +11,7 @@ import asyncpg
 from shared.adapters.postgres.db.pool import store_method
 from shared.adapters.postgres.db.store import Connection, Record
 from shared.adapters.postgres.people import account_links_sql as sql
+from shared.adapters.postgres.people.operator_auth import digest_of
 from shared.core.context.build_context import plain_words
 from shared.core.identity.people import (
     CODE_ALPHABET,
@@ -57,7 +57,7 @@ class PostgresAccountLinks:
             if await connection.fetchval(sql.ISSUED_LATELY, me["party_id"]) >= CODES_PER_HOUR:
                 return "too_many_codes"
             code = "".join(secrets.choice(CODE_ALPHABET) for _ in range(CODE_CHARS))
-            await connection.execute(sql.ISSUE, _hash(code), me["party_id"], address_id, CODE_MINUTES)
+            await connection.execute(sql.ISSUE, digest_of(code), me["party_id"], address_id, CODE_MINUTES)
         return code
 
     @store_method
@@ -80,7 +80,7 @@ class PostgresAccountLinks:
                 return _joined(me, found, again=True) if _is_done(me, found) else "own_code"
             joined = await self._join(connection, me, found)
             if not isinstance(joined, str):
-                await connection.execute(sql.USE_CODE, _hash(read_code(words) or ""))
+                await connection.execute(sql.USE_CODE, digest_of(read_code(words) or ""))
             return joined
 
     async def join_places(self, connection: Connection, *, kept: int, joined: int) -> bool:
@@ -199,7 +199,7 @@ async def _place(connection: Connection, address_id: int) -> dict[str, Any] | No
 async def _bearer(connection: Connection, words: str) -> dict[str, Any] | None:
     """The place that a living code was given to, and whether the code has done its work already."""
     code = read_code(words)
-    row = None if code is None else await connection.fetchrow(sql.CODE, _hash(code))
+    row = None if code is None else await connection.fetchrow(sql.CODE, digest_of(code))
     place = None if row is None else await _place(connection, row["address_id"])
     return None if row is None or place is None else {**place, "used": row["used_at"] is not None}
 
@@ -250,7 +250,3 @@ def _shown(row: Record) -> LinkShown:
 
 def _spoken(row: Record) -> Spoken:
     return Spoken(author=row["author"], text=plain_words(blocks_from_json(row["blocks"])), at=row["at"])
-
-
-def _hash(code: str) -> bytes:
-    return hashlib.sha256(code.encode()).digest()

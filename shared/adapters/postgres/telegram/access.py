@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,11 +12,10 @@ import asyncpg
 
 from shared.adapters.postgres.db.pool import Named, store_method
 from shared.adapters.postgres.db.store import PoolStore
-from shared.adapters.postgres.people.operator_auth import append_audit
+from shared.adapters.postgres.people.operator_auth import append_audit, digest_of
+from shared.core.identity.people import CODE_ALPHABET
 
 AccessState = Literal["pending", "allowed", "refused"]
-CODE_ALPHABET = "23456789ABCDEFGHJKLMNPQRSTUVWXYZ"
-"""Without 0, 1, I and O, which people mistake for each other."""
 CODE_CHARS = 8
 CODE_HOURS = 1
 OWNER_LINK_MINUTES = 60
@@ -134,7 +132,9 @@ class PostgresTelegramAccess(PoolStore):
     async def owner_code(self, bot_id: int) -> str:
         """A new code for `t.me/<bot>?start=<code>`; whoever opens it first owns the bot."""
         code = secrets.token_urlsafe(24)
-        await self._pool.execute(*_OWNER_CODE(hash=_hash(code), bot_id=bot_id, minutes=OWNER_LINK_MINUTES))
+        await self._pool.execute(
+            *_OWNER_CODE(hash=digest_of(code), bot_id=bot_id, minutes=OWNER_LINK_MINUTES)
+        )
         return code
 
     @store_method
@@ -144,7 +144,7 @@ class PostgresTelegramAccess(PoolStore):
             bot_id=bot_id, chat_id=chat_id, state="allowed", owner=True, name=name, by="owner link", told=True
         )
         async with self._pool.acquire() as connection, connection.transaction():
-            found = await connection.fetchval(*_SPEND_CODE(hash=_hash(code), bot_id=bot_id))
+            found = await connection.fetchval(*_SPEND_CODE(hash=digest_of(code), bot_id=bot_id))
             if found:
                 await connection.execute(*owned)
         return bool(found)
@@ -217,7 +217,3 @@ def _rows(rows: Sequence[asyncpg.Record]) -> list[AccessRow]:
 def new_code() -> str:
     """40 random bits that can be read aloud; guessing is limited by the hour and by the operator's eye."""
     return "".join(secrets.choice(CODE_ALPHABET) for _ in range(CODE_CHARS))
-
-
-def _hash(code: str) -> bytes:
-    return hashlib.sha256(code.encode()).digest()
