@@ -96,7 +96,8 @@ class PostgresPush(PoolStore):
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(_ONE_AT_A_TIME)
             if operators or addresses:
-                await connection.execute(_PRESENT, list(operators), list(addresses))
+                present = list(operators), list(addresses), self._patience_seconds
+                await connection.execute(_PRESENT, *present)
             for statement in (_FOR_VISITORS, _FOR_OPERATORS)[: 1 + at_work]:
                 rows += await connection.fetch(statement, self._patience_seconds)
         return [_notice(dict(row)) for row in rows]
@@ -153,11 +154,12 @@ _FIND = """
 SELECT id, endpoint, p256dh, auth, language FROM push_subscriptions WHERE endpoint = $1 AND operator_id = $2
 """
 _PRESENT = """
-UPDATE push_subscriptions SET here_at = now() WHERE operator_id = ANY ($1) OR id IN (
+UPDATE push_subscriptions SET here_at = now()
+ WHERE here_at < now() - make_interval(secs => $3 / 2) AND (operator_id = ANY ($1) OR id IN (
   SELECT p.id FROM push_subscriptions p JOIN visitors v ON v.token_hash = p.visitor_hash
     JOIN addresses a ON a.id = v.address_id
    WHERE EXISTS (SELECT FROM addresses here WHERE here.id = ANY ($2)
-                    AND (here.channel, here.account, here.chat) = (a.channel, a.account, a.chat)))
+                    AND (here.channel, here.account, here.chat) = (a.channel, a.account, a.chat))))
 """
 _NEW = "> greatest(p.told_at, p.here_at, now() - interval '1 day')"
 _OLD_ENOUGH = "< now() - make_interval(secs => $1)"

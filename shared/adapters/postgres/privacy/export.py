@@ -47,7 +47,7 @@ class PostgresExport(PoolStore):
                     **{
                         name: rows for name in _MORE if (rows := await _rows(connection, name, parties, only))
                     },
-                    "notified_browsers": [dict(row) for row in await connection.fetch(_PUSH, parties, only)],
+                    "notifications": [dict(row) for row in await connection.fetch(_PUSH, parties, only)],
                     "feedback": [dict(row) for row in await connection.fetch(_FEEDBACK, parties, only)],
                 },
             )

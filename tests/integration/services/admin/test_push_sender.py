@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import asyncpg
@@ -185,6 +185,33 @@ async def test_a_visitor_with_no_page_hears_of_an_operators_answer(house: House)
     assert await house.told() == []
 
 
+async def test_a_visitor_hears_of_all_their_conversations_and_of_no_other_channel(house: House) -> None:
+    await house.visitors_browser()
+    other = await PostgresVisitors(house.pool).begin_conversation(house.visitor.address_id)
+    row = await house.pool.fetchrow(
+        """SELECT a.id, a.session_id FROM addresses a JOIN sessions s ON s.id = a.session_id
+            WHERE s.public_id = $1""",
+        other,
+    )
+    assert row is not None
+    mine, house.visitor = house.visitor, replace(house.visitor, address_id=row[0], session_id=row[1])
+    await house.take()
+    await house.reply("In the other one.", "r1")
+    (told,) = await house.told()
+    assert told["message"]["tag"] == str(other)
+    elsewhere = await house.pool.fetchval(
+        """INSERT INTO addresses (channel, account, chat, party_id, session_id)
+           VALUES ('telegram', '7', '1', $1, $2) RETURNING id""",
+        mine.party_id,
+        mine.session_id,
+    )
+    house.visitor = replace(mine, address_id=elsewhere)
+    await house.say("Hello from Telegram", "c1")
+    await house.take()
+    await house.reply("There.", "r2")
+    assert await house.told() == []
+
+
 async def test_whoever_has_a_page_open_in_any_browser_is_told_nothing(house: House) -> None:
     await house.operators_browser()
     await house.visitors_browser()
@@ -350,7 +377,7 @@ async def test_a_copy_of_a_person_names_their_browsers_and_forgetting_them_ends_
     await house.visitors_browser(language="de")
     await house.operators_browser()
     head = await PostgresExport(house.pool).load_head(house.visitor.session_id)
-    (browser,) = head.more["notified_browsers"]
+    (browser,) = head.more["notifications"]
     assert (browser["service"], browser["language"]) == (house.service.origin.removeprefix("http://"), "de")
     erasing = PostgresErasure(house.pool)
     begun = await erasing.start_erasure(house.visitor.session_id, actor="person")
