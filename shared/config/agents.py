@@ -22,8 +22,8 @@ from shared.core.session.overrides import BadContextConfig, agent_policy
 from shared.core.session.policy import ContextPolicy, ContradictoryPolicy
 from shared.core.session.prune_rules import BadPruneRules, prune_rules
 from shared.core.values.errors import EvertalkError
+from shared.core.values.messages import storable
 from shared.core.values.model import ToolSpec
-from shared.core.values.storable import storable
 from shared.core.values.tokens import by_script, estimate_tools
 
 MOST_CHARS = 200_000

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
-from shared.core.compaction.chunking import chunk_limit, oversized, portions, readable
 from shared.core.compaction.plan import CompactionPlan
+from shared.core.compaction.transcript_lines import chunk_limit, oversized, portions, readable
 from shared.core.session.ledger import Ledger
 from shared.core.session.session import Entry
 from shared.core.session.turns import Caps

@@ -16,9 +16,9 @@ from shared.adapters.files import workspace_files
 from shared.adapters.files.workspace_files import WorkspaceFiles, read_workspace
 from shared.adapters.postgres.people.agents import PostgresAgents
 from shared.config.settings import load_settings
-from shared.core.compaction.chunking import oversized, portions, source_tokens
 from shared.core.compaction.jobs import due_threshold
 from shared.core.compaction.plan import CompactionPlan, plan_compaction
+from shared.core.compaction.transcript_lines import oversized, portions, source_tokens
 from shared.core.context.build_context import build_context
 from shared.core.context.prompts import default_layers
 from shared.core.context.selection import select

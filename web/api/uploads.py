@@ -15,7 +15,7 @@ from aiohttp import web
 from shared.adapters.files.file_reading import read_file
 from shared.adapters.files.sandbox_client import Openings, SenderMustWait
 from shared.adapters.postgres.turns.uploads import Kept, PostgresUploads, TooMuchKept, UnknownFile
-from shared.core.context.file_texts import file_words
+from shared.core.context.untrusted_text import file_words
 from shared.core.values.files import (
     MOST_BYTES,
     MOST_FILE_CHARS,

@@ -54,7 +54,7 @@ from bot.telegram.texts import (
     say_hello_to_group,
 )
 from shared.adapters.postgres.telegram.chats import ChatRow, MessageRow
-from shared.core.context.file_texts import file_words
+from shared.core.context.untrusted_text import file_words
 from shared.core.session.events import Accepted, Inbound, InboxReceipt
 from shared.core.values.errors import BadInput, CapHeld, CapReached, EvertalkError, SessionMoved
 from shared.core.values.files import MOST_FILE_CHARS, Document, Picture

@@ -15,7 +15,7 @@ from typing import Literal
 from bot.telegram.inbound.updates import IncomingMessage, Media, QuotedMessage
 from bot.telegram.markup import MESSAGE_UNITS, utf16_units
 from shared.core.context import untrusted_text
-from shared.core.context.file_texts import defused
+from shared.core.context.untrusted_text import without_our_marks
 
 QUOTE_CHARS = 2_000
 OWN_ANSWER_CHARS = 400
@@ -66,7 +66,7 @@ def _run_text(run: Sequence[IncomingMessage]) -> str:
         source = "you" if first.forward_origin.from_this_bot else sanitize_name(first.forward_origin.name)
         body = _marked(f"Forwarded from {source}", words or notes, limit=0)
     else:
-        own = defused(words, foreign=group)
+        own = without_our_marks(words, foreign=group)
         body = "\n".join(text for text in (_continued(own) if group else own, notes) if text)
     quote = _quote(first.quoted) if first.quoted else ""
     said = f"{sanitize_name(first.sender.name)}: {body}" if group and body else body
@@ -89,7 +89,7 @@ def _quote(quoted: QuotedMessage) -> str:
 
 def _marked(label: str, words: str, *, limit: int) -> str:
     """A label of ours, and each line of the foreign words behind a sign."""
-    shown = defused(untrusted_text.without_invisible(_shortened(words, limit)), foreign=True)
+    shown = without_our_marks(untrusted_text.without_invisible(_shortened(words, limit)), foreign=True)
     lines = "\n".join(f"> {line}" for line in shown.splitlines())
     return f"[{label}]\n{lines}" if lines else f"[{label}]"
 
@@ -111,7 +111,7 @@ def _continued(words: str) -> str:
 def _media_note(media: Media | None) -> str:
     if media is None or not media.note or media.kind == "sticker":
         return f"(a sticker: {media.note})" if media is not None and media.note else ""
-    return f"({_a(media.kind)}: {defused(media.note, foreign=True)})"
+    return f"({_a(media.kind)}: {without_our_marks(media.note, foreign=True)})"
 
 
 def _a(kind: str) -> str:

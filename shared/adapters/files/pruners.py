@@ -11,7 +11,7 @@ import structlog
 
 from shared.core.session.policy import ContextPolicy
 from shared.core.session.prune_rules import Pruner
-from shared.core.values.storable import storable
+from shared.core.values.messages import storable
 
 log = structlog.get_logger(__name__)
 

@@ -13,8 +13,8 @@ import structlog
 
 from shared.adapters.models.breaker import BreakerState
 from shared.core.values.errors import ModelRejectedRequest, ModelUnavailable
+from shared.core.values.messages import storable
 from shared.core.values.recordings import Recording
-from shared.core.values.storable import storable
 from shared.ports import Transcript
 
 log = structlog.get_logger(__name__)

@@ -11,8 +11,8 @@ import aiohttp
 
 from shared.adapters.media.media_service import SECONDS, MediaService, failed_after_payment, parsed
 from shared.adapters.models.breaker import BreakerState
+from shared.core.values.messages import storable
 from shared.core.values.recordings import Recording, name_recording
-from shared.core.values.storable import storable
 from shared.ports import Transcript
 
 MOST_ANSWER_BYTES = 2 * 1024 * 1024

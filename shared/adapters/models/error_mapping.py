@@ -19,7 +19,7 @@ from shared.core.values.errors import (
     ModelUnavailable,
     PromptTooLong,
 )
-from shared.core.values.storable import storable
+from shared.core.values.messages import storable
 
 DEFAULT_RETRY_AFTER_SECONDS = 5.0
 OVERLOADED = 529

@@ -8,8 +8,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from shared.core.values.messages import Block, ProviderBlock, Text, Thinking, ToolUse
-from shared.core.values.storable import REPLACEMENT, ends_in_half, storable, storable_json
+from shared.core.values.messages import (
+    REPLACEMENT,
+    Block,
+    ProviderBlock,
+    Text,
+    Thinking,
+    ToolUse,
+    ends_in_half,
+    storable,
+    storable_json,
+)
 from shared.ports import StopReason, TokenCounter, Usage
 
 _REASONS: Mapping[str, StopReason] = {

@@ -8,7 +8,7 @@ from datetime import UTC, tzinfo
 from math import ceil, floor
 from typing import Literal
 
-from shared.core.compaction.chunking import (
+from shared.core.compaction.transcript_lines import (
     CHUNK_TOKENS,
     RULES_AND_FORMER,
     SUMMARY_MOST,
@@ -18,9 +18,9 @@ from shared.core.compaction.chunking import (
     oversized,
     portions,
     readable,
+    render_source,
     summary_room,
 )
-from shared.core.compaction.transcript_lines import render_source
 from shared.core.session.budget import ContextBudget
 from shared.core.session.ledger import Ledger
 from shared.core.session.policy import ContextPolicy, SummaryForm

@@ -9,12 +9,13 @@ from shared.core.compaction.audit import (
     MOSTLY_UNSAID,
     SUMMARY_TOKENS,
     AuditVerdict,
+    common_scores,
     gone_fault,
     most_tokens,
+    presence,
 )
 from shared.core.compaction.grounding import Ground
 from shared.core.compaction.required_facts import covered, with_what_must_stay
-from shared.core.compaction.scores import common_scores, presence
 from shared.core.compaction.summary_filters import SENTENCE, is_refusal, language_fault, text_fault
 from shared.core.compaction.transcript_lines import source_lines, source_words
 from shared.core.session.ledger import Ledger, LedgerItem, Section

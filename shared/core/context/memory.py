@@ -16,9 +16,9 @@ from shared.core.context.untrusted_text import defused
 from shared.core.session.session import FrozenPrefix, Note
 from shared.core.values.errors import BadInput
 from shared.core.values.identifiers import identifiers_of
+from shared.core.values.messages import storable
 from shared.core.values.searching import normalised
 from shared.core.values.secrets_filter import REDACTED, redact
-from shared.core.values.storable import storable
 
 NOTE_KINDS = ("profile", "preference", "fact", "decision", "event", "plan", "relation", "instruction")
 DURABILITIES: tuple[Durability, ...] = get_args(Durability)

@@ -1,4 +1,4 @@
-"""Foreign words as data: a fence around them, and nothing within that looks like words of the program.
+"""Foreign words, also those of files, as data: fenced, and without what looks like words of the program.
 
 Whatever a person, a file, a page, a tool or an older text of ours brings into a request goes through
 `defused`; what is put in as a passage of its own goes through `fenced`. The log keeps what was said:
@@ -103,3 +103,19 @@ def label(name: str, *, nameless: str = "", chars: int = LABEL_CHARS) -> str:
 
 def without_invisible(text: str) -> str:
     return _INVISIBLE.sub("", text)
+
+
+_OUR_FRAMES = r"in reply to\b|quoting\b|forwarded from\b|file\s+\S|end of file\s*\]"
+_OWN_LINE = re.compile(rf"^(\s*)\[(?={_OUR_FRAMES})", re.IGNORECASE | re.MULTILINE)
+_RECORD = re.compile(r"\[(?=#\d)")
+
+
+def without_our_marks(text: str, *, foreign: bool) -> str:
+    """Without what looks like a mark of ours. A person's own words are touched as little as can be."""
+    text = _RECORD.sub("(", _OWN_LINE.sub(r"\1(", text))
+    return defused(text, foreign=foreign)
+
+
+def file_words(name: str, text: str) -> str:
+    """What is in a file is material, not instruction."""
+    return f"[File {label(name, nameless='file')}]\n{without_our_marks(text, foreign=True)}\n[End of file]"

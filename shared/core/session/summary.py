@@ -23,9 +23,9 @@ from shared.core.session.rendering import (
 )
 from shared.core.session.summary_rules import MAX_NEW_ITEMS, NARRATIVE_WORDS
 from shared.core.values.identifiers import merged_identifiers
+from shared.core.values.messages import storable_json
 from shared.core.values.searching import normalised
 from shared.core.values.secrets_filter import redact
-from shared.core.values.storable import storable_json
 
 __all__ = [
     "LEFT_OUT", "first_words", "fit_ledger", "five_fields", "render_summary", "shortened", "LedgerPatch",

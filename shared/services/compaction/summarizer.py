@@ -12,12 +12,20 @@ from math import ceil
 import structlog
 
 from shared.core.compaction.audit import AuditVerdict
-from shared.core.compaction.chunking import Portion, halves, readable, source_tokens, summary_room
 from shared.core.compaction.digest import digest
 from shared.core.compaction.merging import in_groups, joined, shortly
 from shared.core.compaction.plan import CompactionPlan
 from shared.core.compaction.summary_filters import may_be_quoted
-from shared.core.compaction.transcript_lines import MESSAGE_TOKENS, render_source, with_days
+from shared.core.compaction.transcript_lines import (
+    MESSAGE_TOKENS,
+    Portion,
+    halves,
+    readable,
+    render_source,
+    source_tokens,
+    summary_room,
+    with_days,
+)
 from shared.core.context.topics import topics_of
 from shared.core.session.ledger import Ledger
 from shared.core.session.rendering import fit_ledger, render_summary

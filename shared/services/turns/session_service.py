@@ -40,8 +40,7 @@ from shared.core.values.errors import (
     StorageUnavailable,
     UnreadableMessage,
 )
-from shared.core.values.messages import Block, Text
-from shared.core.values.storable import is_whole
+from shared.core.values.messages import Block, Text, is_whole
 from shared.core.values.tokens import estimate_blocks
 from shared.core.values.ttl_cache import forget_recent
 from shared.ports import ALL_PROCESSES, TURN_DUE, Announcer, Doorbell, StorageLimiter, TokenCounter

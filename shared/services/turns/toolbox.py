@@ -13,8 +13,7 @@ import structlog
 
 from shared.core.context.tools import AllowedTools, without_limits
 from shared.core.session.turns import StepOutcome
-from shared.core.values.messages import Image, Text, ToolResult, ToolUse
-from shared.core.values.storable import storable
+from shared.core.values.messages import Image, Text, ToolResult, ToolUse, storable
 from shared.ports import Tool, ToolContext, ToolFailed, ToolFile, ToolImage, ToolOutput, ToolSpec
 
 MAX_PROBLEMS_SHOWN = 3

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from shared.core.compaction.audit import audit_ledger
-from shared.core.compaction.chunking import readable
 from shared.core.compaction.digest import digest
 from shared.core.compaction.jobs import next_job
 from shared.core.compaction.plan import (
@@ -21,6 +20,7 @@ from shared.core.compaction.plan import (
     render_source,
     render_summary,
 )
+from shared.core.compaction.transcript_lines import readable
 from shared.core.context.build_context import BuiltContext, build_context, pins_since, told_through
 from shared.core.context.memory import KnownNotes, known_notes
 from shared.core.context.memory_tools import SAVE_MEMORY

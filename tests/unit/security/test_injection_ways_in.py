@@ -16,10 +16,9 @@ from bot.telegram.inbound.updates import MessageAuthor, QuotedMessage
 from shared.adapters.models.catalog import known_card
 from shared.adapters.models.wire import request_body
 from shared.core.context.build_context import BuiltContext, build_context
-from shared.core.context.file_texts import file_words
 from shared.core.context.memory import known_notes
 from shared.core.context.prompts import OUR_TAGS, default_layers
-from shared.core.context.untrusted_text import defused, fenced
+from shared.core.context.untrusted_text import defused, fenced, file_words
 from shared.core.session.artifacts import spill_results
 from shared.core.session.ledger import Ledger
 from shared.core.session.presets import preset

@@ -11,8 +11,8 @@ import asyncpg
 
 from shared.adapters.postgres.db.pool import store_method
 from shared.core.memory.knowledge import KnowledgeHit, Passage
+from shared.core.values.messages import storable
 from shared.core.values.searching import DICTIONARIES, dictionary_of, prevailing_dictionary, searchable
-from shared.core.values.storable import storable
 
 HITS = 10
 

@@ -12,7 +12,7 @@ from typing import Any
 import asyncpg
 
 from shared.adapters.postgres.db.pool import store_method
-from shared.core.values.storable import storable_json
+from shared.core.values.messages import storable_json
 
 LATELY_SECONDS = 600.0
 LATELY_AT_MOST = 2_000

@@ -8,17 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.core.compaction.chunking import (
+from shared.core.compaction.transcript_lines import (
     CHUNK_TOKENS,
+    MESSAGE_TOKENS,
     chunk_limit,
     halves,
     oversized,
     portions,
     readable,
+    render_source,
     source_tokens,
     summary_room,
 )
-from shared.core.compaction.transcript_lines import MESSAGE_TOKENS, render_source
 from shared.core.session.artifacts import in_part
 from shared.core.session.session import Entry
 from shared.core.values.messages import Text

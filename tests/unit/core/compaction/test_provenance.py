@@ -7,7 +7,7 @@ import pytest
 from bot.telegram.inbound.message_batching import build_prompt
 from bot.telegram.inbound.updates import QuotedMessage
 from shared.core.compaction.provenance import foreign_part, heard, looked_up, own_words, passed_on
-from shared.core.context.file_texts import file_words
+from shared.core.context.untrusted_text import file_words
 from shared.core.values.messages import Image, ProviderBlock, Text, ToolResult, ToolUse
 from tests.kit.builders import entry
 from tests.kit.telegram.updates import forward, spoken

@@ -7,7 +7,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.core.values.storable import ends_in_half, is_whole, storable, storable_json
+from shared.core.values.messages import ends_in_half, is_whole, storable, storable_json
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()))
 """Of all of Unicode, halves of surrogate pairs and NUL included."""
