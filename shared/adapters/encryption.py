@@ -16,7 +16,8 @@ class CannotUnseal(EvertalkError):
 
     code = "cannot_unseal"
     advice = (
-        "EVERTALK_SECRET_KEY is not the one that this was stored with. Give the old one, or make it anew."
+        "EVERTALK_SECRET_KEY is not the one that this was stored with. "
+        "Set the old one, or enter the secret again."
     )
 
 

@@ -23,7 +23,7 @@ def read_key_arguments(arguments: Sequence[str]) -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    create = verbs.add_parser("create", help="make a key; it is shown this once")
+    create = verbs.add_parser("create", help="create a key; it is shown this once")
     create.add_argument("name", metavar="NAME")
     create.add_argument("--scope", action="append", metavar="SCOPE", required=True, help="may be given again")
     create.add_argument("--expires", type=int, metavar="DAYS", help="without it, until it is revoked")

@@ -24,17 +24,15 @@ def read_operator_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     """Ends the program with 2 and a usage line when they cannot be used."""
     parser = argparse.ArgumentParser(prog="evertalk operator", description="Who may use the dashboard.")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    add = verbs.add_parser("add", help="let somebody in; prints a link that logs in once")
+    add = verbs.add_parser("add", help="invite somebody; prints a link that logs in once")
     add.add_argument("name", metavar="NAME")
     add.add_argument("--role", choices=ROLES, default="operator", help="operator without it")
-    password = verbs.add_parser("passwd", help="set a password; every login of theirs ends")
+    password = verbs.add_parser("passwd", help="set a password and end all their logins")
     password.add_argument("name", metavar="NAME")
     verbs.add_parser("list", help="show all operators and how many logins they have open")
     revoke = verbs.add_parser("revoke", help="lock somebody out, and end their logins at once")
     revoke.add_argument("name", metavar="NAME")
-    totp = verbs.add_parser(
-        "totp", help="the second factor of somebody who lost telephone and recovery codes"
-    )
+    totp = verbs.add_parser("totp", help="the second factor of somebody who lost phone and recovery codes")
     totp.add_argument("what", choices=("reset",), help="take it away; the password alone opens again")
     totp.add_argument("name", metavar="NAME")
     return parser.parse_args(arguments)
@@ -76,8 +74,7 @@ async def run_operator(
             case _:
                 await roster.change(await roster.named(wish.name), by=AUDIT_ACTOR, locked=True)
                 tell(
-                    f"{wish.name} is locked out, and every login of theirs has ended. "
-                    "The page Operators unlocks."
+                    f"{wish.name} is locked out, and all their logins have ended. The page Operators unlocks."
                 )
         return 0
     except EvertalkError as error:

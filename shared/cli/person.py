@@ -56,7 +56,7 @@ def read_person_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     export = verbs.add_parser("export", help="write everything of a person to standard output")
     export.add_argument("--format", choices=("md", "json"), default="json")
     erase = verbs.add_parser("erase", help="forget a person; asks before it does")
-    hold = verbs.add_parser("hold", help="keep what is of a person, whoever and whatever would delete it")
+    hold = verbs.add_parser("hold", help="place a person on legal hold")
     release = verbs.add_parser("release", help="lift the hold")
     for verb in (export, erase, hold, release):
         verb.add_argument("id", metavar="ID", type=UUID)

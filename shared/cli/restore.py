@@ -147,7 +147,7 @@ def describe_restore(done: RestoreResult, path: Path) -> list[str]:
         f"Restored {path.name} ({done.manifest.made_at:%Y-%m-%d %H:%M} UTC): {format_counts(done.manifest)}.",
         f"  schema {done.manifest.revision} → {done.filled.revision}",
         f"  erasures done again: {done.filled.erased_again}",
-        f"  log_epoch is {done.filled.log_epoch} now: every screen begins afresh",
+        f"  log_epoch is {done.filled.log_epoch} now: every open page reloads",
         "  operators have to log in again; keys, operators and access are as they were then",
         "  what was spent since then is not counted: look at today's cap",
     ]

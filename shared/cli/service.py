@@ -70,7 +70,7 @@ def read_service_arguments(arguments: Sequence[str]) -> argparse.Namespace:
         prog="evertalk service", description="Evertalk as a service of this machine."
     )
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    install = verbs.add_parser("install", help="begin with the machine from now on, and start now")
+    install = verbs.add_parser("install", help="start now, and with the machine")
     install.add_argument(
         "--dry-run", action="store_true", help="print what would be written, and change nothing"
     )
@@ -78,7 +78,7 @@ def read_service_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     verbs.add_parser("status", help="say whether it runs")
     logs = verbs.add_parser("logs", help="show what it has said last")
     logs.add_argument("-f", "--follow", action="store_true", help="and what it says from now on")
-    verbs.add_parser("uninstall", help="stop it, and begin with the machine no more; data stay")
+    verbs.add_parser("uninstall", help="stop it and remove the service; data stay")
     return parser.parse_args(arguments)
 
 

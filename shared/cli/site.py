@@ -46,8 +46,8 @@ def read_site_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     for verb, told in (
         ("show", "print a site's settings as JSON"),
         ("snippet", "print the line that puts the widget on a page"),
-        ("add", "make a site"),
-        ("edit", "change what is given of a site; open your editor when nothing is"),
+        ("add", "create a site"),
+        ("edit", "change the settings that are given; without any, open your editor"),
     ):
         one = verbs.add_parser(verb, help=told)
         one.add_argument("name", metavar="NAME")

@@ -35,7 +35,7 @@ def read_settings_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     setting = verbs.add_parser("set", help="store a setting; a secret is asked for, or read from the input")
     setting.add_argument("name", metavar="NAME")
     setting.add_argument("value", metavar="VALUE", nargs="?")
-    unset = verbs.add_parser("unset", help="take a setting away")
+    unset = verbs.add_parser("unset", help="remove a setting")
     unset.add_argument("name", metavar="NAME")
     verbs.add_parser("export", help="print what is stored as JSON, without secrets")
     incoming = verbs.add_parser("import", help="store what such a file says; other settings stay")

@@ -98,7 +98,7 @@ async def _accepts_without_password(url: str) -> bool:
 def _as_text(risks: Sequence[Finding]) -> Iterator[str]:
     yield from map(str, risks)
     told = ", ".join(f"{count} {grade}" for grade, count in _count(risks).items() if count)
-    yield f"\n{told or 'Nothing to change'}. What the program itself keeps is in docs/controls.md."
+    yield f"\n{told or 'Nothing to change'}. docs/controls.md says what the program itself keeps."
 
 
 def _as_json(risks: Sequence[Finding]) -> Iterator[str]:

@@ -104,7 +104,7 @@ def _origins(words: tuple[str, ...], where: str) -> Iterator[Finding]:
         elif parts.scheme == "http" and classify_host(host) == "away":
             yield serious(
                 f"{where} allows {word}",
-                "Who is on the way can put a script of theirs into that page, and it may use the chat.",
+                "Anybody on the network path can put a script into that page, and it may use the chat.",
                 f"{where}: https://{host} instead",
             )
 

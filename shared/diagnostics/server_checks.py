@@ -77,7 +77,7 @@ async def check_pooler(settings: Settings, url: str) -> Sequence[Finding]:
         return []
     findings = [Finding("ok", "a pooler stands before PostgreSQL")]
     if not found.keeps_prepared:
-        what = "the pooler carries no prepared statements: each is read and planned anew, which costs time"
+        what = "the pooler carries no prepared statements: each is read and planned again, which costs time"
         findings.append(Finding("warn", what, "PgBouncer 1.21 or newer with max_prepared_statements = 200."))
     if timeout == "0":
         what = "the pooler keeps no settings of ours: a statement may take for ever"
@@ -228,5 +228,5 @@ def _in_service(bot: BotConfig, state: BotState | None) -> Iterator[Finding]:
     if state.uncertain:
         number = "1 message" if state.uncertain == 1 else f"{state.uncertain} messages"
         what = f"{number} of {name} may not have arrived: Telegram did not answer"
-        advice = "Each person was told, with a button that brings it; the dashboard shows whose they are."
+        advice = "Each person was notified, with a button that brings it; the dashboard shows whose they are."
         yield Finding("warn", what, advice)

@@ -623,7 +623,7 @@ async def test_a_request_that_is_refused_as_too_long_breaks_no_session(
 async def test_a_call_that_would_be_too_large_waits_for_its_summary_and_says_so(
     house: House, provider: RunningFake
 ) -> None:
-    """ "Organizing conversation…" is what every channel shows for this event."""
+    """Every channel shows this event as "Summarising earlier messages…"."""
     async with house(**SMALL) as guest:
         while not await guest.one("SELECT count(*) FROM jobs WHERE kind = 'compact'"):
             await guest.ask(f"One more. {FILLER}")

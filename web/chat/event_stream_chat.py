@@ -272,7 +272,7 @@ async def _heard(talk: SocketSession, frames: list[Any]) -> Closed | None:
         return closed
     except SignedAnew:
         # The stream belongs to whoever this was; its screen says hello again, as whom it is now.
-        return Closed(wire.CLOSE_RESTART, "signed anew")
+        return Closed(wire.CLOSE_RESTART, "signed again")
     return None
 
 

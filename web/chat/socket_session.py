@@ -89,7 +89,7 @@ class SignedAnew(Exception):
     """The same line goes on as somebody else."""
 
     def __init__(self, known: Known) -> None:
-        super().__init__("signed anew")
+        super().__init__("signed again")
         self.known = known
 
 

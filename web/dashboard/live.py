@@ -237,7 +237,7 @@ async def follow_changes(visit: AuthedRequest) -> Reply:
     """
     desk, request = visit.desk, visit.request
     if desk.live is None:
-        raise HttpRefusal(503, "not_available", "Changes are not told just now. Ask again and again.")
+        raise HttpRefusal(503, "not_available", "Live updates are not available just now. Poll instead.")
     follower = Follower(request.transport, visit.operator.operator_id)
     if not desk.live.join(follower):
         words = f"At most {STREAMS_AT_MOST} at once."

@@ -128,7 +128,7 @@ async def put_any_note_away(visit: AuthedRequest, id_: NoteId) -> Reply:
     """Put a note out of sight; for a while it can come back."""
     found = await _note(visit, id_)
     if found.shown["state"] == "replaced":
-        raise HttpRefusal(409, "replaced", "Newer words stand for this note: put those away.")
+        raise HttpRefusal(409, "replaced", "A newer note replaces this one: archive that one.")
     if found.shown["state"] == "kept":
         await _record(visit, "note.put_away", found)
     result = await visit.desk.stores.notes.archive(found.short_id, found.source)
@@ -143,7 +143,7 @@ async def restore_any_note(visit: AuthedRequest, id_: NoteId) -> Reply:
     """
     found = await _note(visit, id_)
     if found.shown["state"] == "put_away" and not await visit.desk.admin.memory.put_away_by_operator(id_):
-        raise HttpRefusal(409, "not_yours", "Its person put this away: only they can bring it back.")
+        raise HttpRefusal(409, "not_yours", "The person archived this note: only they can restore it.")
     await _record(visit, "note.restored", found)
     result = await visit.desk.stores.notes.bring_back(found.short_id, found.source)
     return await _answered(visit, found.source, result)

@@ -40,7 +40,7 @@ class AiogramLoader:
         except Exception as error:  # noqa: BLE001  whatever a broken installation raises
             log.error(
                 "aiogram_load_failed", library="aiogram", reason=repr(error),
-                advice="Delete the folder .venv: the next start installs all packages anew.",
+                advice="Delete the folder .venv: the next start installs all packages again.",
             )  # fmt: skip
             self.failed = True
             self._on_failed()

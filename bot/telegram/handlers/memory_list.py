@@ -81,12 +81,12 @@ class MemoryList:
             await self._out_of_date(place, press, pressed)
             return
         await self._told(place, result)
-        await self._voice.answer_callback(pressed.callback_id, texts.say("note_put_away"))
+        await self._voice.answer_callback(pressed.callback_id, texts.say("note_deleted"))
         await self._after(
             place,
             press,
             pressed,
-            texts.say("put_away", words=escape_markdown(note.text, most=200)),
+            texts.say("deleted", words=escape_markdown(note.text, most=200)),
             undo=note.id,
         )
 
@@ -98,7 +98,7 @@ class MemoryList:
             await self._out_of_date(place, press, pressed)
             return
         await self._told(place, result)
-        await self._voice.answer_callback(pressed.callback_id, texts.say("back_again"))
+        await self._voice.answer_callback(pressed.callback_id, texts.say("restored"))
         await self._after(place, press, pressed, None, undo=None)
 
     async def _out_of_date(self, place: ChatRow, press: ButtonPress, pressed: CallbackQuery) -> None:

@@ -14,7 +14,7 @@ SCOPES: dict[Scope, str] = {
     "messages:write": "open conversations for people and write in their name",
     "commands:run": "run commands such as /compact",
     "memory:read": "read what is remembered of a person",
-    "memory:write": "correct, put away and restore what is remembered",
+    "memory:write": "correct, archive and restore what is remembered",
 }
 TOKEN_MARK = "evk_"  # noqa: S105  the beginning, not the secret
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,59}")

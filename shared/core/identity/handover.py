@@ -192,9 +192,7 @@ class AnswerRuns(EvertalkError):
     """The assistant is still at the turn before: its answer comes first."""
 
     code = "answer_runs"
-    advice = (
-        "The assistant is finishing an answer, which goes out first. Please send yours again in a moment."
-    )
+    advice = "The assistant is finishing an answer, which is sent first. Please send yours again in a moment."
 
 
 class CannotHandOver(EvertalkError):

@@ -20,7 +20,7 @@ class ProviderRefused(EvertalkError):
     """The identity provider's answer proves nothing."""
 
     code = "provider_refused"
-    advice = "Logging in did not work. Please begin again."
+    advice = "Logging in did not work. Please start again."
 
 
 class ProviderAway(EvertalkError):

@@ -61,12 +61,12 @@ KINDS: Mapping[Kind, tuple[str, str]] = {
         "Mechanical excerpts stand in. The page Jobs says why; EVERTALK_SUMMARY_MODEL can name another.",
     ),
     "dead_job": (
-        "Work in the background has failed for good",
-        "See the page Jobs for the reason; what was to be summarised or saved waits for you.",
+        "Background jobs failed",
+        "The page Jobs shows the reason; failed jobs wait until you retry them.",
     ),
     "uncertain_delivery": (
         "An answer may not have arrived",
-        "Its person is told, with a button that brings it. The page Deliveries shows whose it is.",
+        "The person is notified, and can fetch it. The page Delivery problems shows whose it is.",
     ),
     "disk_low": (
         "The disk is nearly full",
@@ -133,7 +133,7 @@ ADVICE: Mapping[str, str] = {
     "cut_off": "The process ended while it was sent: it may have arrived. It is not sent twice.",
     "expired": "It could not be sent for a day. Is the bot running, if it is for Telegram?",
     "not_configured": "This target is not set up any more.",
-    "never_told": "The beginning could not be told, so the end is not told either.",
+    "never_told": "The start could not be sent, so the end is not sent either.",
     "tries": "It failed too often.",
 }
 """By the code of a failure; `http_500` and the like have one of their own."""

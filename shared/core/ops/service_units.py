@@ -91,7 +91,7 @@ def quoted(word: str) -> str:
 
 def _unit_lines() -> list[str]:
     return [
-        "# Written by ./evertalk service install, and anew each time; your own lines belong into",
+        "# Written by ./evertalk service install, and overwritten each time; your own lines belong into",
         f"# systemctl edit {NAME} (with --user for a person's service).",
         "[Unit]",
         "Description=Evertalk, conversations that never end",

@@ -98,7 +98,7 @@ class ToolRunning:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Organizing:
-    """The answer waits for a summary of what was said before ("Organizing conversation…")."""
+    """The answer waits for a summary of what was said before ("Summarising earlier messages…")."""
 
     turn: int
     job_id: int

@@ -128,7 +128,7 @@ class OnHold(EvertalkError):
     """What is kept of this person must not go just now."""
 
     code = "on_hold"
-    advice = "What is kept of this person is on hold, so nothing was deleted. An admin can lift the hold."
+    advice = "This person is on legal hold, so nothing was deleted. An admin can lift the hold."
 
 
 class UnknownSession(BadInput):
@@ -188,8 +188,9 @@ class HourCapReached(CapReached):
     def __init__(self, *, scope: str, timezone: str = "UTC", shortages: Sequence[Shortage] = ()) -> None:
         super().__init__(scope=scope, timezone=timezone, shortages=shortages)
         self.advice = (
-            f"What visitors may spend in one hour is spent{_used(self.shortages)}. Your message is kept; "
-            "please write again in the next hour. Commands such as /budget work meanwhile."
+            f"Visitors have reached the spending limit of one hour{_used(self.shortages)}. "
+            "Your message is kept; please write again in the next hour. "
+            "Commands such as /budget work meanwhile."
         )
 
 
@@ -213,7 +214,7 @@ class CapHeld(EvertalkError):
 
     code = "cap_held"
     advice = (
-        "What today's spending limit has left is set aside for answers that are being written just now. "
+        "The rest of today's spending limit is set aside for answers that are being written just now. "
         "Your message is kept and will be answered shortly."
     )
 
@@ -236,7 +237,7 @@ class ContextBudgetExceeded(EvertalkError):
         self.largest = tuple(largest)
         self.advice = (
             f"This is too much for one answer. The largest parts: {parts}. "
-            "Please shorten your message, unpin what you can, or begin afresh with /new."
+            "Please shorten your message, unpin what you can, or start a new conversation with /new."
         )
 
 
@@ -292,7 +293,7 @@ class ModelRefusedAccount(ModelError):
     code = "model_refused_account"
     elsewhere = True
     advice = (
-        "The assistant's account with its model provider needs attention. The operator was told; "
+        "The assistant's account with its model provider needs attention. The operator was notified; "
         "your message is kept and will be answered when it works again."
     )
 
@@ -316,8 +317,8 @@ class ContentRefused(ModelError):
     transient = False
     advice = (
         "The model's provider does not let this be answered: something in it, or in the answer, is against "
-        "its rules on content. Please put it in other words. If it was not your newest message, /new begins "
-        "afresh without the older ones."
+        "its rules on content. Please put it in other words. If it was not your newest message, /new starts "
+        "a conversation without the older ones."
     )
 
 

@@ -59,7 +59,7 @@ class BudgetCommands:
         lines = render_day(day, call.texts)
         if day.scopes:
             anew = _clock_time(day.anew_at, day.timezone or self._caps.timezone)
-            lines.append(call.texts.say("budget_anew", time=anew))
+            lines.append(call.texts.say("budget_resets", time=anew))
         if prices is None and not card.offline:
             lines.append(call.texts.say("budget_unpriced", model=excerpt(card.name)))
         if prices is not None and is_old:

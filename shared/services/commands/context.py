@@ -168,7 +168,7 @@ class ContextCommands:
         if job_id is None:
             return False, call.texts.say("compact_running")
         await self._doorbell.ring(job_id, 0)
-        await call.progress(call.texts.say("organizing"), 0)
+        await call.progress(call.texts.say("summarising"), 0)
         ended = await self._wait_for_job(job_id)
         return (
             (True, call.texts.say("compact_goes_on"))

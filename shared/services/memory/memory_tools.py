@@ -118,7 +118,7 @@ class ForgetMemoryTool:
             result = await self._store.archive(_id(arguments), _source(context))
         except LeaseLost as error:
             raise ToolFailed("Not forgotten: this turn is answered elsewhere now.") from error
-        return _said(result, f"Forgotten. The person can have it back for {UNDO_DAYS} days.")
+        return _said(result, f"Forgotten. The person can restore it for {UNDO_DAYS} days.")
 
 
 class SearchMemoryTool:

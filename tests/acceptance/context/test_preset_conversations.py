@@ -211,7 +211,9 @@ async def test_a_separator_with_nothing_before_it_changes_nothing(house: Any) ->
         assert "nothing above" in again.result
         assert await guest.one("SELECT count(*) FROM links") == 1
         begun = await command(guest, "new")
-        assert (begun.success, "begin afresh" in begun.result) == (True, True), "a separator is no beginning"
+        assert (begun.success, "new conversation starts" in begun.result) == (True, True), (
+            "a separator is no beginning"
+        )
         assert not (await command(guest, "new")).success
         assert not (await command(guest, "separator")).success
         assert await guest.one("SELECT string_agg(kind, ' ') FROM links") == "new"

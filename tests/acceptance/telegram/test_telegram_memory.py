@@ -83,10 +83,10 @@ async def test_a_note_is_put_away_and_had_back_by_buttons(house: TelegramHouse, 
     assert "1. Ada drinks *green* tea." in screen.answers[-1].text
     listed = screen.answers[-1].message_id
     await ada.tap("🗑 1")
-    screen = await ada.sees("Put away; for 30 days")
+    screen = await ada.sees("Deleted. You can restore it for 30 days")
     assert screen.answers[-1].message_id == listed
     assert "1. Ada goes by train." in screen.answers[-1].text
-    assert "Ada drinks *green* tea. Put away" in screen.answers[-1].text
+    assert "Ada drinks *green* tea. Deleted" in screen.answers[-1].text
     assert not await kept(house, tea)
     assert await house.one(TOLD, str(ada.id)) == 1
     await ada.tap("Undo")
@@ -107,7 +107,7 @@ async def test_a_button_that_is_pressed_twice_works_once(house: TelegramHouse, n
     press = f"v1:note:{address}:{tea}:p0"
     await ada.forge_tap(listed, press)
     await ada.forge_tap(listed, press)
-    await ada.sees("Put away; for 30 days")
+    await ada.sees("Deleted. You can restore it for 30 days")
     await house.handled()
     assert await house.one(TOLD, str(ada.id)) == 1
     await ada.forge_tap(listed, f"v1:back:{address}:{tea}:p0")
@@ -154,7 +154,7 @@ async def test_a_long_list_has_pages(house: TelegramHouse, number: int) -> None:
     for note in ids[8:]:
         await ada.tap("🗑 9")
         await house.until("SELECT forgotten_at IS NOT NULL FROM notes WHERE id = $1", note)
-        await ada.sees(f"town {chr(65 + ids.index(note)) * 5}. Put away")
+        await ada.sees(f"town {chr(65 + ids.index(note)) * 5}. Deleted")
     screen = await ada.sees("1. Ada has been in town AAAAA.")
     assert "8. Ada has been in town HHHHH." in screen.answers[-1].text
 
@@ -207,7 +207,7 @@ async def test_in_a_group_only_its_administrators_put_notes_away(house: Telegram
     await house.handled()
     assert await kept(house, note)
     await ada.tap("🗑 1", chat=family.id, message_id=listed)
-    await ada.sees("Put away", chat=family.id)
+    await ada.sees("Deleted", chat=family.id)
     assert not await kept(house, note)
     await bob.tap("Undo", chat=family.id, message_id=listed)
     await house.handled()

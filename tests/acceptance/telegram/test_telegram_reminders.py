@@ -106,7 +106,7 @@ async def test_a_chat_that_was_closed_learns_of_it_when_it_is_open_again(
     await ended(house, "feed the cat", "failed")
     await ada.unblock()
     await ada.command("reminders")
-    await ada.sees("Could not be told")
+    await ada.sees("Could not be sent")
     await ada.sees("feed the cat")
 
 

@@ -205,7 +205,7 @@ async def test_the_list_shows_what_waits_and_one_of_it_can_be_cancelled(
     await guest.app.pool.execute(
         "UPDATE reminders SET state = 'failed', reason = 'unreachable', ended_at = now()"
     )
-    assert "Could not be told" in await said()
+    assert "Could not be sent" in await said()
 
 
 async def test_a_wish_that_cannot_be_kept_is_explained_to_the_model(

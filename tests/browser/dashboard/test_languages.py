@@ -178,7 +178,7 @@ async def test_what_is_asked_and_answered_is_said_in_the_language_too(desk: Desk
     dialog = page.get_by_role("dialog")
     await expect(dialog.get_by_role("heading")).to_have_text("⟦Retry ⟧3⟦ jobs?⟧")
     await dialog.get_by_role("button", name="⟦Retry ⟧3⟦ jobs⟧").click()
-    await expect(page.locator(".told")).to_contain_text("⟦ jobs will begin again.⟧")
+    await expect(page.locator(".told")).to_contain_text("⟦ jobs will run again.⟧")
     await page.goto(f"{desk.url}/dashboard/agents")
     await page.get_by_text("⟦New agent⟧").click()
     await page.get_by_label("⟦Name⟧").fill("default")

@@ -88,7 +88,7 @@ async def test_one_failed_job_is_begun_again(work: Work) -> None:
     await expect(work.page.get_by_role("heading", name="Retry Summarise #1?")).to_be_visible()
     await work.picture("jobs-sure")
     await work.page.get_by_role("dialog").get_by_role("button", name="Retry").click()
-    await expect(work.page.locator(".told")).to_have_text("1 job will begin again.")
+    await expect(work.page.locator(".told")).to_have_text("1 job will run again.")
     await expect(work.page.locator("tbody a.row-link")).to_have_count(2)
     assert work.bell == [(1, 3)]
 
@@ -100,7 +100,7 @@ async def test_all_that_the_filters_show_are_begun_again_and_the_question_says_h
     await expect(work.page.get_by_role("heading", name="Retry 3 jobs?")).to_be_visible()
     await work.pool.execute("UPDATE jobs SET state = 'done' WHERE key = 'dead:2'")
     await work.page.get_by_role("button", name="Retry 3 jobs").click()
-    await expect(work.page.locator(".told")).to_contain_text("2 jobs will begin again.")
+    await expect(work.page.locator(".told")).to_contain_text("2 jobs will run again.")
     await expect(work.page.get_by_text("No job fits these filters.")).to_be_visible()
     assert work.page.url.endswith("/dashboard/jobs?state=dead")
 
@@ -126,7 +126,7 @@ async def test_a_kind_is_paused_with_a_question_and_bounded_by_a_number(work: Wo
     row = kinds.locator("tbody tr").filter(has_text="Summarise")
     await work.page.get_by_role("button", name="Pause Summarise").click()
     dialog = work.page.get_by_role("dialog")
-    await expect(dialog).to_contain_text("What is due stays due")
+    await expect(dialog).to_contain_text("Due jobs wait until you resume")
     await expect(dialog).to_contain_text("as if no worker were running")
     await dialog.get_by_role("button", name="Pause").click()
     await expect(work.page.locator(".told")).to_have_text("Summarise: paused in all workers.")

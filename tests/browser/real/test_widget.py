@@ -44,7 +44,7 @@ async def test_an_answer_is_given_again_and_the_earlier_one_is_kept(page: Page) 
     await expect(page.locator("article")).to_have_count(4)
     await choose(page, "New conversation")
     await page.get_by_role("button", name="Start a new conversation").click()
-    await expect(page.locator(".result")).to_contain_text("begin afresh")
+    await expect(page.locator(".result")).to_contain_text("A new conversation starts")
     await expect(page.get_by_role("button", name="Answer again")).to_have_count(0)
 
 
@@ -60,7 +60,10 @@ async def test_a_command_that_nobody_knows_is_told_the_nearest_and_asks_no_model
         await box.fill(typed)
         await box.press("Enter")
         await expect(page.locator(".result").last).to_contain_text(told)
-    for told in ("We begin afresh", "already a new conversation"):  # an answer, nothing to be alarmed by
+    for told in (
+        "A new conversation starts",
+        "already a new conversation",
+    ):  # an answer, nothing to be alarmed by
         before = await page.locator(".result").count()
         await box.fill("/new")
         await box.press("Enter")

@@ -88,7 +88,7 @@ def states(desk: Desk, stub: Stub, page: Page) -> Iterator[str]:
     page.locator(".gauge").click()
     expect(page.get_by_role("dialog", name="Context")).to_be_visible()
     yield "gauge"
-    page.get_by_role("button", name="Compact now").click()
+    page.get_by_role("button", name="Summarise now").click()
     expect(page.locator(".card")).to_be_visible()
     yield "card"
     page.locator(".card").get_by_role("button", name="Earlier conversation").click()

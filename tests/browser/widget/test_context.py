@@ -145,7 +145,7 @@ def test_whoever_only_listens_hears_what_others_see(desk: Desk, stub: Stub) -> N
     assert heard == [
         "Assistant is replyin",
         "Line 0 of the answer",
-        "Organizing conversat",
+        "Summarising earlier ",
         "The earlier conversa",
         "You are offline. Mes",
         "Connected again",
@@ -157,7 +157,7 @@ def test_a_compaction_shows_its_bar_then_its_card(desk: Desk, stub: Stub) -> Non
     talk(page, 3)
     stub.hold_progress.clear()
     say(page, "/compact")
-    bar = page.get_by_role("progressbar", name="Organizing conversation…")
+    bar = page.get_by_role("progressbar", name="Summarising earlier messages…")
     expect(bar).to_be_visible()
     expect(bar).to_have_attribute("aria-valuenow", "40")
     page.get_by_role("textbox", name="Message").fill("typing meanwhile")
@@ -325,7 +325,7 @@ def test_the_gauge_explains_and_never_acts_by_itself(desk: Desk, stub: Stub) -> 
     expect(popover).to_be_hidden()
     expect(gauge).to_be_focused()
     gauge.click()
-    popover.get_by_role("button", name="Compact now").click()
+    popover.get_by_role("button", name="Summarise now").click()
     expect(popover).to_be_hidden()
     expect(page.locator(".card")).to_be_visible()
     assert commands(stub) == ["compact"]

@@ -148,8 +148,8 @@ def test_a_message_waits_for_its_files_and_shows_how_far_they_are(desk: Desk, st
     expect(meter).to_have_attribute("aria-valuenow", "100")
     page.get_by_role("textbox", name="Message").fill("Read this")
     page.keyboard.press("Enter")
-    expect(page.get_by_text("Your message goes out as soon as the files are there.").first).to_be_visible()
-    expect(page.locator("[aria-live=polite]")).to_contain_text("as soon as the files are there")
+    expect(page.get_by_text("Your message is sent as soon as the files are ready.").first).to_be_visible()
+    expect(page.locator("[aria-live=polite]")).to_contain_text("as soon as the files are ready")
     assert sent(stub) == []
     stub.hold_files.set()
     expect(log(page).locator(".person")).to_contain_text("Read this")

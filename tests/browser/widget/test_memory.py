@@ -60,27 +60,27 @@ def test_the_sheet_lists_what_is_remembered_and_where_it_came_from(desk: Desk, s
 
 def test_a_note_is_put_away_and_had_back(desk: Desk, stub: Stub) -> None:
     page = remembering(desk, stub)
-    sheet(page).get_by_role("button", name="Put away: Ada drinks green tea.").click()
+    sheet(page).get_by_role("button", name="Delete: Ada drinks green tea.").click()
     expect(sheet(page).get_by_role("listitem")).to_have_count(2)
     undo = sheet(page).get_by_role("button", name="Undo")
     expect(undo).to_be_focused()
-    expect(sheet(page).get_by_text("for 30 days you can have it back")).to_be_visible()
+    expect(sheet(page).get_by_text("You can restore it for 30 days")).to_be_visible()
     page.keyboard.press("Enter")
     expect(sheet(page).get_by_role("listitem")).to_have_count(3)
     expect(undo).to_have_count(0)
     expect(sheet(page).get_by_role("button", name="Edit: Ada drinks green tea.")).to_be_focused()
-    sheet(page).get_by_role("button", name="Put away: Ada drinks green tea.").click()
+    sheet(page).get_by_role("button", name="Delete: Ada drinks green tea.").click()
     expect(sheet(page).get_by_role("listitem")).to_have_count(2)
     stub.only().away.clear()
     desk.tolerated = ("status of 410",)
     undo.click()
-    expect(sheet(page).get_by_text("It is too late to bring this note back.")).to_be_visible()
+    expect(sheet(page).get_by_text("It is too late to restore this note.")).to_be_visible()
 
 
 def test_a_note_that_comes_back_over_a_slow_line_has_the_focus(desk: Desk, stub: Stub) -> None:
     """The list is looked at for being had back, and again for the news of it, before either comes."""
     page = remembering(desk, stub)
-    sheet(page).get_by_role("button", name="Put away: Ada drinks green tea.").click()
+    sheet(page).get_by_role("button", name="Delete: Ada drinks green tea.").click()
     expect(sheet(page).get_by_role("button", name="Undo")).to_be_focused()
     held: list[Route] = []
     page.route("**/api/v1/memory", lambda route: held.append(route) if len(held) < 2 else route.continue_())
@@ -104,7 +104,7 @@ def test_a_note_is_corrected_in_its_place(desk: Desk, stub: Stub) -> None:
     expect(sheet(page).get_by_role("listitem").nth(1)).to_contain_text("Ada goes by boat.")
     expect(sheet(page).get_by_role("button", name="Edit: Ada goes by boat.")).to_be_focused()
     expect(sheet(page).get_by_role("listitem")).to_have_count(3)
-    sheet(page).get_by_role("button", name="Put away: Ada goes by boat.").click()
+    sheet(page).get_by_role("button", name="Delete: Ada goes by boat.").click()
     expect(sheet(page).get_by_role("listitem")).to_have_count(2)
 
 
@@ -182,7 +182,7 @@ def test_a_server_that_fails_is_said_so_and_asked_again(desk: Desk, stub: Stub) 
     sheet(page).get_by_role("button", name="Retry").click()
     expect(sheet(page).get_by_role("listitem")).to_have_count(3)
     stub.broken = True
-    sheet(page).get_by_role("button", name="Put away").first.click()
+    sheet(page).get_by_role("button", name="Delete").first.click()
     expect(sheet(page).get_by_text("Nothing was changed.")).to_be_visible()
     expect(sheet(page).get_by_role("listitem")).to_have_count(3)
 
@@ -218,9 +218,9 @@ def test_the_keyboard_stays_in_the_sheet_and_comes_back_to_its_button(desk: Desk
         page.keyboard.press("Tab")
         names.append(page.evaluate(script))
     around = ["Earlier conversations", "Back to the chat", "Search", "Memory"]
-    assert names == [*around, "Edit: Ada drinks tea.", "Put away: Ada drinks tea.", "Earlier conversations"]
+    assert names == [*around, "Edit: Ada drinks tea.", "Delete: Ada drinks tea.", "Earlier conversations"]
     page.keyboard.press("Shift+Tab")
-    assert page.evaluate(script) == "Put away: Ada drinks tea."
+    assert page.evaluate(script) == "Delete: Ada drinks tea."
     page.keyboard.press("Shift+Tab")
     page.keyboard.press("Enter")
     page.keyboard.press("Escape")
@@ -241,7 +241,7 @@ def test_the_sheet_works_on_a_page_of_somebody_else(desk: Desk, stub: Stub) -> N
     sheet(page).get_by_role("textbox", name="Edit").fill("Ada drinks coffee.")
     sheet(page).get_by_role("button", name="Save").click()
     expect(sheet(page).get_by_role("listitem")).to_contain_text("Ada drinks coffee.")
-    sheet(page).get_by_role("button", name="Put away").click()
+    sheet(page).get_by_role("button", name="Delete").click()
     sheet(page).get_by_role("button", name="Undo").click()
     expect(sheet(page).get_by_role("listitem")).to_have_count(1)
     page.keyboard.press("Escape")

@@ -56,10 +56,10 @@ def test_a_note_is_told_once_and_can_be_taken_back(desk: Desk, stub: Stub) -> No
     expect(toast(page)).to_have_count(0)
     expect(page.get_by_role("textbox", name="Message")).to_be_focused()
     assert stub.only().notes == []
-    expect(polite(page)).to_contain_text("Taken back.")
+    expect(polite(page)).to_contain_text("Undone.")
     assert page.evaluate("told.filter(one => !one.startsWith('You said'))") == [
         f"Saved: {TEA}",
-        "Taken back.",
+        "Undone.",
     ]
 
 

@@ -40,11 +40,11 @@ MESSAGES = {
     "used": "This link was used, or is too old. Ask an admin for another, or make one: ./evertalk login-link",
     "plain": "Logging in needs https, or a browser on the machine itself (http://127.0.0.1).",
     "out": "You are logged out.",
-    "again": "Logging in did not work. Please begin again.",
+    "again": "Logging in did not work. Please start again.",
     "away": "Your identity provider does not answer just now. Try again in a minute.",
     "groups": "Your account is in no group that may use this dashboard. Ask whoever runs it.",
     "code": "That code is not right, or was used already. Wait for the next one.",
-    "late": "That took too long. Please begin again.",
+    "late": "That took too long. Please start again.",
     "sealed": "The second factor cannot be read: EVERTALK_SECRET_KEY is another one, or is missing. "
     "On the server, ./evertalk operator totp reset NAME takes it away.",
     "locked": "Your account is locked here. Ask an admin.",

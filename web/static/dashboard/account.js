@@ -94,7 +94,7 @@ function passwordForm(me, say, signal, changed) {
       await ask("/me/password", { method: "POST", body: { password: field.value }, signal });
       me.has_password = true;
       field.value = "";
-      show(note, h("p", { class: "done" }, t("The password is set. Other logins of yours have ended.")));
+      show(note, h("p", { class: "done" }, t("The password is set. Your other logins have ended.")));
       say(t("The password is set."));
       changed();
     } catch (error) { if (!signal.aborted) show(note, problem(error)); }

@@ -5,7 +5,7 @@ import { DASH, card, empty, h, keepFocus, listed, liveMark, money, number, probl
 
 const WORDS = { due: t("to be sent"), sending: t("being sent"), sent: t("sent"), failed: t("failed"), uncertain: t("uncertain") };
 const LOOKS = { due: "waiting", sending: "answering", sent: "idle", failed: "problem", uncertain: "problem" };
-const PAST = [{ label: t("Alert") }, { label: t("Began") }, { label: t("Resolved") }, { label: t("Told") }];
+const PAST = [{ label: t("Alert") }, { label: t("Began") }, { label: t("Resolved") }, { label: t("Notified") }];
 const TARGETS = [{ label: t("Goes to") }, { label: t("Last message") }, { label: t("Last arrived") }, { label: t("What to do") }];
 const WAYS = { telegram: "Telegram", webhook: t("webhook"), email: t("mail") };
 /** Where one looks further, by kind. */
@@ -78,7 +78,7 @@ export function alertsPage({ root, go, entitle, signal, say, toldAlerts }) {
 
 /** @param {any} page @param {(alert: any, button: any) => void} see */
 function openCard(page, see) {
-  if (!page.open.length) return card(t("Open"), [empty(t("All clear."), h("p", { class: "muted" }, t("Whatever does, appears here and is told to everybody named below.")))]);
+  if (!page.open.length) return card(t("Open"), [empty(t("All clear."), h("p", { class: "muted" }, t("Open alerts appear here, and all recipients below are notified.")))]);
   return card(t("Open"), [h("ul", { class: "plain-list alert-list" }, page.open.map((/** @type {any} */ one) => openItem(one, page, see)))]);
 }
 
@@ -119,7 +119,7 @@ const toldBy = (way, state, ended) => ended ? t("{way}, its end: {state}", { way
 
 /** Whom it was told to, in a few words; what did not arrive is named. @param {any[]} sends */
 function tellings(sends) {
-  if (!sends.length) return h("span", null, t("told nobody"));
+  if (!sends.length) return h("span", null, t("nobody notified"));
   return h("span", { class: "tellings" }, sends.map((send) => h("span", { class: `state ${LOOKS[/** @type {keyof typeof LOOKS} */ (send.state)]}`, title: ts(send.advice) || null },
     toldBy(WAYS[/** @type {keyof typeof WAYS} */ (send.target.split(":")[0])], WORDS[/** @type {keyof typeof WORDS} */ (send.state)], send.phase === "ended"))));
 }
@@ -129,7 +129,7 @@ const targetName = ({ target, name }) => target === "webhook" ? t("Webhook at {h
 
 /** @param {any} page */
 export function targetsCard(page) {
-  if (!page.targets.length) return card(t("Recipients"), [empty(t("No recipients configured."), h("p", { class: "muted" }, t("{settings} say whom alerts go to; this page shows them all the same.", { settings: listed(["EVERTALK_ALERT_TELEGRAM_CHATS", "EVERTALK_ALERT_WEBHOOK_URL", "EVERTALK_ALERT_SMTP_URL"]) })))]);
+  if (!page.targets.length) return card(t("Recipients"), [empty(t("No recipients configured."), h("p", { class: "muted" }, t("{settings} set the recipients; this page shows alerts without them, too.", { settings: listed(["EVERTALK_ALERT_TELEGRAM_CHATS", "EVERTALK_ALERT_WEBHOOK_URL", "EVERTALK_ALERT_SMTP_URL"]) })))]);
   const rows = page.targets.map((/** @type {any} */ one) => [h("b", { class: "target-name" }, targetName(one)),
     one.state ? h("span", null, h("span", { class: `state ${LOOKS[/** @type {keyof typeof LOOKS} */ (one.state)]}` }, WORDS[/** @type {keyof typeof WORDS} */ (one.state)]), " ", h("span", { class: "muted" }, time(one.at))) : h("span", { class: "muted" }, t("nothing yet")),
     time(one.sent_at), one.error ? h("span", { class: "error-text advice-text" }, ts(one.advice) || one.error) : DASH]);

@@ -4,7 +4,7 @@ import { DASH, card, empty, h, kpi, liveMark, money, nameOf, number, pct, proble
 import { MONEY, rangeOf, seriesPart } from "./series.js";
 
 const GROUPS = { model: t("Model"), day: t("Day"), agent: t("Agent"), person: t("Person"), purpose: t("Purpose") };
-const PURPOSES = { chat: t("Answers"), flush: t("Saving memory"), compact: t("Summaries"), repair: t("Repairs"), delegate: t("Delegated"), tidy: t("Tidying"), playground: t("Playground"), transcribe: t("Voice messages"), picture: t("Pictures"), speech: t("Spoken answers") };
+const PURPOSES = { chat: t("Answers"), flush: t("Saving memory"), compact: t("Summaries"), repair: t("Repairs"), delegate: t("Delegated"), tidy: t("Cleanup"), playground: t("Playground"), transcribe: t("Voice messages"), picture: t("Pictures"), speech: t("Spoken answers") };
 const TITLES = { model: t("By model"), day: t("By day"), agent: t("By agent"), person: t("By person"), purpose: t("By purpose") };
 const EVERY_MS = 30_000;
 
@@ -73,7 +73,7 @@ function rowsCard(page) {
   const title = TITLES[/** @type {keyof typeof TITLES} */ (page.group)];
   const columns = [{ label: GROUPS[/** @type {keyof typeof GROUPS} */ (page.group)] }, { label: t("Calls"), num: true }, { label: t("Uncached input"), num: true }, { label: t("Cache read"), num: true }, { label: t("Cache written"), num: true }, { label: t("Out"), num: true, text: t("Tokens out") }, { label: t("Cache hit"), num: true }, { label: t("Cost"), num: true }];
   const rows = page.rows.map((/** @type {any} */ row) => [named(page.group, row), number(row.calls), tokens(row.input_tokens), tokens(row.cache_read_tokens), tokens(row.cache_write_tokens), tokens(row.output_tokens), pct(row.cache_hit_pct), money(row.cost_micro, row.unknown_calls)]);
-  const more = page.groups > page.rows.length ? h("p", { class: "muted small" }, t("The {shown} dearest of {all}; the CSV has them all.", { shown: page.rows.length, all: page.groups })) : null;
+  const more = page.groups > page.rows.length ? h("p", { class: "muted small" }, t("The {shown} most expensive of {all}; the CSV has them all.", { shown: page.rows.length, all: page.groups })) : null;
   return card(title, [rows.length ? table({ caption: title, className: "wide-grid", columns, rows }) : empty(t("No model was called in this period.")), more]);
 }
 
@@ -92,6 +92,6 @@ function pricesCard(prices) {
     dollars(price.input), dollars(price.output), dollars(price.cache_read), dollars(price.cache_write),
     price.source === null ? DASH : price.starts ?? t("always"), price.dated ? h("span", { class: price.old ? "warn-text" : null }, price.dated, price.old && [" ", t("(old)")]) : DASH,
     price.source === null ? t("unknown") : price.current ? ts(price.source) : t("{source}, not now", { source: ts(price.source) })]);
-  return card(t("Prices"), [h("p", { class: "muted small" }, t("Dollars per million tokens. What a call has cost was stored when it was made and does not change with these.")),
+  return card(t("Prices"), [h("p", { class: "muted small" }, t("Dollars per million tokens. The cost of a call was stored when it was made and does not change with these.")),
     rows.length ? table({ caption: t("Prices"), className: "wide-grid", columns, rows }) : empty(t("No model was called in this period."))]);
 }

@@ -89,6 +89,6 @@ function cells(part, act) {
     h("span", { class: "state problem" }, WORDS[/** @type {keyof typeof WORDS} */ (part.state)] ?? part.state),
     h("a", { class: "row-link", href: `/dashboard/sessions/${part.session}`, dir: "auto" }, personOf(part)),
     part.bot ? `@${part.bot}` : DASH, time(part.at), number(part.attempt),
-    h("span", { class: "error-text" }, part.error ? ts(part.error) : DASH, part.told && h("span", { class: "block muted" }, t("The person was told, and has a button that brings it")), part.unreachable_since && h("span", { class: "block muted" }, t("The chat cannot be reached since {time}", { time: time(part.unreachable_since) }))),
+    h("span", { class: "error-text" }, part.error ? ts(part.error) : DASH, part.told && h("span", { class: "block muted" }, t("The person was notified, and has a button that brings it")), part.unreachable_since && h("span", { class: "block muted" }, t("The chat cannot be reached since {time}", { time: time(part.unreachable_since) }))),
     ...(act ? [doing] : [])];
 }

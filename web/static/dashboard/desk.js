@@ -163,7 +163,7 @@ function composerOf({ id, me, say, signal, reload, canned = null, isNote = false
   const files = !isNote && [chosen, h("button", { type: "button", class: "line", onclick: () => chosen.click() }, t("Attach a file"))];
   const node = h("form", { class: isNote ? "reply note" : "reply", "aria-label": isNote ? t("Private note") : t("Reply"), hidden: true, onsubmit: (/** @type {Event} */ event) => { event.preventDefault(); submit(); } },
     h("label", null, h("span", null, isNote ? t("Private note") : t("Your reply")), input), choices?.node, chips, note,
-    h("div", { class: "actions" }, h("span", { class: "muted small", id: `${name}-hint` }, isNote ? t("Only operators see it.") : t("Goes out as {name}", { name: me.display_name || "Support" })), files, choices?.button, cancel, send));
+    h("div", { class: "actions" }, h("span", { class: "muted small", id: `${name}-hint` }, isNote ? t("Only operators see it.") : t("Sent as {name}", { name: me.display_name || "Support" })), files, choices?.button, cancel, send));
   /** @type {AbortController | null} */
   let sending = null;
   let mine = isNote;
@@ -269,7 +269,7 @@ function composerOf({ id, me, say, signal, reload, canned = null, isNote = false
         const waits = failure.code === "answer_runs";
         if (signal.aborted || !(waits || AWAY.has(failure.status))) throw error;
         set(cancel, { hidden: false });
-        show(note, waits ? t("The assistant is still answering. Your reply goes out right after.") : t("The server cannot be reached just now. Your reply is kept and sent when it is back."));
+        show(note, waits ? t("The assistant is still answering. Your reply is sent right after.") : t("The server cannot be reached just now. Your reply is kept and sent when it is back."));
         await pause(failure.after || AGAIN_SECONDS, signal);
       }
     }

@@ -23,7 +23,7 @@ export function secondFactor(say, signal, changed) {
   const again = () => { load().catch(failed); };
 
   function off() {
-    return [h("p", { class: "muted" }, t("Besides the password, a login can ask for a code of an app on your telephone.")),
+    return [h("p", { class: "muted" }, t("Besides the password, a login can ask for a code from an app on your phone.")),
       h("button", { type: "button", class: "line", onclick: send("/me/second-factor", null, (begun) => show(place, ...begins(begun))) }, t("Set up a second factor"))];
   }
 
@@ -42,7 +42,7 @@ export function secondFactor(say, signal, changed) {
 
   /** @param {string[]} codes */
   function recovery(codes) {
-    return [h("p", null, t("The second factor is on; other logins of yours have ended. Write down these codes: each opens once, when the telephone is not at hand. They are not shown again.")),
+    return [h("p", null, t("The second factor is on; your other logins have ended. Write down these codes: each works once, if you lose your phone. They are not shown again.")),
       h("ul", { class: "codes", "aria-label": t("Recovery codes") }, codes.map((one) => h("li", null, h("code", null, one)))),
       h("button", { type: "button", class: "line", onclick: again }, t("I have them"))];
   }

@@ -43,7 +43,7 @@ export function jobsPage({ root, go, entitle, signal, troubles, say, me }) {
     try {
       const done = await ask(`/jobs/${verb}`, { method: "POST", body: wish });
       show(told, outcome(done, {
-        changed: (count) => verb === "retry" ? tn("{count} job will begin again.", "{count} jobs will begin again.", count) : tn("{count} job cancelled.", "{count} jobs cancelled.", count),
+        changed: (count) => verb === "retry" ? tn("{count} job will run again.", "{count} jobs will run again.", count) : tn("{count} job cancelled.", "{count} jobs cancelled.", count),
         none: t("No job was changed."), left: (count) => tn("{count} job left: do it again for the next.", "{count} jobs left: do it again for the next.", count),
       }));
       told.hidden = false;
@@ -99,8 +99,8 @@ export function jobsPage({ root, go, entitle, signal, troubles, say, me }) {
 }
 
 /** What stands still while a kind is paused, and what does not. @param {any} one */
-const pausing = (one) => ({ title: t("Pause {kind}?", { kind: KINDS[/** @type {keyof typeof KINDS} */ (one.kind)] }), yes: t("Pause"), words: [t("What runs now ends. What is due stays due, and is done after you resume. It holds for all workers at once."),
-  one.kind === "compact" && t("Meanwhile a conversation near its hard limit is treated as if no worker were running: old tool results are shortened, and in the end an excerpt takes the place of a summary."), one.kind === "flush" && t("Meanwhile nothing is saved to memory. What is summarised unread is read later.")].filter(Boolean) });
+const pausing = (one) => ({ title: t("Pause {kind}?", { kind: KINDS[/** @type {keyof typeof KINDS} */ (one.kind)] }), yes: t("Pause"), words: [t("Running jobs finish. Due jobs wait until you resume. This applies to all workers at once."),
+  one.kind === "compact" && t("Meanwhile a conversation near its hard limit is treated as if no worker were running: old tool results are shortened, and in the end an excerpt takes the place of a summary."), one.kind === "flush" && t("Meanwhile nothing is saved to memory. Turns that are summarised unread are read later.")].filter(Boolean) });
 
 /** @param {any[]} kinds @param {((one: any, wish: {paused: boolean, concurrency: number | null}) => void) | null} set @param {Record<string, number | null>} typed what is not stored */
 function kindsCard(kinds, set, typed) {
@@ -159,7 +159,7 @@ function forAll(page, params, act) {
     const [name, title, yes] = ALL[verb](jobs && more ? jobs + 1 : jobs, more ? `${number(jobs)}+` : number(jobs));
     return h("button", { type: "button", class: "line", onclick: () => act(verb, wish, { title, words: [words], yes }) }, name);
   };
-  const both = [button("retry", page.retry_all, t("They begin at once, with all their attempts. What has moved on meanwhile is skipped.")),
+  const both = [button("retry", page.retry_all, t("They begin at once, with all their attempts. Jobs that have moved on meanwhile are skipped.")),
     button("cancel", page.cancel_all, t("They will not run. A conversation that still needs one asks again with its next message."))];
   return both.some(Boolean) && h("div", { class: "work-all" }, both);
 }

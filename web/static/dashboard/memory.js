@@ -58,7 +58,7 @@ export function memoryPage(page) {
         h("button", { type: "button", class: "line", "aria-label": t("Archive: {note}", { note: one.text }), onclick: () => act(`/notes/${one.id}`, { method: "DELETE" }, t("The note is archived."), one) }, t("Archive")));
     }
     return one.state === "put_away" && h("p", { class: "actions" },
-      h("button", { type: "button", class: "line", "aria-label": t("Bring back: {note}", { note: one.text }), onclick: () => act(`/notes/${one.id}/restore`, { method: "POST" }, t("The note is back."), one) }, t("Bring back")));
+      h("button", { type: "button", class: "line", "aria-label": t("Restore: {note}", { note: one.text }), onclick: () => act(`/notes/${one.id}/restore`, { method: "POST" }, t("The note is restored."), one) }, t("Restore")));
   }
 
   /** @param {string} path @param {any} how @param {string} words @param {any} one */
@@ -67,7 +67,7 @@ export function memoryPage(page) {
     try {
       await ask(path, { ...how, signal });
       say(words);
-      const undo = how.method === "DELETE" && h("button", { type: "button", class: "line", onclick: () => act(`/notes/${one.id}/restore`, { method: "POST" }, t("The note is back."), one) }, t("Undo"));
+      const undo = how.method === "DELETE" && h("button", { type: "button", class: "line", onclick: () => act(`/notes/${one.id}/restore`, { method: "POST" }, t("The note is restored."), one) }, t("Undo"));
       show(note, h("p", { class: "done actions" }, words, undo));
       await list.load();
     } catch (error) { if (!signal.aborted) show(note, problem(error)); }
@@ -83,7 +83,7 @@ export function memoryPage(page) {
       try {
         await ask(`/notes/${one.id}`, { method: "PATCH", body: { text: field.value }, match: one.etag, signal });
         say(t("The note is corrected."));
-        show(note, h("p", { class: "done" }, t("The note is corrected. What stood there before is kept as “replaced”.")));
+        show(note, h("p", { class: "done" }, t("The note is corrected. The earlier text is kept as “replaced”.")));
         await list.load();
       } catch (error) { if (!signal.aborted) show(trouble, problem(error), /** @type {any} */ (error).code === "stale" && twoVersions(/** @type {any} */ (error).details, node, field.value)); }
     } }, field, trouble, h("p", { class: "actions" }, h("button", { type: "submit", class: "solid" }, t("Save")), h("button", { type: "button", class: "line", onclick: () => { list.hold(false); draw(); } }, t("Cancel"))));

@@ -47,7 +47,7 @@ export function meter(share, label) {
     h("span", { class: "fill", vars: { "--share": known ? Math.max(0, Math.min(share, 100)) / 100 : 0 } }));
 }
 
-const STATES = { answering: t("answering"), waiting: t("waiting"), tidying: t("tidying up"), problem: t("problem"), idle: t("idle") };
+const STATES = { answering: t("answering"), waiting: t("waiting"), tidying: t("cleaning up"), problem: t("problem"), idle: t("idle") };
 /** @param {string} state */
 export const stateBadge = (state) => h("span", { class: `state ${state}` }, STATES[/** @type {keyof typeof STATES} */ (state)] ?? state);
 

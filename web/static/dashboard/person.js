@@ -25,7 +25,7 @@ export function personPage({ root, id, me, say, entitle, signal }) {
       h("p", { class: "facts" }, h("span", null, one.kind === "group" ? t("group") : one.anonymous ? t("visitor") : t("person")), one.timezone && h("span", null, one.timezone), h("span", null, t("known since {time}", { time: time(one.since) })), one.joined > 0 && h("span", null, tn("{count} joined by {command}", "{count} joined by {command}", one.joined, { command: "/link" })), one.hold && h("span", { class: "badge" }, t("on hold")), mark.node)));
     show(body, h("dl", { class: "kpis four" }, kpi(t("Conversations"), number(one.sessions), tn("{count} turn", "{count} turns", one.turns)), kpi(t("Tokens"), tokens(one.tokens), one.tokens === null ? t("in and out, ever") : t("{into} in ({cached} of it from the cache) · {out} out", { into: tokens(one.tokens - one.output_tokens), cached: tokens(one.cache_read_tokens), out: tokens(one.output_tokens) })),
       kpi(t("Spent"), money(one.cost_micro, one.cost_unknown_calls), one.cost_unknown_calls ? tn("{count} call of unknown price", "{count} calls of unknown price", one.cost_unknown_calls) : t("every call")),
-      kpi(t("Notes"), h("a", { href: `/dashboard/memory?person=${one.id}` }, number(one.notes)), [one.put_away ? tn("{count} put away", "{count} put away", one.put_away) : t("kept"), me.role !== "viewer" && one.sessions > 0 && [" · ", h("a", { href: `/dashboard/memory?person=${one.id}#add` }, t("add one"))]])),
+      kpi(t("Notes"), h("a", { href: `/dashboard/memory?person=${one.id}` }, number(one.notes)), [one.put_away ? tn("{count} archived", "{count} archived", one.put_away) : t("kept"), me.role !== "viewer" && one.sessions > 0 && [" · ", h("a", { href: `/dashboard/memory?person=${one.id}#add` }, t("add one"))]])),
     conversations(one.conversations), places(one.places));
     if (first) { first = false; show(danger, me.role !== "viewer" && exporting(id), me.role === "admin" && holding(one, { say, signal }), me.role === "admin" && erasing(one, { say, signal, load })); say(nameOf(one)); }
   }
@@ -69,13 +69,13 @@ function holding(one, { say, signal }) {
   const change = (on) => async () => {
     try {
       await ask(`/people/${one.id}/hold`, { method: "POST", body: { on }, signal });
-      say(on ? t("Nothing of this person goes any more.") : t("The hold is lifted."));
+      say(on ? t("This person is on legal hold.") : t("The hold is lifted."));
       draw((await ask(`/people/${one.id}`, { signal })).hold);
     } catch (error) { if (!signal.aborted) place.append(problem(error)); }
   };
   /** @param {any} hold */
   function draw(hold) {
-    show(place, hold ? h("p", null, t("On hold since {time} by {operator}: neither a rule nor anybody deletes what is kept of this person.", { time: time(hold.since), operator: h("bdi", null, hold.by) }))
+    show(place, hold ? h("p", null, t("On legal hold since {time}, set by {operator}. Retention and deletion requests are suspended.", { time: time(hold.since), operator: h("bdi", null, hold.by) }))
       : h("p", { class: "muted" }, t("Legal hold keeps all data: retention and deletion requests are suspended.")),
     h("p", { class: "actions" }, h("button", { type: "button", class: "line", onclick: change(!hold) }, hold ? t("Lift the hold") : t("Put on hold"))));
   }

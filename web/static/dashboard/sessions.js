@@ -79,7 +79,7 @@ function filterBar(params, change) {
     h("label", { class: "grow" }, h("span", { class: "unseen" }, t("Search person, agent or id")),
       h("input", { type: "search", name: "q", placeholder: `${t("Search person, agent or id")}   /`, value: params.get("q") ?? "", autocomplete: "off", spellcheck: "false" })),
     choose("channel", t("Channel"), [["", t("All channels")], ["web", t("Web")], ["telegram", "Telegram"]]),
-    choose("state", t("State"), [["", t("All states")], ["answering", t("Answering")], ["waiting", t("Waiting")], ["tidying", t("Tidying up")], ["problem", t("Problem")], ["idle", t("Idle")]]),
+    choose("state", t("State"), [["", t("All states")], ["answering", t("Answering")], ["waiting", t("Waiting")], ["tidying", t("Cleaning up")], ["problem", t("Problem")], ["idle", t("Idle")]]),
     choose("min_pct", t("Context"), [["", t("Any context")], ...["70", "90"].map((least) => /** @type {[string, string]} */ ([least, t("{percent} and more", { percent: pct(Number(least)) })]))]),
     h("details", { class: "more-filters", open: ["agent", "site", "from", "to", "limit"].some((name) => params.get(name)) }, h("summary", null, t("More filters")), h("div", null,
       day("from", t("Active since")), day("to", t("Active before")), words("agent", t("Agent")), words("site", t("Site")),

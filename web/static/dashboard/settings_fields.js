@@ -82,7 +82,7 @@ export const SECTIONS = [
     ["EVERTALK_AWAY_TEXT", t("Words outside working hours")],
     ["EVERTALK_QUIET_HOURS", t("Hours without reminders")],
     ["EVERTALK_RETENTION_DAYS", t("Days until a conversation is erased")]] },
-  { id: "alerts", name: t("Alerts"), help: t("Whom Evertalk tells about problems."), test: "alerts", more: ["/dashboard/alerts", t("All alerts")], fields: [
+  { id: "alerts", name: t("Alerts"), help: t("Who is notified about problems."), test: "alerts", more: ["/dashboard/alerts", t("All alerts")], fields: [
     ["EVERTALK_ALERT_TELEGRAM_CHATS", t("Telegram chats")],
     ["EVERTALK_ALERT_WEBHOOK_URL", t("Webhook: address")],
     ["EVERTALK_ALERT_WEBHOOK_SECRET", t("Webhook: secret")],

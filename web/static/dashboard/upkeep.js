@@ -1,4 +1,4 @@
-/** "Compact now" and "Flush now": what it would do and cost, said before; how it goes; what came of it. */
+/** "Summarise now" and "Save memory now": what it would do and cost, said before; how it goes; what came of it. */
 import { h, set, show } from "../shared/h.js";
 import { follow } from "./live.js";
 import { ask } from "./net.js";
@@ -33,7 +33,7 @@ function costOf(found) {
 /** @param {any} found @param {string} what */
 function expected(found, what) {
   if (!found.possible) return h("p", null, REASONS[/** @type {keyof typeof REASONS} */ (found.reason)] ?? ts(found.reason), found.detail && h("span", { class: "muted block small" }, ts(found.detail)));
-  if (what === "flush") return h("dl", { class: "pairs" }, pair(t("Reads"), turnsOf(found)), pair(t("With"), costOf(found)), pair(t("Then"), t("what is worth keeping is saved as notes; nobody sees it in the conversation")));
+  if (what === "flush") return h("dl", { class: "pairs" }, pair(t("Reads"), turnsOf(found)), pair(t("With"), costOf(found)), pair(t("Then"), t("facts worth keeping are saved as notes; the conversation does not show it")));
   return h("dl", { class: "pairs" }, pair(t("Summarises"), turnsOf(found)), pair(t("Context"), t("{before} → about {after} tokens", { before: tokens(found.before), after: tokens(found.after) })), pair(t("With"), costOf(found)),
     found.flush && pair(t("Before that"), [t("saved to memory: {turns}", { turns: turnsOf(found.flush) }), "; ", costOf(found.flush)]));
 }

@@ -90,7 +90,7 @@ export class Chat {
       limit: () => Number(this.chat.settings.limits?.max_chars) || 0, store: this.store,
       attach: () => this.attach((desk) => desk.pick()), filled: () => Boolean(this.files?.count()),
     });
-    this.bar = h("div", { class: "bar", hidden: true }, (this.barText = h("span")), (this.meter = h("div", { class: "meter", role: "progressbar", "aria-label": t("organizing") }, h("i"))));
+    this.bar = h("div", { class: "bar", hidden: true }, (this.barText = h("span")), (this.meter = h("div", { class: "meter", role: "progressbar", "aria-label": t("summarising") }, h("i"))));
     this.link = h("div", { class: "bar link", hidden: true });
     this.polite = h("div", { class: "hidden", role: "status", "aria-live": "polite", "aria-atomic": "false" });
     this.urgent = h("div", { class: "hidden", role: "alert" });
@@ -181,8 +181,8 @@ export class Chat {
     if (this.chat.run && this.chat.run.turn !== run) this.replying(this.chat.run.turn);
     if (this.chat.settings.audience === "public") return;
     if (frame?.t === "memory") toast().then((one) => one.noted(this, frame), () => {});
-    if (this.chat.organizing && !organizing) this.say(t("organizing"));
-    if (frame?.t === "compaction" && frame.state === "done" && !frame.replaces) this.say(t("organized"));
+    if (this.chat.organizing && !organizing) this.say(t("summarising"));
+    if (frame?.t === "compaction" && frame.state === "done" && !frame.replaces) this.say(t("summarised"));
   }
 
   /** @param {(acts: typeof import("./acts.js")) => void} then */
@@ -385,7 +385,7 @@ export class Chat {
     const working = open ? chat.organizing : null;
     this.bar.hidden = !working;
     if (!working) return;
-    show(this.barText, t(working.failed ? "organize_failed" : "organizing"));
+    show(this.barText, t(working.failed ? "summarise_failed" : "summarising"));
     this.meter.hidden = Boolean(working.failed);
     set(this.meter, { "aria-valuenow": Math.round(working.percent), vars: { "--done": String(Math.max(working.percent, 4) / 100) } });
   }

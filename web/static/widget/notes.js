@@ -78,7 +78,7 @@ export function notes(tools) {
     const text = h("p", { class: "note-text", dir: "auto" });
     const meta = h("p", { class: "note-meta", dir: "auto" });
     const edit = h("button", { class: "quiet", type: "button", onclick: open }, t("edit"));
-    const away = h("button", { class: "quiet", type: "button", onclick: () => void putAway(note, item) }, t("put_away"));
+    const away = h("button", { class: "quiet", type: "button", onclick: () => void putAway(note, item) }, t("delete"));
     const item = h("li", { class: "note" }, text, meta, h("div", { class: "note-acts" }, edit, away));
     /** @type {HTMLFormElement | null} */
     let form = null;
@@ -92,7 +92,7 @@ export function notes(tools) {
       show(meta, [t(KINDS.has(note.kind) ? `kind_${note.kind}` : "kind_fact"), day(note.observed_at), note.event_date && t("about", { date: note.event_date })].filter(Boolean).join(" · "),
         note.authority === "tool" && h("span", { class: "tag" }, t("from_tool")));
       set(edit, { "aria-label": `${t("edit")}: ${short(note.text)}` });
-      set(away, { "aria-label": `${t("put_away")}: ${short(note.text)}` });
+      set(away, { "aria-label": `${t("delete")}: ${short(note.text)}` });
     }
 
     function open() {

@@ -46,7 +46,7 @@ export function explain(popover, ctx, tools, close) {
     h("p", { class: "muted small" }, t("explain")),
     saved > 0 && h("p", { class: "muted small" }, t("saved", { tokens: tokens(saved) })),
     ctx?.estimated && h("p", { class: "muted small" }, t("estimated")),
-    h("div", { class: "row" }, act(tools, close, "compact", "compact_now", tools.compact, "solid"), act(tools, close, "new", "new_chat", tools.restart, "line")));
+    h("div", { class: "row" }, act(tools, close, "compact", "summarise_now", tools.compact, "solid"), act(tools, close, "new", "new_chat", tools.restart, "line")));
 }
 
 /** @param {import("./gauge.js").GaugeTools} tools @param {() => void} close @param {string} command @param {string} words @param {() => void} run @param {string} look */

@@ -395,7 +395,7 @@ class PostgresJobs:
 
 _NOT_CROSSED: Mapping[str, ChangeRefused] = {
     "new": ChangeRefused(
-        reason="crosses_new", advice="The conversation was begun anew after the last summary."
+        reason="crosses_new", advice="A new conversation was started after the last summary."
     ),
     "separator": ChangeRefused(
         reason="crosses_separator", advice="A separator was set after the last summary."

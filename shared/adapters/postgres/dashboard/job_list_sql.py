@@ -26,9 +26,9 @@ CASE WHEN j.id IS NULL THEN 'there is no such job'
      WHEN j.state = 'running' THEN 'it runs just now'
      WHEN j.state = 'done' THEN 'it is done'
      WHEN $2::text = 'cancel' AND j.state = 'dead' THEN 'it has ended'
-     WHEN $2::text = 'cancel' THEN 'what it is to remember was summarised already and would be lost'
+     WHEN $2::text = 'cancel' THEN 'the turns that it would save are summarised already and would be lost'
      WHEN j.state = 'due' THEN 'it waits for a worker already'
-     WHEN {_TAKEN} OR {_NEWER} THEN 'the same was asked for anew since'
+     WHEN {_TAKEN} OR {_NEWER} THEN 'the same was requested again since'
      WHEN {_ERASED} THEN 'its conversation was erased'
      ELSE 'it has moved on' END
 """

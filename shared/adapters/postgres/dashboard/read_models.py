@@ -222,7 +222,7 @@ def judge(
     if link["id"] == redo:
         refusal = _BUSY if busy else None
     elif link["undone_at"] is not None:
-        refusal = "The conversation was summarised anew since this was undone."
+        refusal = "The conversation was summarised again since this was undone."
     else:
         refusal = "A newer summary contains this one."
     return {
@@ -234,7 +234,7 @@ def judge(
 
 
 _NOT_CROSSED = {
-    "new": "The conversation was begun anew after this summary.",
+    "new": "A new conversation was started after this summary.",
     "separator": "A separator was set after this summary.",
     "window": "Older messages have left the window since this summary.",
 }

@@ -299,7 +299,7 @@ _VIEW = {
          WHERE s.head IS NOT NULL AND NOT EXISTS (
                SELECT FROM links l WHERE l.id = s.head AND l.session_id = s.id AND l.active
                   AND l.through_turn = s.base_turn)""",
-    "I5: turns are hidden, but no head stands for them and nobody began anew": f"""
+    "I5: turns are hidden, but no head stands for them and no new conversation began": f"""
         SELECT {_at("session=s.id", "base_turn=s.base_turn")}
           FROM sessions s JOIN {_WRITTEN_EVENTS} n ON n.session_id = s.id
          WHERE s.head IS NULL AND s.base_turn > 0 AND n.first = 1 AND NOT EXISTS (
@@ -631,7 +631,7 @@ _ENDS = {
         SELECT {_at("session=t.session_id", "turn=t.turn_no")} FROM turns t
           JOIN sessions s ON s.id = t.session_id
          WHERE t.state = 'claimed' AND s.leased_by IS NULL AND s.retry_at IS NULL""",
-    "I10: a turn waits for its provider longer than anybody is told": f"""
+    "I10: a turn waits for its provider longer than it should": f"""
         SELECT {_at("session=t.session_id", "turn=t.turn_no")} FROM turns t
           JOIN sessions s ON s.id = t.session_id AND s.answered_turn = t.turn_no - 1
          WHERE t.ended_at IS NULL AND t.waits_for IS NOT NULL AND s.held_after IS NULL
@@ -826,7 +826,7 @@ _ALERTS = {
                         WHERE role IN ('web', 'bot') AND stopped_at IS NULL
                           AND beat > now() - interval '5 s'
                           AND started_at < now() - interval '1 h')""",
-    "I10: an alert's end was told before its beginning": f"""
+    "I10: an alert's end was sent before its start": f"""
         SELECT {_at("alert_send=e.id")} FROM alert_sends e JOIN alert_sends o
             ON o.alert_id = e.alert_id AND o.target = e.target AND o.phase = 'opened'
          WHERE e.phase = 'ended' AND e.state IN ('sending', 'sent', 'uncertain')

@@ -54,7 +54,7 @@ class NoSuchFactor(EvertalkError):
     """Nothing to confirm, or to take away."""
 
     code = "no_second_factor"
-    advice = "There is no second factor to do this with. Begin again on the page Account."
+    advice = "There is no second factor to do this with. Start again on the page Account."
 
 
 class HasFactor(EvertalkError):

@@ -475,7 +475,7 @@ async def test_a_ticket_opens_nothing_after_signing_out(starter: Starter) -> Non
     server = await with_people(starter)
     given = await ticket(server, identity=signed())
     answer = await post(server, given["token"], {"t": "identify", "identity": None})
-    assert answer["close"]["reason"] == "signed anew"
+    assert answer["close"]["reason"] == "signed again"
     async with server.client.get(f"{server.url}{URL}", params={"ticket": given["ticket"]}) as response:
         assert response.status == 401
 

@@ -25,7 +25,7 @@ async def test_signing_in_over_a_stream_ends_it_and_the_next_goes_on_as_that_per
     await screen.say("My parcel?")
     await screen.until("msg", role="assistant")
     answer = await screen.send({"t": "identify", "identity": signed()})
-    assert answer["close"] == {"code": 1012, "reason": "signed anew"}
+    assert answer["close"] == {"code": 1012, "reason": "signed again"}
     assert await screen.closed() == 1012, "whoever shares the old token sees no more"
     back, after = await open_stream(server, token=screen.token, identity=signed())
     assert (after["session"], bool(after["identified"])) == (before["session"], True)

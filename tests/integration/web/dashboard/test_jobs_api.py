@@ -139,7 +139,7 @@ async def test_a_job_that_moved_on_meanwhile_is_skipped_and_told(dashboard: Dash
     done = await post(dashboard, "/jobs/retry", {"ids": [*ids, 10**9]})
     assert done["changed"] == 2
     reasons = {row["what"]: row["why"] for row in done["why"]}
-    assert reasons[str(ids[0])] == "the same was asked for anew since"
+    assert reasons[str(ids[0])] == "the same was requested again since"
     assert reasons[str(ids[1])] == "it is done"
     assert reasons[str(10**9)] == "there is no such job"
     assert reasons[str(ids[6])] == "it runs just now"

@@ -106,7 +106,7 @@ async def test_who_is_in_no_group_does_not_get_in(browser: Browser) -> None:
 async def test_a_lie_ends_at_the_login_page(browser: Browser, lie: str) -> None:
     await browser.provider.tell(lie=lie)
     status, _, words = await browser.logs_in()
-    assert (status, "Please begin again" in words) == (400, True)
+    assert (status, "Please start again" in words) == (400, True)
     assert await browser.me() is None
     assert await browser.pool.fetchval("SELECT count(*) FROM operator_sessions") == 0
 

@@ -85,7 +85,7 @@ async def test_after_the_password_a_page_asks_for_the_code_and_leads_on(ada: Das
     assert (await ada.get("/me"))["name"] == "admin"
     assert (await ada.get("/me/logins"))["logins"][0]["how"] == "password"
     status, page, _ = await form(ada, "/login/code", step=step, code=codes[0])
-    assert (status, "begin again" in page) == (401, True)
+    assert (status, "start again" in page) == (401, True)
 
 
 @pytest.mark.control("S09")

@@ -370,7 +370,11 @@ def test_undo_and_restore_are_offered_only_where_they_are_possible(
 
 @pytest.mark.parametrize(
     ("kind", "words"),
-    [("new", "begun anew"), ("separator", "separator was set"), ("window", "left the window")],
+    [
+        ("new", "new conversation was started"),
+        ("separator", "separator was set"),
+        ("window", "left the window"),
+    ],
 )
 def test_what_stands_behind_a_summary_is_named_as_the_reason_against_its_undo(kind: str, words: str) -> None:
     standing: dict[str, Any] = STANDING | {"head": "b", "head_kind": kind}
