@@ -14,6 +14,8 @@ from shared.adapters.models.reranker import SECONDS, OrderingServer, read_rows
 from shared.core.memory.recall import fused
 from shared.core.values.errors import ModelUnavailable
 
+LATE_SECONDS = 30.0
+"""So long a request may go on that nobody waits for any more."""
 KEPT_SECONDS = 600.0
 KEPT_NUMBERS = 4 * 2**20
 """Of four bytes each, in all: 16 MiB, as 4,096 vectors of 1,024 numbers have."""
@@ -49,35 +51,56 @@ class KeptVectors:
 
 
 class HttpEmbedder(OrderingServer):
-    """The order that passages have counts as much as how near they are to the question."""
+    """The order that passages have counts as much as how near they are to the question.
+
+    Vectors that come too late for one question are kept for the next.
+    """
 
     path = "/embeddings"
 
     def __init__(self, *, url: str, key: str, model: str, seconds: float = SECONDS) -> None:
         super().__init__(url=url, key=key, model=model, seconds=seconds)
         self._kept = KeptVectors()
+        self._requests: set[asyncio.Task[Vector]] = set()
 
     async def ask(self, question: str, passages: Sequence[str]) -> Sequence[int]:
         vectors = self._kept.known(passages)
         new = [*dict.fromkeys(text for text in passages if text not in vectors)]
-        asked, *told = await self._embed([question, *new])
-        fresh = dict(zip(new, told, strict=True))
-        vectors |= fresh
-        if any(len(vector) != len(asked) for vector in vectors.values()):
-            self._kept.clear()
-            raise ModelUnavailable("the vectors differ in length")
-        if fresh:
-            self._kept.keep(fresh)
+        request = asyncio.create_task(self._embed(question, new, vectors))
+        self._requests.add(request)
+        request.add_done_callback(self._ended)
+        await asyncio.wait((request,))
+        asked = request.result()
         near = [sum(map(mul, asked, vectors[text])) for text in passages]
         places = range(len(passages))
         return fused(places, sorted(places, key=lambda place: -near[place]))
 
-    async def _embed(self, texts: Sequence[str]) -> list[Vector]:
-        content = await self.post({"input": [*texts]})
-        rows = read_rows(content, "data", _unit_vector, count=len(texts))
-        if len(rows) < len(texts):
+    async def close(self) -> None:
+        for request in self._requests:
+            request.cancel()
+        await super().close()
+
+    async def _embed(self, question: str, new: Sequence[str], vectors: dict[str, Vector]) -> Vector:
+        """Of the question; those of new passages are kept, and added to the others' `vectors`."""
+        async with asyncio.timeout(LATE_SECONDS):
+            content = await self.post({"input": [question, *new]})
+        rows = read_rows(content, "data", _unit_vector, count=1 + len(new))
+        if len(rows) <= len(new):
             raise ModelUnavailable("the answer has no vector for some passages")
-        return [rows[place] for place in range(len(texts))]
+        fresh = {text: rows[place] for place, text in enumerate(new, start=1)}
+        vectors |= fresh
+        if any(len(vector) != len(rows[0]) for vector in vectors.values()):
+            self._kept.clear()
+            raise ModelUnavailable("the vectors differ in length")
+        if fresh:
+            self._kept.keep(fresh)
+        return rows[0]
+
+    def _ended(self, request: asyncio.Task[Vector]) -> None:
+        """Nobody may be waiting for it any more, nor for what went wrong."""
+        self._requests.discard(request)
+        if not request.cancelled():
+            request.exception()
 
 
 def _unit_vector(row: Mapping[str, Any]) -> Vector:

@@ -35,12 +35,14 @@ from shared.core.values.errors import EvertalkError, ModelError, ModelRefusedAcc
 from shared.core.values.messages import text_message
 from shared.core.values.recordings import Recording, silence
 from shared.ports import ModelRequest
+from shared.services.turns.retrieval import RERANKED
 from web.dashboard.access import AuthedRequest
 from web.dashboard.setup.settings import Changes, checked, load_stored, merged
 from web.rest.operation import Reply, Room
 
 room = Room()
 SECONDS, PICTURE_SECONDS = 30.0, 180.0
+_PASSAGE = "On day {} the boat was in the harbour, and we all walked along the beach until it began to rain."
 _TOKENS = 64
 """Room for an answer of one word, also where a model thinks first."""
 
@@ -170,12 +172,12 @@ async def _ask_picture_maker(settings: Settings, _name: str) -> tuple[bool, str,
 
 
 async def _ask_reranker(settings: Settings, _name: str) -> tuple[bool, str, str]:
-    """With more patience than recall has."""
+    """With as many passages as recall has, and more patience."""
     if (reranker := build_reranker(settings)) is None:
         return _NO_ADDRESS
     address = settings.rerank_url or settings.embeddings_url or ""
     began = time.monotonic()
-    asking = reranker.ask("where is the boat", ("it rains", "the boat is in the harbour"))
+    asking = reranker.ask("where is the boat", [_PASSAGE.format(day) for day in range(1, RERANKED + 1)])
     try:
         found = await _answer_of(asking, urlsplit(address).hostname or "")
     finally:

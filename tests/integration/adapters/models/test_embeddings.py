@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections.abc import AsyncIterator, Sequence
@@ -23,6 +24,8 @@ QUESTION = "Which number has the piano?"
 PASSAGES = ("We rowed to the harbour.", "The piano has the number PX-4471.", "It rains.", "Which boat?")
 FUSED = [1, 0, 3, 2]
 """By its words alone, the server says 1, 3, 0, 2; the order that the passages have counts as much."""
+
+PATIENCE = 10.0
 
 
 @pytest.fixture(scope="module")
@@ -141,6 +144,29 @@ async def test_a_slow_server_costs_its_time_at_most_and_is_told_of_once(
             assert await rerank(embedder, items, QUESTION) == items
             assert time.monotonic() - began < SECONDS + A_MOMENT
     assert [(one["event"], one["endpoint"]) for one in logs] == [("rerank_fails", "/embeddings")]
+
+
+async def test_what_comes_too_late_helps_the_next_question(
+    server: RunningEmbeddings, embedder: HttpEmbedder
+) -> None:
+    await server.next({"latency": 2 * SECONDS})
+    assert await embedder.rank(QUESTION, PASSAGES) is None
+    async with asyncio.timeout(PATIENCE):
+        while embedder._requests:
+            await asyncio.sleep(0.02)
+    assert await embedder.rank(QUESTION, PASSAGES) == tuple(FUSED)
+    assert [asked["input"] for asked in await server.requests()] == [[QUESTION, *PASSAGES], [QUESTION]]
+
+
+async def test_an_answer_that_nobody_waits_for_holds_up_no_end(server: RunningEmbeddings) -> None:
+    embedder = HttpEmbedder(url=server.url, key=KEY, model=MODEL, seconds=0.05)
+    await server.next({"latency": 30})
+    assert await embedder.rank(QUESTION, PASSAGES) is None
+    [request] = embedder._requests
+    await embedder.close()
+    async with asyncio.timeout(PATIENCE):
+        await asyncio.wait((request,))
+    assert request.cancelled()
 
 
 async def test_a_server_that_keeps_failing_is_left_alone(

@@ -201,7 +201,7 @@ async def test_who_transcribes_is_tried_with_a_second_of_silence(house: Dashboar
 
 
 @pytest.mark.parametrize("kind", [RunningReranker, RunningEmbeddings])
-async def test_who_orders_what_is_recalled_is_tried_with_two_passages(
+async def test_who_orders_what_is_recalled_is_tried_with_passages(
     kind: type[RunningReranker | RunningEmbeddings], house: Dashboard
 ) -> None:
     assert (await tried(house, "recall"))["message"] == "There is no address here to be tested."
