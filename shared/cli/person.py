@@ -40,13 +40,6 @@ class PersonTerminal:
     write: Callable[[bytes], Any]
 
 
-class OfflineAnnouncer:
-    """Screens find the event by themselves, within seconds: this command needs no Redis."""
-
-    async def announce(self, session_id: int, message: Mapping[str, Any]) -> None:
-        return None
-
-
 def read_person_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     """Ends the program with 2 and a usage line when they cannot be used."""
     parser = argparse.ArgumentParser(prog="evertalk person", description="People and what is kept of them.")
@@ -127,7 +120,7 @@ async def _export(stores: Stores, session_id: int, wish: argparse.Namespace, des
 
 
 async def _erase(store: PostgresErasure, session_id: int, person: str, desk: PersonTerminal) -> int:
-    forgetting = ErasureService(store=store, announcer=OfflineAnnouncer(), crash_point=ignore_crash_point)
+    forgetting = ErasureService(store=store, announcer=None, crash_point=ignore_crash_point)
     preview = await store.load_preview(session_id)
     desk.say(f"This would be gone for good: {_amounts(preview.counts)}, and all else that holds their words.")
     if (await asyncio.to_thread(desk.ask, "Type the id again to go on: ")).strip() != person:

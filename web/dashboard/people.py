@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, NotRequired
+from typing import Annotated, NotRequired
 from uuid import UUID
 
 from pydantic import Field
@@ -117,7 +116,7 @@ async def erase_person(
         raise OnHold
     await visit.record("person.erase", str(person))
     forgetting = ErasureService(
-        store=visit.desk.stores.erasure, announcer=visit.desk.announcer or Unheard(),
+        store=visit.desk.stores.erasure, announcer=visit.desk.announcer,
         crash_point=build_crash_point(visit.desk.settings.crash_point),
     )  # fmt: skip
     report = await forgetting.erase_everything(
@@ -141,10 +140,3 @@ async def _session_of(visit: AuthedRequest, person: UUID) -> int:
     if session_id is None:
         raise HttpRefusal(404, "not_found", _NOBODY)
     return session_id
-
-
-class Unheard:
-    """Where nobody can be told: screens find what is stored by themselves, within seconds."""
-
-    async def announce(self, session_id: int, message: Mapping[str, Any]) -> None:
-        return None

@@ -8,12 +8,12 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from shared.core.commands.texts import bullets, excerpt
 from shared.core.ops.session_stats import DaySpending, ScopeSpending
-from shared.core.session.session_state import SessionState
 from shared.core.session.turns import Caps
 from shared.core.values.money import are_old
 from shared.locales import Catalogue
 from shared.ports import ChatModel, Clock
 from shared.services.commands.command_call import CommandHandler, CommandInvocation, CommandReply
+from shared.services.commands.usage import UsageStateStore
 from shared.services.turns.request_builder import RequestBuilder
 
 NEARLY_USED = 80
@@ -24,16 +24,12 @@ class DailySpendingStore(Protocol):
     async def load_spending(self, session_id: int, *, caps: Caps) -> DaySpending: ...
 
 
-class BudgetStateStore(Protocol):
-    async def load_state(self, session_id: int) -> SessionState: ...
-
-
 class BudgetCommands:
     def __init__(
         self,
         *,
         spending: DailySpendingStore,
-        states: BudgetStateStore,
+        states: UsageStateStore,
         requests: RequestBuilder,
         model: ChatModel,
         caps: Caps,

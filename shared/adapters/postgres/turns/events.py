@@ -13,17 +13,8 @@ from shared.adapters.postgres.db.pool import store_method
 from shared.adapters.postgres.db.store import Record
 from shared.adapters.postgres.turns.feedback import VALUES
 from shared.core.identity.handover import event_payload
-from shared.core.session.events import headed, iso, message_payload, notice_payload
+from shared.core.session.events import Stored, headed, iso, message_payload, notice_payload
 from shared.core.values.messages import blocks_from_json, said_of
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EventRow:
-    """One event, its payload in the protocol's shape without `t` and `event_seq`."""
-
-    event_seq: int
-    kind: str
-    payload: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +99,7 @@ class PostgresEvents:
         return {row["id"]: row["session_id"] for row in rows}
 
     @store_method
-    async def after(self, session_id: int, event_seq: int, *, limit: int = 500) -> tuple[EventRow, ...]:
+    async def after(self, session_id: int, event_seq: int, *, limit: int = 500) -> tuple[Stored, ...]:
         """Events with a higher number, oldest first, at most `limit`."""
         rows = await self._pool.fetch(
             f"{EVENTS} WHERE v.session_id = $1 AND v.event_seq > $2 ORDER BY v.event_seq LIMIT $3",
@@ -119,7 +110,7 @@ class PostgresEvents:
         return tuple(event_of(row) for row in rows)
 
     @store_method
-    async def newest(self, session_id: int, *, messages: int = 50, limit: int = 500) -> tuple[EventRow, ...]:
+    async def newest(self, session_id: int, *, messages: int = 50, limit: int = 500) -> tuple[Stored, ...]:
         """The last messages and whatever happened since the first of them."""
         rows = await self._pool.fetch(
             f"""{EVENTS}
@@ -138,7 +129,7 @@ class PostgresEvents:
     @store_method
     async def messages_before(
         self, session_id: int, event_seq: int | None, *, limit: int
-    ) -> tuple[EventRow, ...]:
+    ) -> tuple[Stored, ...]:
         """The newest messages with a lower number, oldest first."""
         rows = await self._pool.fetch(
             f"""{EVENTS} WHERE v.session_id = $1 AND v.kind = 'msg'
@@ -250,8 +241,8 @@ class PostgresEvents:
         )
 
 
-def event_of(row: Record) -> EventRow:
-    return EventRow(event_seq=row["event_seq"], kind=row["kind"], payload=_payload(row))
+def event_of(row: Record) -> Stored:
+    return Stored(event_seq=row["event_seq"], kind=row["kind"], payload=_payload(row))
 
 
 def _payload(row: Record) -> Mapping[str, Any]:

@@ -11,8 +11,8 @@ import asyncpg
 
 from shared.adapters.postgres.db.pool import store_method
 from shared.adapters.postgres.db.store import Record
-from shared.adapters.postgres.turns.events import EVENTS, NOT_REPLACED, EventRow, event_of, original_of
-from shared.core.session.events import headed
+from shared.adapters.postgres.turns.events import EVENTS, NOT_REPLACED, event_of, original_of
+from shared.core.session.events import Stored, headed
 
 _SHOWN = ("msg", "command.result", "handover")
 _ITS_MOMENT = timedelta(seconds=2)
@@ -23,7 +23,7 @@ _ITS_MOMENT = timedelta(seconds=2)
 class HistoryPage:
     """Oldest first. Older events lie before `before`, newer ones after `after`; None: there are none."""
 
-    events: tuple[EventRow, ...]
+    events: tuple[Stored, ...]
     before: int | None
     after: int | None
 
@@ -156,5 +156,5 @@ class PostgresHistory:
         return await self.since(session_id, moment - _ITS_MOMENT, limit=limit, summaries=summaries)
 
 
-def _read(rows: Sequence[Record]) -> tuple[EventRow, ...]:
+def _read(rows: Sequence[Record]) -> tuple[Stored, ...]:
     return tuple(event_of(row) for row in rows)
