@@ -94,7 +94,7 @@ async def test_who_is_on_hold_is_not_erased_until_released(guest: Visit) -> None
     mine = await id_of(guest)
     assert (await person(guest, "hold", mine))[0] == 0
     code, said, _ = await person(guest, "erase", mine, typed=mine)
-    assert (code, "on hold" in said) == (1, True)
+    assert (code, "on legal hold" in said) == (1, True)
     assert CANARY in await dumped(guest.app.settings)
     assert (await person(guest, "hold", mine))[1] == "They are on hold already."
     assert (await person(guest, "release", mine))[0] == 0
