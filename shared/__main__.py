@@ -444,11 +444,11 @@ def _say_what_is_left_out(rest: Sequence[str]) -> None:
 def _side_by_side(rest: Sequence[str]) -> list[str]:
     """The whole suite runs on every core, each file in one process with servers of its own.
 
-    Half of its time is waiting for other processes, so there is one process more than there are cores.
+    Half of its time is waiting for other processes, so there are two processes more than there are cores.
     tests/conftest.py says in which order.
     """
     alone = any(not word.startswith("-") or word in ("-n", "-s", "--pdb", "-x") for word in rest)
-    workers = min(MOST_TEST_WORKERS, (os.cpu_count() or 1) + 1)
+    workers = min(MOST_TEST_WORKERS, (os.cpu_count() or 1) + 2)
     return [] if alone else ["-n", str(workers), "--dist", "loadfile", "--no-loadscope-reorder"]
 
 
