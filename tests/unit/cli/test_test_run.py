@@ -87,11 +87,14 @@ def test_what_is_here_is_not_named_and_in_ci_its_tests_must_run(monkeypatch: pyt
     assert len({each.what for each in NEEDED}) == len(NEEDED)
 
 
-def test_files_that_wait_stand_among_those_that_compute_and_quick_ones_at_the_end() -> None:
-    names = ["unit/a", "faults/a", "acceptance/a", "browser/a", "faults/b", "integration/a", "browser/b"]
+def test_files_that_wait_stand_among_those_that_compute_and_some_quick_ones_at_the_end() -> None:
+    waiting = ["faults/a", "acceptance/a", "browser/a", "faults/b", "integration/a", "browser/b"]
+    names = [*(f"unit/{name}" for name in "abcde"), *waiting]
     ordered = in_order_of_weight([TESTS / name for name in names], TESTS)
     told = " ".join(path.relative_to(TESTS).as_posix() for path in ordered)
-    assert told == "browser/a browser/b acceptance/a faults/a faults/b integration/a unit/a"
+    assert told == (
+        "browser/a browser/b unit/b acceptance/a faults/a unit/c faults/b integration/a unit/d unit/a unit/e"
+    )
 
 
 def test_tests_of_the_night_are_left_out_until_they_are_asked_for(tmp_path: Path) -> None:
