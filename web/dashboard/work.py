@@ -121,7 +121,7 @@ async def list_deliveries(
 
 @room.on(
     "PUT /jobs/kinds/{kind}", Jobs, role="operator", missing="There is no such kind of jobs.",
-    refusals=(409, 428),
+    refusals=(404, 409, 428),
 )  # fmt: skip
 async def set_job_kind(
     visit: AuthedRequest,

@@ -162,7 +162,7 @@ def _parameters(one: Operation) -> list[dict[str, Any]]:
             shape["enum"] = [command.name for command in _COMMANDS]
         words = shape.pop("description", "")
         parameters.append({"name": name, "in": place, "description": words, "schema": shape})
-        if place == "path":
+        if place == "path" or name in schema.get("required", ()):
             parameters[-1]["required"] = True
     return parameters
 

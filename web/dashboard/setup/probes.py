@@ -42,7 +42,7 @@ from web.rest.operation import Reply, Room
 
 room = Room()
 SECONDS, PICTURE_SECONDS = 30.0, 180.0
-_PASSAGE = "On day {} the boat was in the harbour, and we all walked along the beach until it began to rain."
+_PASSAGE = "day {}: the boat was in the harbour, and we all walked along the beach until it began to rain"
 _TOKENS = 64
 """Room for an answer of one word, also where a model thinks first."""
 

@@ -157,7 +157,7 @@ async def test_only_what_surely_did_not_arrive_is_tried_again(
 @pytest.mark.control("S37")
 async def test_elsewhere_than_here_a_mail_needs_encryption(monkeypatch: pytest.MonkeyPatch) -> None:
     async with mail_server() as server:
-        monkeypatch.setattr("shared.adapters.alerts.mail._is_here", lambda host: False)
+        monkeypatch.setattr("shared.adapters.alerts.mail.is_this_machine", lambda host: False)
         assert await mail(server).send(sending()) == NotSent(code="tls")
     assert server.letters == []
 
