@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 FOLDERS = ("browser", "faults", "others", "unit")
+WITH_ONE_CHROMIUM = ("browser", "widget")
+"""Share one as long as no other file comes between them."""
 QUICK_AT_THE_END = 4
 """Every fourth file of unit tests."""
 
@@ -14,17 +16,18 @@ def in_order_of_weight(files: Iterable[Path], tests: Path) -> list[Path]:
     """Files that wait for other processes stand among those that compute, and some quick ones at the end.
 
     So no core rests while all workers wait for an outage, nor while one of them has a long file left.
-    Browser tests stay together: they share a Chromium per folder.
     """
     kinds: dict[str, list[Path]] = {folder: [] for folder in FOLDERS}
+    first: list[Path] = []
     for path in files:
-        folder = path.relative_to(tests).parts[0]
-        kinds[folder if folder in FOLDERS else "others"].append(path)
+        folder, *inside = path.relative_to(tests).parts
+        together = (folder, *inside[:1]) == WITH_ONE_CHROMIUM
+        (first if together else kinds[folder if folder in FOLDERS else "others"]).append(path)
     last = kinds["unit"][::QUICK_AT_THE_END]
     kinds["unit"] = [path for path in kinds["unit"] if path not in last]
     places = [
-        ((number + 0.5) / len(kinds[kind]), path)
-        for kind in ("faults", "others", "unit")
-        for number, path in enumerate(kinds[kind])
+        ((number + 0.5) / len(of_kind), path)
+        for of_kind in kinds.values()
+        for number, path in enumerate(of_kind)
     ]
-    return [*kinds["browser"], *(path for _, path in sorted(places)), *last]
+    return [*first, *(path for _, path in sorted(places)), *last]

@@ -88,12 +88,14 @@ def test_what_is_here_is_not_named_and_in_ci_its_tests_must_run(monkeypatch: pyt
 
 
 def test_files_that_wait_stand_among_those_that_compute_and_some_quick_ones_at_the_end() -> None:
-    waiting = ["faults/a", "acceptance/a", "browser/a", "faults/b", "integration/a", "browser/b"]
-    names = [*(f"unit/{name}" for name in "abcde"), *waiting]
+    waiting = ["faults/a", "acceptance/a", "faults/b", "integration/a"]
+    pages = ["browser/widget/a", "browser/dashboard/a", "browser/widget/b"]
+    names = [*(f"unit/{name}" for name in "abcde"), *waiting, *pages]
     ordered = in_order_of_weight([TESTS / name for name in names], TESTS)
     told = " ".join(path.relative_to(TESTS).as_posix() for path in ordered)
     assert told == (
-        "browser/a browser/b unit/b acceptance/a faults/a unit/c faults/b integration/a unit/d unit/a unit/e"
+        "browser/widget/a browser/widget/b unit/b acceptance/a faults/a browser/dashboard/a unit/c "
+        "faults/b integration/a unit/d unit/a unit/e"
     )
 
 
