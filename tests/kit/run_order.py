@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-FOLDERS = ("browser", "faults", "others", "unit")
+FOLDERS = ("acceptance", "browser", "faults", "others", "unit")
 WITH_ONE_CHROMIUM = ("browser", "widget")
 """Share one as long as no other file comes between them."""
 QUICK_AT_THE_END = 4

@@ -94,8 +94,8 @@ def test_files_that_wait_stand_among_those_that_compute_and_some_quick_ones_at_t
     ordered = in_order_of_weight([TESTS / name for name in names], TESTS)
     told = " ".join(path.relative_to(TESTS).as_posix() for path in ordered)
     assert told == (
-        "browser/widget/a browser/widget/b unit/b acceptance/a faults/a browser/dashboard/a unit/c "
-        "faults/b integration/a unit/d unit/a unit/e"
+        "browser/widget/a browser/widget/b unit/b faults/a acceptance/a browser/dashboard/a integration/a "
+        "unit/c faults/b unit/d unit/a unit/e"
     )
 
 
