@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -107,6 +108,19 @@ async def test_several_servers_take_turns(proxy: TcpProxy) -> None:
 async def test_a_server_that_is_not_there_cuts_the_line(tmp_path: Path) -> None:
     async with TcpProxy(upstream=tmp_path / "nobody") as proxy:
         assert await _asked(proxy, WORDS, wanted=1) == b""
+
+
+async def test_who_comes_while_it_closes_is_cut_off(proxy: TcpProxy) -> None:
+    async def came(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        proxy._came(reader, writer)
+        await proxy.__aexit__()
+
+    server = await asyncio.start_server(came, "127.0.0.1", 0)
+    reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+    with contextlib.suppress(ConnectionError):
+        assert await asyncio.wait_for(reader.read(), 20) == b""
+    writer.transport.abort()
+    server.close()
 
 
 async def test_only_replies_that_end_a_transaction_are_lost(proxy: TcpProxy) -> None:

@@ -98,6 +98,8 @@ class TcpProxy:
         talk = asyncio.ensure_future(self._between(reader, writer))
         self._talks.add(talk)
         talk.add_done_callback(self._talks.discard)
+        # What is cancelled before it began has closed nothing.
+        talk.add_done_callback(lambda _: writer.transport.abort())
 
     async def _between(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
