@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import time
 from collections.abc import Callable
 from urllib.parse import SplitResult
@@ -10,6 +9,7 @@ from urllib.parse import SplitResult
 from shared.adapters.alerts.post import Permits, Poster
 from shared.adapters.files.web_pages import Resolve, resolved
 from shared.core.ops.alerts import Outcome, Sending, payload, signature
+from shared.core.tools.web_address import is_this_machine
 
 TIME_HEADER = "X-Evertalk-Timestamp"
 SIGNATURE_HEADER = "X-Evertalk-Signature"
@@ -49,14 +49,6 @@ class AlertWebhook:
 
 def _this_machine(parts: SplitResult) -> Permits | None:
     """What is on this machine must have been written as such."""
-    host = parts.hostname or ""
-    if host != "localhost" and not _is_loopback(host):
+    if not is_this_machine(parts.hostname or ""):
         return None
     return lambda address: address.is_loopback
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -15,9 +15,8 @@ from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.core.context.memory import NOTE_CHARS
 from shared.core.session.turns import JobOrder
 from tests.kit.app_driver import Visit, running_app, settings_for, visit
-from tests.kit.fakes.messages_api import RunningFake, running_fake
+from tests.kit.fakes.messages_api import RunningFake
 
-FAKES = {"messages": "messages_api", "openai": "chat_completions", "responses": "responses"}
 FORMAT = {"messages": "output_config", "openai": "response_format", "responses": "text"}
 MODEL = "claude-sonnet-5-5"
 WINDOW = 4_600
@@ -30,19 +29,6 @@ CAN = {
     "lines": {"tools": False, "json": False},
 }
 CHATTER = "What a lovely conversation about bees!"
-
-
-@pytest.fixture(scope="module", params=FAKES)
-def wire(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-@pytest.fixture(scope="module")
-def server(wire: str) -> Iterator[RunningFake]:
-    fake = running_fake(wire=FAKES[wire])
-    fake.start()
-    yield fake
-    fake.close()
 
 
 class Memory:

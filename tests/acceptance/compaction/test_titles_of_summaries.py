@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -20,26 +20,12 @@ from shared.core.session.turns import JobOrder
 from tests.acceptance.compaction.test_flush_compact_undo import FACTS, FILLER, WINDOW
 from tests.kit.app_driver import Visit, running_app, settings_for, visit
 from tests.kit.canaries import dumped
-from tests.kit.fakes.messages_api import RunningFake, running_fake
+from tests.kit.fakes.messages_api import RunningFake
 
-FAKES = {"messages": "messages_api", "openai": "chat_completions", "responses": "responses"}
 MODEL = "claude-sonnet-5-5"
 ASKED = '\\"title\\": \\"'
 """How a request for a title looks in the JSON of a body."""
 GIVEN = "Glaciers of Ingrid"
-
-
-@pytest.fixture(scope="module", params=FAKES)
-def wire(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-@pytest.fixture(scope="module")
-def server(wire: str) -> Iterator[RunningFake]:
-    fake = running_fake(wire=FAKES[wire])
-    fake.start()
-    yield fake
-    fake.close()
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ QUESTION = "What is the invoice number of the piano?"
 
 @pytest.fixture(scope="module")
 def process() -> Iterator[RunningFake]:
-    fake = running_fake(wire="chat_completions")
+    fake = running_fake(wire="openai")
     fake.start()
     yield fake
     fake.close()

@@ -24,7 +24,7 @@ REFUSED = [{"times": -1, "action": {"status": 401}}]
 
 @pytest.fixture(scope="module")
 def other() -> Iterator[RunningFake]:
-    fake = running_fake(wire="chat_completions")
+    fake = running_fake(wire="openai")
     fake.start()
     yield fake
     fake.close()

@@ -36,7 +36,7 @@ async def house(
 
 @pytest.fixture
 async def server() -> AsyncIterator[RunningFake]:
-    async with running_fake(wire="chat_completions") as fake:
+    async with running_fake(wire="openai") as fake:
         yield fake
 
 

@@ -17,14 +17,14 @@ ROOT = Path(__file__).parents[3]
 STOP_SECONDS = 20.0
 
 
-class RunningApi:
-    """Of a `ScriptedApi`, by its module."""
+class RunningProcess:
+    """A stand-in by its module, which prints its port."""
 
     module: ClassVar[str]
 
     def __init__(self) -> None:
         self._process: asyncio.subprocess.Process | None = None
-        self.url = ""
+        self.origin = ""
 
     async def __aenter__(self) -> Self:
         command = [sys.executable, "-m", self.module, "--parent-pid", str(os.getpid())]
@@ -33,7 +33,7 @@ class RunningApi:
         )
         assert self._process.stdout is not None
         line = await asyncio.wait_for(self._process.stdout.readline(), 60)
-        self.url = f"http://127.0.0.1:{json.loads(line)['port']}/v1"
+        self.origin = f"http://127.0.0.1:{json.loads(line)['port']}"
         return self
 
     async def __aexit__(
@@ -42,6 +42,14 @@ class RunningApi:
         if self._process is not None and self._process.returncode is None:
             self._process.terminate()
             await asyncio.wait_for(self._process.wait(), STOP_SECONDS)
+
+
+class RunningApi(RunningProcess):
+    """Of a `ScriptedApi`."""
+
+    @property
+    def url(self) -> str:
+        return f"{self.origin}/v1"
 
     async def next(self, *actions: dict[str, Any]) -> None:
         """How the next requests end; those behind them are answered."""
@@ -53,7 +61,7 @@ class RunningApi:
         return found
 
     async def _control(self, method: str, what: str, wish: Any = None) -> Any:
-        url = self.url.replace("/v1", f"/control/{what}")
+        url = f"{self.origin}/control/{what}"
         async with (
             aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=10)) as http,
             http.request(method, url, json=wish) as answer,

@@ -14,11 +14,6 @@ from tests.kit.fakes.messages_api import RunningFake, running_fake
 
 Wire = Literal["messages", "openai", "responses"]
 MODEL = "claude-sonnet-5-5"
-_FAKES: Mapping[Wire, str] = {
-    "messages": "messages_api",
-    "openai": "chat_completions",
-    "responses": "responses",
-}
 _ABILITIES: Mapping[Wire, list[str]] = {
     "messages": ["tools", "json", "images", "cache", "count_tokens"],
     "openai": ["tools", "json", "images"],
@@ -51,7 +46,7 @@ async def strict_server(wire: Wire | None, *, window: int | None) -> AsyncIterat
         yield None
         return
     with tempfile.TemporaryDirectory(prefix="evertalk-replay-models-") as folder:
-        async with running_fake(wire=_FAKES[wire], window=window) as fake:
+        async with running_fake(wire=wire, window=window) as fake:
             entry = {
                 "name": MODEL,
                 "wire": wire,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 from collections.abc import Mapping
@@ -50,7 +51,7 @@ McpTested = TypedDict("McpTested", {
 @room.on("GET /mcp-servers", McpServers, role="viewer", refusals=(503,))
 async def list_mcp_servers(visit: AuthedRequest) -> Reply:
     """All servers of tools, by file and by what is stored; no secret is told."""
-    return _whole(visit, await load_stored(visit))
+    return await _whole(visit, await load_stored(visit))
 
 
 @room.on(
@@ -104,7 +105,8 @@ async def try_mcp_server(
 
 async def _agents_naming(visit: AuthedRequest, server: str) -> list[str]:
     """Empty where the file has a server of this name, which stays."""
-    if any(one.name == server for one in configured_servers(find_mcp_file(visit.desk.settings))[0]):
+    of_file, _ = await asyncio.to_thread(configured_servers, find_mcp_file(visit.desk.settings))
+    if any(one.name == server for one in of_file):
         return []
     rows = await visit.desk.stores.agents.all()
     return [row.name for row in rows if server in (AllowedTools.of(row.config.get("tools")).servers or ())]
@@ -156,13 +158,13 @@ async def _keep(
         await checked(found, {SETTING: text})
         store = visit.desk.admin.stored_settings
         if await store.change({SETTING: text}, seen=seen, by=visit.operator.name) is not None:
-            return _whole(visit, await load_stored(visit))
-    raise stale(yours=sorted(servers), theirs=_whole(visit, await load_stored(visit)))
+            return await _whole(visit, await load_stored(visit))
+    raise stale(yours=sorted(servers), theirs=await _whole(visit, await load_stored(visit)))
 
 
-def _whole(visit: AuthedRequest, found: StoredSettings) -> dict[str, Any]:
+async def _whole(visit: AuthedRequest, found: StoredSettings) -> dict[str, Any]:
     settings = visit.desk.settings
-    of_file, problems = configured_servers(find_mcp_file(settings))
+    of_file, problems = await asyncio.to_thread(configured_servers, find_mcp_file(settings))
     text, running = found.values.get(SETTING), settings.mcp_servers
     stored, _ = servers_in(text, {}) if text else ((), ())
     held = {one.name: one for one in servers_in(running.get_secret_value(), {})[0]} if running else {}

@@ -26,10 +26,10 @@ from shared.core.values.errors import (
 from shared.core.values.messages import Message, Text, Thinking, ToolResult, ToolUse, text_message, text_of
 from shared.ports import SystemPart
 from tests.kit.fakes.messages_api import RunningFake, running_fake
+from tests.kit.fakes.messages_api.harness import WIRES
 from tests.kit.model_makers import SAVE, HandClock, Listener, Naps, WordCounter, asking, impatient
 
 CHAT = "claude-haiku-5-5"
-FAKES = {"messages": "messages_api", "openai": "chat_completions", "responses": "responses"}
 PROVIDERS = {"messages": Provider, "openai": OpenAIProvider, "responses": ResponsesProvider}
 LONG = "The lighthouse keeper writes down the wind every hour of the day and of the night. " * 4
 
@@ -46,7 +46,7 @@ class Server:
         return ModelEntry(**{"name": CHAT, "wire": self.wire, **told})
 
 
-@pytest.fixture(scope="module", params=FAKES)
+@pytest.fixture(scope="module", params=WIRES)
 def wire(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -59,7 +59,7 @@ def only_messages(wire: str) -> None:
 
 @pytest.fixture(scope="module")
 def process(wire: str) -> Iterator[RunningFake]:
-    fake = running_fake(wire=FAKES[wire])
+    fake = running_fake(wire=wire)
     fake.start()
     try:
         yield fake
@@ -454,7 +454,7 @@ async def test_a_window_is_asked_once_a_day(fake: RunningFake, server: Server) -
 
 async def test_what_the_list_said_stands_while_it_does_not_answer(server: Server) -> None:
     clock = HandClock()
-    async with running_fake(wire=FAKES[server.wire]) as fake:
+    async with running_fake(wire=server.wire) as fake:
         provider = server.provider(base_url=fake.base_url, api_key="key", clock=clock)
         model = RemoteModel(server.entry(), provider, WordCounter(), patience=impatient())
         await fake.set_window(CHAT, 300_000)

@@ -62,7 +62,7 @@ def test_without_a_key_the_first_entry_answers_and_sums_up() -> None:
 
 
 async def test_an_openai_key_and_a_name_are_enough() -> None:
-    async with running_fake(wire="chat_completions") as server:
+    async with running_fake(wire="openai") as server:
         made = models(openai_key="key", openai_url=server.base_url, chat_model="claude-haiku-5-5")
         assert (made.chat, made.summary, made.remarks) == ("claude-haiku-5-5", "claude-haiku-5-5", ())
         assert (await made.reply(asking("Hello"))).stop_reason == "end_turn"

@@ -101,7 +101,7 @@ async def test_an_entry_that_cannot_be_used_is_told_by_its_number(
 
 
 async def test_a_server_is_asked_for_its_models_with_the_key_that_is_typed(house: Dashboard) -> None:
-    async with running_fake(wire="chat_completions") as fake:
+    async with running_fake(wire="openai") as fake:
         url = f"{fake.base_url}/v1"
         for key, models, message in (
             ("good-key", True, ""),
@@ -115,7 +115,7 @@ async def test_a_server_is_asked_for_its_models_with_the_key_that_is_typed(house
 
 
 async def test_one_model_of_the_list_is_tried_before_it_is_stored(house: Dashboard) -> None:
-    async with running_fake(wire="chat_completions") as fake:
+    async with running_fake(wire="openai") as fake:
         changes = {
             MODELS: json.dumps([entry("mine", fake.base_url, model="claude-haiku-5-5")]),
             KEYS: json.dumps({fake.base_url: "good-key"}),

@@ -27,15 +27,19 @@ class FakeDidNotStart(RuntimeError):
     """The process ended or stayed silent instead of naming its port."""
 
 
+WIRES = {"messages": "messages_api", "openai": "chat_completions", "responses": "responses"}
+"""By the name that a model's entry has: the package of the fake."""
+
+
 class RunningFake:
     """`async with running_fake() as fake`, or `start()` and `close()` where nothing runs yet that could
     await.
     """
 
     def __init__(
-        self, *, window: int | None = None, port: int = 0, seed: int = 0, wire: str = "messages_api"
+        self, *, window: int | None = None, port: int = 0, seed: int = 0, wire: str = "messages"
     ) -> None:
-        self._module = f"tests.kit.fakes.{wire}"
+        self._module = f"tests.kit.fakes.{WIRES[wire]}"
         self._arguments = ["--port", str(port), "--seed", str(seed), "--parent-pid", str(os.getpid())]
         if window is not None:
             self._arguments += ["--window", str(window)]
@@ -152,7 +156,7 @@ class RunningFake:
 
 
 def running_fake(
-    *, window: int | None = None, port: int = 0, seed: int = 0, wire: str = "messages_api"
+    *, window: int | None = None, port: int = 0, seed: int = 0, wire: str = "messages"
 ) -> RunningFake:
-    """`wire`: `messages_api`, or `chat_completions` for the other API with the same mind and script."""
+    """`wire`: of `WIRES`; all have the same mind and script."""
     return RunningFake(window=window, port=port, seed=seed, wire=wire)

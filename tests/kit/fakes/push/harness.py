@@ -14,10 +14,6 @@ class RunningPush(RunningApi):
     module = "tests.kit.fakes.push"
 
     @property
-    def origin(self) -> str:
-        return self.url.removesuffix("/v1")
-
-    @property
     def settings(self) -> dict[str, str]:
         """For a deployment that may post to it."""
         return {"EVERTALK_PUSH_SERVICES": self.origin}

@@ -11,9 +11,7 @@ import asyncpg
 import pytest
 from alembic.script import ScriptDirectory
 from sqlalchemy import MetaData
-from sqlmodel import SQLModel
 
-import shared.adapters.postgres.people.admin_store  # noqa: F401  its rows register themselves
 from shared.adapters.embedded.binaries import find_binaries
 from shared.adapters.postgres.dashboard.session_list import Matches, SessionQuery, session_page
 from shared.adapters.postgres.db.migrate import (
@@ -23,6 +21,7 @@ from shared.adapters.postgres.db.migrate import (
     engine_for,
     migrate,
 )
+from shared.adapters.postgres.people.admin_store import AgentTable
 
 
 async def schema_of(database_url: str) -> str:
@@ -48,7 +47,7 @@ async def test_the_rows_of_administration_are_those_of_the_database(database_url
     engine = engine_for(database_url)
     async with engine.connect() as connection:
         there = MetaData()
-        await connection.run_sync(there.reflect, only=list(SQLModel.metadata.tables))
+        await connection.run_sync(there.reflect, only=list(AgentTable.metadata.tables))
     await engine.dispose()
     shapes = [
         {
@@ -63,7 +62,7 @@ async def test_the_rows_of_administration_are_those_of_the_database(database_url
             }
             for table in metadata.tables.values()
         }
-        for metadata in (SQLModel.metadata, there)
+        for metadata in (AgentTable.metadata, there)
     ]
     assert len(shapes[0]) > 10
     assert shapes[0] == shapes[1]
