@@ -57,7 +57,6 @@ from shared.services.admin.evaluation import (
 )
 
 PLACE = "evaluation:"
-BEAT_SECONDS = 1.0
 SITE = "default"
 RECORDED_QUESTIONS = 20
 COMPACTIONS = 3

@@ -84,7 +84,7 @@ class WebPush:
         return await self._poster.post(target.endpoint, body, headers)
 
     def _own(self, parts: SplitResult) -> Permits | None:
-        return (lambda _: True) if f"{parts.scheme}://{parts.netloc}" in self._services else None
+        return (lambda _: True) if origin_of(parts.geturl()) in self._services else None
 
     def _made(self) -> tuple[str, Sealed]:
         from webpush import VAPID

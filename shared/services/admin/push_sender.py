@@ -121,23 +121,23 @@ class PushSender:
             log.info("push_key_missing", reason=str(error))
 
     async def _bring(self, notice: PushNotice) -> None:
-        async with self._places:
-            try:
-                outcome = await self._sent(notice)
-                self._crash_point("after_push")
-                await self._record(notice.target, outcome)
-            except (PushUnavailable, StorageUnavailable) as error:
-                log.warning("push_failed", kind=notice.kind, reason=str(error))
+        try:
+            outcome = await self._sent(notice)
+            self._crash_point("after_push")
+            await self._record(notice.target, outcome)
+        except (PushUnavailable, StorageUnavailable) as error:
+            log.warning("push_failed", kind=notice.kind, reason=str(error))
 
     async def _sent(self, notice: PushNotice) -> Outcome:
         """What is sent again has the same topic and tag: it takes the place of the one before."""
         desk, tried = notice.kind != "answer", 1
         while True:
-            outcome = await self._channel.send(
-                notice.target, message_of(notice), topic=notice.session.replace("-", ""),
-                ttl_seconds=OPERATORS_TTL_SECONDS if desk else VISITORS_TTL_SECONDS,
-                urgency="high" if desk else "normal",
-            )  # fmt: skip
+            async with self._places:
+                outcome = await self._channel.send(
+                    notice.target, message_of(notice), topic=notice.session.replace("-", ""),
+                    ttl_seconds=OPERATORS_TTL_SECONDS if desk else VISITORS_TTL_SECONDS,
+                    urgency="high" if desk else "normal",
+                )  # fmt: skip
             if not isinstance(outcome, NotSent) or outcome.code == "timeout" or tried == TRIES:
                 return outcome
             wait = outcome.retry_after or self._try_again_seconds * tried
@@ -147,6 +147,8 @@ class PushSender:
     async def _record(self, target: PushTarget, outcome: Outcome) -> None:
         gone = isinstance(outcome, AlertRefused) and outcome.code in GONE
         log.info("push_sent", outcome=type(outcome).__name__, code=getattr(outcome, "code", ""), gone=gone)
+        if isinstance(outcome, NotSent):
+            return  # the service or the way to it is down, which says nothing about the browser
         await self._store.record_outcome(target.id, delivered=isinstance(outcome, Sent), gone=gone)
 
 

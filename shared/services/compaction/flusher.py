@@ -402,10 +402,9 @@ class Flusher:
                 return
             ghost.hear(reply)
             calls = tool_uses(reply.blocks)
-            ghost.unreadable = (
-                not calls and not called and _SPELLED_CALL.search(text_of(reply.blocks)) is not None
-            )
-            if calls or ghost.unreadable:
+            spelled = not calls and not called and bool(_SPELLED_CALL.search(text_of(reply.blocks)))
+            ghost.unreadable = ghost.unreadable or spelled
+            if calls or spelled:
                 self._unable.learn(request.model, "tools", able=bool(calls))
             if not calls:
                 return

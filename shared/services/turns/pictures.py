@@ -7,6 +7,7 @@ gets it when a later turn, or a job, needs it.
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -206,10 +207,23 @@ def _request(card: ModelCard, attachment_id: int, picture: PictureContent) -> Mo
 def read_description(answer: str) -> str:
     """The sentence of an answer in JSON, whole or cut off, or in plain words."""
     told = (raw["description"] for raw in json_objects(answer) if isinstance(raw.get("description"), str))
-    return " ".join(next(told, _BEGUN.sub("", answer)).split())[:DESCRIPTION_CHARS]
+    return " ".join(next(told, _cut_off(answer)).split())[:DESCRIPTION_CHARS]
+
+
+def _cut_off(answer: str) -> str:
+    """The beginning of a JSON string that has no end; an answer without one as it is."""
+    begun = _BEGUN.match(answer)
+    if begun is None:
+        return answer
+    rest = _HALF_ESCAPE.sub("", answer[begun.end() :])
+    try:
+        return str(json.loads(f'"{rest}"', strict=False))
+    except ValueError:
+        return rest
 
 
 _BEGUN = re.compile(r'\A\s*\{\s*"description"\s*:\s*"')
+_HALF_ESCAPE = re.compile(r"\\(?:u[0-9a-fA-F]{0,3})?\Z")
 
 
 def find_undescribed(

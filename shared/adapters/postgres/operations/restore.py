@@ -80,5 +80,9 @@ RETURNING log_epoch
 """
 """Higher than any that its screens can have seen, on whatever machine the same backup was restored before."""
 
-_LOGGED_OUT = ("DELETE FROM operator_sessions", "DELETE FROM login_links")
+_LOGGED_OUT = (
+    "DELETE FROM operator_sessions",
+    "DELETE FROM login_links",
+    "DELETE FROM push_subscriptions WHERE operator_id IS NOT NULL",
+)
 """Who was locked out since then must not be let in again by an old cookie."""

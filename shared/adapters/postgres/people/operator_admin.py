@@ -291,10 +291,17 @@ async def _end(
     )
     if login is not None:
         end = end.where(col(OperatorSessionTable.public_id) == login)
+    else:
+        # Of logins that lapsed, too: their browsers would still be notified.
+        driver = await session.driver()
+        await driver.execute(_END_PUSH, row.id, digest_of(keep))
     ended = len((await session.exec(end.returning(col(OperatorSessionTable.public_id)))).all())
     if ended:
         await session.audit("login.revoked", by=by, about=_about(row), detail={"logins": ended})
     return ended
+
+
+_END_PUSH = "DELETE FROM push_subscriptions WHERE operator_id = $1 AND login_hash <> $2"
 
 
 async def _link(session: AdminSession, row: OperatorTable) -> Invitation:

@@ -274,7 +274,8 @@ class Operators:
         await self._pool.execute(
             """WITH changed AS (UPDATE operators SET password_hash = $2 WHERE id = $1),
                     links AS (DELETE FROM login_links WHERE operator_id = $1),
-                    steps AS (DELETE FROM operator_steps WHERE operator_id = $1)
+                    steps AS (DELETE FROM operator_steps WHERE operator_id = $1),
+                    push AS (DELETE FROM push_subscriptions WHERE operator_id = $1 AND login_hash <> $3)
                DELETE FROM operator_sessions WHERE operator_id = $1 AND token_hash <> $3""",
             operator_id,
             hashed,
@@ -371,7 +372,6 @@ async def begin_login(
     name = await connection.fetchval(
         f"""WITH lapsed AS (
               DELETE FROM operator_sessions WHERE expires_at <= now()
-                  OR seen_at <= now() - interval '{IDLE_MINUTES} minutes'
             ), who AS (
               UPDATE operators SET last_login_at = now() WHERE id = $2 AND disabled_at IS NULL
               RETURNING id, name

@@ -297,4 +297,7 @@ _PENDING = _ROW.format(
     where=f"f.confirmed_at IS NULL AND f.created_at > now() - interval '{PENDING_MINUTES} minutes'"
 )
 _STEP = "SELECT operator_id, how FROM operator_steps WHERE token_hash = $1 AND expires_at > now()"
-_END_OTHERS = "DELETE FROM operator_sessions WHERE operator_id = $1 AND token_hash <> $2"
+_END_OTHERS = """
+WITH push AS (DELETE FROM push_subscriptions WHERE operator_id = $1 AND login_hash <> $2)
+DELETE FROM operator_sessions WHERE operator_id = $1 AND token_hash <> $2
+"""

@@ -300,11 +300,11 @@ async def test_a_busy_push_service_is_asked_again_a_little_and_a_refusal_counts(
     await house.service.next(*[{"status": 503}] * 3)
     await house.say("Hello?", "c1")
     assert [one["status"] for one in await house.told()] == [503] * 3, "and then no more"
-    assert await house.pool.fetchval("SELECT failures FROM push_subscriptions") == 1
+    assert await house.pool.fetchval("SELECT failures FROM push_subscriptions") == 0
     await house.service.next({"status": 413})
     await house.say("Hello?", "c2")
     assert [one["status"] for one in await house.told()] == [413]
-    assert await house.pool.fetchval("SELECT failures FROM push_subscriptions") == 2
+    assert await house.pool.fetchval("SELECT failures FROM push_subscriptions") == 1
 
 
 async def test_a_browser_that_fails_again_and_again_is_forgotten(house: House) -> None:
@@ -350,6 +350,9 @@ async def test_a_login_that_is_ended_takes_its_browser_along(house: House) -> No
     assert other is not None
     await operators.log_out(other)
     assert await house.count() == 1, "another login"
+    await house.pool.execute("UPDATE operator_sessions SET seen_at = now() - interval '2 hours'")
+    assert await operators.begin(house.operator_id, how="password", source="127.0.0.1")
+    assert await house.count() == 1, "one that is only idle"
     await house.pool.execute("UPDATE operator_sessions SET expires_at = now() - interval '2 days'")
     await house.pool.execute("DELETE FROM operator_sessions")
     assert await house.count() == 1, "one that ran out by itself"

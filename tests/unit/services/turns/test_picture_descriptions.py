@@ -13,6 +13,8 @@ from shared.services.turns.pictures import DESCRIPTION_CHARS, read_description
         ('{"description": "A red\\n cat."}', "A red cat."),
         ('```json\n{"description": "A red cat."}\n```', "A red cat."),
         ('{"description": "A red cat that si', "A red cat that si"),
+        (r'{"description": "A sign \"Zum L\u00f6wen\" an', 'A sign "Zum Löwen" an'),
+        (r'{"description": "A sign of L\u00f6we\u00', "A sign of Löwe"),
         ("A red  cat.", "A red cat."),
         ('A sign that says {"open": 1}', 'A sign that says {"open": 1}'),
         ('{"description": ["x"]}', '{"description": ["x"]}'),
