@@ -21,17 +21,25 @@ async def show_push_key(call: Call) -> Reply:
     return {"key": await call.parts.push.public_key()}
 
 
-@room.on("PUT /push", Success, body="NewPush")
-async def notify_visitor(call: Call, *, endpoint: Endpoint, p256dh: BrowserKey, auth: BrowserKey) -> Reply:
+@room.on("PUT /push", Success, body="NewVisitorPush", refusals=(404,))
+async def notify_visitor(
+    call: Call,
+    *,
+    endpoint: Endpoint,
+    p256dh: BrowserKey,
+    auth: BrowserKey,
+    renews: Annotated[bool, told("only go on with what this visitor has asked for, else 404")] = False,
+) -> Reply:
     """Notify this browser of answers while the visitor has no page open.
 
     It ends with the visitor's token, with `POST /push/end`, and 30 days after it was last asked for.
     """
     services, token = call.parts.settings.push_services, _token(call)
     browser = read_target(endpoint, p256dh, auth, language=call.language[:35], services=services)
-    if await call.parts.stores.push.subscribe_visitor(browser, visitor_hash=token) is None:
+    done = await call.parts.stores.push.subscribe_visitor(browser, visitor_hash=token, renews=renews)
+    if done is None and not renews:
         raise nobody_known()
-    return DONE
+    return None if done is None else DONE
 
 
 @room.on("POST /push/end", Success, body="EndedPush")

@@ -36,9 +36,9 @@ export async function turn(chat) {
   } catch { chat.warn(t("failed")); }
 }
 
-/** The server forgets browsers that stay away for a month, and a browser may have been given another address. @param {Chat} chat */
+/** The server forgets browsers that stay away for a month, and a browser may have been given another address. Who forgot everything, or asked on another site since, is asked no more. @param {Chat} chat */
 export async function renew(chat) {
   const subscription = await subscribed(SCOPE);
   if (!subscription) return chat.store.put("push", "");
-  await ask(chat, "push", told(subscription)).catch(() => {});
+  await ask(chat, "push", { ...told(subscription), renews: true }).catch((error) => error.message === "status 404" && chat.store.put("push", ""));
 }

@@ -48,8 +48,11 @@ class PostgresPush(PoolStore):
         return await self._subscribe(target, operator_id=operator_id, login_hash=login_hash)
 
     @store_method
-    async def subscribe_visitor(self, target: PushTarget, *, visitor_hash: bytes) -> bool | None:
-        return await self._subscribe(target, visitor_hash=visitor_hash)
+    async def subscribe_visitor(
+        self, target: PushTarget, *, visitor_hash: bytes, renews: bool = False
+    ) -> bool | None:
+        """`renews`: None, too, where this visitor has no browser left, as after they forgot everything."""
+        return await self._subscribe(target, visitor_hash=visitor_hash, renews=renews)
 
     async def _subscribe(
         self,
@@ -58,13 +61,14 @@ class PostgresPush(PoolStore):
         operator_id: int | None = None,
         login_hash: bytes | None = None,
         visitor_hash: bytes | None = None,
+        renews: bool = False,
     ) -> bool | None:
         browser = {"endpoint": target.endpoint, "p256dh": target.p256dh, "auth": target.auth}
         whose = {"operator_id": operator_id, "login_hash": login_hash, "visitor_hash": visitor_hash}
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(_ONE_AT_A_TIME)
             added: bool | None = await connection.fetchval(
-                *_ADD(**browser, **whose, language=target.language)
+                *_ADD(**browser, **whose, language=target.language, renews=renews)
             )
             await connection.execute(_FORGET_OLDEST, operator_id, visitor_hash, BROWSERS_AT_MOST)
         return added
@@ -132,7 +136,8 @@ WITH owner AS (
 )
 INSERT INTO push_subscriptions AS p (endpoint, p256dh, auth, operator_id, login_hash, visitor_hash, language)
 SELECT :endpoint, :p256dh, :auth, :operator_id, :login_hash, :visitor_hash, :language
- WHERE EXISTS (SELECT FROM owner) OR EXISTS (SELECT FROM visitor)
+ WHERE EXISTS (SELECT FROM owner) OR EXISTS (SELECT FROM visitor) AND (NOT :renews::boolean
+    OR EXISTS (SELECT FROM push_subscriptions WHERE visitor_hash = :visitor_hash))
 ON CONFLICT (endpoint) DO UPDATE SET
   p256dh = excluded.p256dh, auth = excluded.auth, operator_id = excluded.operator_id,
   login_hash = excluded.login_hash, visitor_hash = excluded.visitor_hash, language = excluded.language,

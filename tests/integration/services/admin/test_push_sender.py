@@ -370,6 +370,17 @@ async def test_a_login_that_is_ended_takes_its_browser_along(house: House) -> No
     await operators.close()
 
 
+async def test_what_a_visitor_has_ended_is_not_renewed(house: House) -> None:
+    hashed, target = token_hash(house.token), await house.browser("phone")
+    assert await house.store.subscribe_visitor(target, visitor_hash=hashed, renews=True) is None
+    assert await house.store.subscribe_visitor(target, visitor_hash=hashed) is True
+    moved = replace(target, endpoint=f"{target.endpoint}-moved")
+    assert await house.store.subscribe_visitor(moved, visitor_hash=hashed, renews=True) is True
+    await house.pool.execute("DELETE FROM push_subscriptions")
+    assert await house.store.subscribe_visitor(target, visitor_hash=hashed, renews=True) is None
+    assert await house.count() == 0
+
+
 async def test_a_visitors_token_that_ends_takes_its_browser_along(house: House) -> None:
     await house.visitors_browser()
     await PostgresVisitors(house.pool).revoke(house.token)
