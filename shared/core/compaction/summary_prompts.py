@@ -201,6 +201,7 @@ def own_sentences() -> frozenset[str]:
         text
         for form in get_args(SummaryForm)
         for text in (
+            *summary_request("", Ledger(), form=form, most_words=100),
             *summary_request("", Ledger(), form=form, most_words=100, titled=True),
             repair_request("", form=form),
         )

@@ -306,6 +306,7 @@ def wanted(form: Form, former: Ledger, most_words: int, *, notes: str = "", titl
     """`notes` are rules for notes that the same answer is to hold; `titled`: a title, too."""
     length = f"Use at most {most_words} words. " if most_words else ""
     begun = bool(former.items or former.sections or former.narrative)
+    plain = "" if titled else ", without a title"
     match form.name:
         case "ledger":
             return _ledger_shape(former, most_words, notes, titled)
@@ -313,14 +314,14 @@ def wanted(form: Form, former: Ledger, most_words: int, *, notes: str = "", titl
             asked = (
                 "Write for the assistant that answers next: what the person wants and likes; what was said, "
                 "found out and agreed; what must not be done; where the conversation stopped; and what comes "
-                "next. Use short paragraphs or bullet points, without a title."
+                f"next. Use short paragraphs or bullet points{plain}."
             )
         case "running":
             asked = (
                 "Extend the earlier summary with what is new in the transcript. Keep everything in it that "
-                "nobody has taken back. Write plain sentences, without a title."
+                f"nobody has taken back. Write plain sentences{plain}."
                 if begun
-                else "Summarise the transcript in plain sentences, without a title."
+                else f"Summarise the transcript in plain sentences{plain}."
             )
         case _:
             asked = _with_headings(form)

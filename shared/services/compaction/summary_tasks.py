@@ -112,7 +112,7 @@ class SummaryTasks:
             most_words=self._most_words,
             titled=titled,
         )
-        task = self._task("portion", system, user, self._judge(source, former))
+        task = self._task("portion", system, user, self._judge(source, former, titled=titled))
         return replace(task, check_title=_title_check(source, former) if titled else None)
 
     def build_whole(
@@ -130,7 +130,7 @@ class SummaryTasks:
             titled=titled,
         )
         check = _title_check(source, self.plan.former) if titled else None
-        task = self._task("warm", "", user, self._judge(source, self.plan.former))
+        task = self._task("warm", "", user, self._judge(source, self.plan.former, titled=titled))
         return replace(task, prefix=prefix, with_notes=with_notes, check_title=check)
 
     def build_merge(self, parts: Sequence[Ledger], joined: Ledger, source: str) -> SummaryTask:
@@ -154,12 +154,12 @@ class SummaryTasks:
         return SummaryTask(step=step, form=self.plan.form, system=system, user=user, judge=judge)
 
     def _judge(
-        self, source: str, former: Ledger, *, merging: bool = False
+        self, source: str, former: Ledger, *, merging: bool = False, titled: bool = False
     ) -> Callable[[str], AuditVerdict | str]:
         form = form_of(self.plan.form)
 
         def of_text(answer: str) -> AuditVerdict | str:
-            sections = read_text(split_title(answer)[1], form)
+            sections = read_text(split_title(answer)[1] if titled else answer, form)
             if isinstance(sections, Unreadable):
                 return sections.reason
             return audit_text(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shared.adapters.postgres.db.leases import LEASE_SECONDS
+from shared.adapters.postgres.db.leases import WORKER_IS_ALIVE
 from shared.adapters.postgres.db.pool import Named
 from shared.adapters.postgres.turns.slice_sql import SPENT_OF_OPEN
 from shared.adapters.postgres.turns.turn_sql import UNKNOWN_TO_ITS_HOLDER, WARN_PERCENT
@@ -11,7 +11,6 @@ LOCK = "SELECT pg_try_advisory_xact_lock(hashtext('evertalk.alerts'))"
 
 SOURCE_SHARE = 3
 """One part in so many of the day's money, used by one person or one network, is told."""
-ALIVE = f"w.stopped_at IS NULL AND w.beat > now() - interval '{LEASE_SECONDS} s'"
 
 FALLS_IN_A_ROW = 3
 FALLEN_BACK = f"""
@@ -30,14 +29,14 @@ WITH spent AS (
 ), providers AS (
   SELECT p ->> 'provider' AS provider, bool_or((p ->> 'refused')::boolean) AS refused
     FROM workers w, jsonb_array_elements(coalesce(w.health -> 'providers', '[]')) p
-   WHERE {ALIVE} AND (p ->> 'open')::boolean GROUP BY 1
+   WHERE {WORKER_IS_ALIVE} AND (p ->> 'open')::boolean GROUP BY 1
 ), windows AS (
   SELECT p ->> 'provider' AS provider, (p ->> 'window')::bigint AS least_, (p ->> 'expected')::bigint AS expected,
          coalesce(nullif(left(regexp_replace(p ->> 'model', '[^A-Za-z0-9_.:-]+', '-', 'g'), 200), ''), 'model') AS model
-    FROM workers w, jsonb_array_elements(coalesce(w.health -> 'windows', '[]')) p WHERE {ALIVE}
+    FROM workers w, jsonb_array_elements(coalesce(w.health -> 'windows', '[]')) p WHERE {WORKER_IS_ALIVE}
 ), disk AS (
   SELECT (w.health -> 'disk' ->> 'free')::bigint AS free, (w.health -> 'disk' ->> 'total')::bigint AS total
-    FROM workers w WHERE {ALIVE} AND w.health ? 'disk'
+    FROM workers w WHERE {WORKER_IS_ALIVE} AND w.health ? 'disk'
    ORDER BY (w.health -> 'disk' ->> 'free')::bigint LIMIT 1
 ), work AS (
   SELECT extract(epoch FROM now() - max(at))::bigint AS silent FROM (
@@ -66,7 +65,7 @@ WITH spent AS (
            SELECT FROM turns x JOIN sessions t ON t.id = x.session_id AND t.answered_turn = x.turn_no
             WHERE x.opened_at >= date_trunc('day', now() AT TIME ZONE :timezone) AT TIME ZONE :timezone
               AND x.refused_scope = 'total'
-              AND x.ended_at > (SELECT min(w.started_at) FROM workers w WHERE w.role <> 'worker' AND {ALIVE}))) AS used_up
+              AND x.ended_at > (SELECT min(w.started_at) FROM workers w WHERE w.role <> 'worker' AND {WORKER_IS_ALIVE}))) AS used_up
     FROM spent s WHERE s.used * 100 >= :cap_micro::bigint * {WARN_PERCENT}
 ), seen(kind, key, detail) AS (
   SELECT CASE level WHEN {WARN_PERCENT} THEN 'spend_80' ELSE 'spend_100' END, 'total',
@@ -111,7 +110,7 @@ WITH spent AS (
      AND coalesce(h.snoozed_until <= now(), true) AND h.asked_at < now() - make_interval(secs => :handover_seconds::float8)
   UNION ALL
   SELECT 'no_backup', 'data', '{{}}' WHERE EXISTS (
-    SELECT FROM workers w WHERE {ALIVE} AND (w.health ->> 'backup_failed')::boolean)
+    SELECT FROM workers w WHERE {WORKER_IS_ALIVE} AND (w.health ->> 'backup_failed')::boolean)
   UNION ALL
   SELECT 'stuck_turn', '', jsonb_build_object('count', count(*)) {UNKNOWN_TO_ITS_HOLDER} HAVING count(*) > 0
   UNION ALL
@@ -147,7 +146,7 @@ UPDATE alert_sends s
    SET state = CASE WHEN target = 'webhook' THEN 'due' ELSE 'uncertain' END,
        error = CASE WHEN target = 'webhook' THEN error ELSE 'cut_off' END,
        sent_by = NULL, ended_at = CASE WHEN target = 'webhook' THEN NULL ELSE now() END
- WHERE state = 'sending' AND NOT EXISTS (SELECT FROM workers w WHERE w.id = s.sent_by AND {ALIVE})
+ WHERE state = 'sending' AND NOT EXISTS (SELECT FROM workers w WHERE w.id = s.sent_by AND {WORKER_IS_ALIVE})
 """
 """Who held them is gone. A webhook's receiver knows its key again; elsewhere nobody sends by guess."""
 
@@ -190,7 +189,7 @@ UPDATE alert_sends SET state = 'due', error = :code, sent_by = NULL,
  WHERE id = :send_id AND sent_by = :worker_id AND state = 'sending' RETURNING id
 """)
 
-SOMEBODY = f"SELECT EXISTS (SELECT FROM workers w WHERE w.role IN ('web', 'bot') AND {ALIVE})"
+SOMEBODY = f"SELECT EXISTS (SELECT FROM workers w WHERE w.role IN ('web', 'bot') AND {WORKER_IS_ALIVE})"
 
 TEST = Named("""
 WITH a AS (

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from shared.adapters.postgres.db.leases import LEASE_SECONDS
+from shared.adapters.postgres.db.leases import WORKER_IS_ALIVE
 from shared.core.compaction.jobs import LATE
 from shared.core.ops.job_views import ASKED_AGAIN, JOB_KINDS, JobMatch
 
-_LIVES = f"w.stopped_at IS NULL AND w.beat > now() - interval '{LEASE_SECONDS} s'"
-_ORPHAN = f"NOT EXISTS (SELECT FROM workers w WHERE w.id = j.leased_by AND {_LIVES})"
+_ORPHAN = f"NOT EXISTS (SELECT FROM workers w WHERE w.id = j.leased_by AND {WORKER_IS_ALIVE})"
 _TAKEN = "EXISTS (SELECT FROM jobs o WHERE o.key = j.key AND o.state IN ('due', 'running') AND o.id <> j.id)"
 _NEWER = "EXISTS (SELECT FROM jobs n WHERE n.session_id = j.session_id AND n.key = j.key AND n.id > j.id)"
 _ERASED = "EXISTS (SELECT FROM sessions e WHERE e.id = j.session_id AND e.erased_turn > 0 AND e.erased_turn >= e.answered_turn)"
@@ -147,7 +146,7 @@ SELECT json_build_object(
     FROM shown j JOIN sessions s ON s.id = j.session_id JOIN parties p ON p.id = s.party_id), '[]'::json),
   'before', CASE WHEN (SELECT count(*) FROM page) > $4 THEN (SELECT min(id)::text FROM shown) END,
   'workers', coalesce((SELECT json_agg(json_build_object('id', w.id, 'role', w.role, 'pid', w.pid, 'beat', w.beat,
-      'started_at', w.started_at, 'stopped_at', w.stopped_at, 'alive', {_LIVES},
+      'started_at', w.started_at, 'stopped_at', w.stopped_at, 'alive', {WORKER_IS_ALIVE},
       'job', (SELECT j.id FROM jobs j WHERE j.leased_by = w.id AND j.state = 'running' LIMIT 1)) ORDER BY w.id DESC)
     FROM (SELECT * FROM workers WHERE beat > now() - interval '1 hour' ORDER BY id DESC LIMIT 20) w), '[]'::json),
   'bots', coalesce((SELECT json_agg(json_build_object('id', b.bot_id, 'username', b.username, 'mode', b.mode,
@@ -155,7 +154,7 @@ SELECT json_build_object(
       'waiting', (SELECT count(*) FROM telegram_updates u WHERE u.bot_id = b.bot_id AND u.handled_at IS NULL))
       ORDER BY b.bot_id)
     FROM telegram_bots b LEFT JOIN leases l ON l.name = 'telegram:' || b.bot_id
-    LEFT JOIN workers w ON w.id = l.leased_by AND {_LIVES}), '[]'::json)
+    LEFT JOIN workers w ON w.id = l.leased_by AND {WORKER_IS_ALIVE}), '[]'::json)
 )::text
 """
 

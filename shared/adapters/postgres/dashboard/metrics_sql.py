@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shared.adapters.postgres.dashboard.alerts_sql import ALIVE
+from shared.adapters.postgres.db.leases import WORKER_IS_ALIVE
 
 SINCE = """
 WITH edge AS (
@@ -64,23 +64,23 @@ SELECT json_build_object(
                    WHERE h.ended_at IS NULL AND h.state = v.state))
                   FROM (VALUES ('waiting'), ('human')) v(state)),
   'workers', (SELECT coalesce(json_object_agg(role, n), '{{}}'::json)
-                FROM (SELECT w.role, count(*) AS n FROM workers w WHERE {ALIVE} GROUP BY w.role) x),
+                FROM (SELECT w.role, count(*) AS n FROM workers w WHERE {WORKER_IS_ALIVE} GROUP BY w.role) x),
   'updates_waiting', (SELECT count(*) FROM telegram_updates WHERE handled_at IS NULL),
   'screens', (SELECT coalesce(json_object_agg(kind, n), '{{}}'::json) FROM (
       SELECT s.key AS kind, sum(s.value::int) AS n
         FROM workers w, jsonb_each_text(coalesce(w.health -> 'screens', '{{}}')) s
-       WHERE {ALIVE} GROUP BY s.key) x),
+       WHERE {WORKER_IS_ALIVE} GROUP BY s.key) x),
   'redis_errors', (SELECT coalesce(json_object_agg(kind, n), '{{}}'::json) FROM (
       SELECT e.key AS kind, sum(e.value::bigint) AS n
         FROM workers w, jsonb_each_text(coalesce(w.health -> 'redis_errors', '{{}}')) e
-       WHERE {ALIVE} GROUP BY e.key) x),
+       WHERE {WORKER_IS_ALIVE} GROUP BY e.key) x),
   'breakers', (SELECT coalesce(json_object_agg(role, outs), '{{}}'::json) FROM (
       SELECT w.role, json_build_object(
           'open', count(DISTINCT p ->> 'provider') FILTER (WHERE (p ->> 'open')::boolean),
           'refused', count(DISTINCT p ->> 'provider')
                        FILTER (WHERE (p ->> 'open')::boolean AND (p ->> 'refused')::boolean)) AS outs
         FROM workers w LEFT JOIN LATERAL jsonb_array_elements(coalesce(w.health -> 'providers', '[]')) p ON true
-       WHERE {ALIVE} GROUP BY w.role) x),
+       WHERE {WORKER_IS_ALIVE} GROUP BY w.role) x),
   'alerts', (SELECT coalesce(json_object_agg(kind, n), '{{}}'::json)
                FROM (SELECT kind, count(*) AS n FROM alerts WHERE ended_at IS NULL GROUP BY kind) x),
   'reserved_micro', (SELECT coalesce(sum(amount_micro), 0) FROM reservations WHERE state = 'held')
